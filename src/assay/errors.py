@@ -1,0 +1,120 @@
+"""Every error that Assay raises on purpose.
+
+The tree, with the exit code that the command line gives each branch::
+
+    AssayError
+    ├── UsageError                    2   what was asked for cannot be done as asked
+    │   ├── SpecificationError            a value in the specification is out of range or contradictory
+    │   ├── UnknownTaskError              no task, group or tag of that name
+    │   ├── UnknownMetricError            the task has no such metric key
+    │   ├── UnsupportedTaskError          the task needs something the chosen endpoint cannot give
+    │   ├── TaskConfigError               a task's YAML or Python could not be read
+    │   ├── DataNotFoundError             a task's data set is nowhere to be had
+    │   ├── MissingDependencyError        an optional package is not installed
+    │   ├── OutputError                   results cannot be written where asked
+    │   ├── ModelNotServedError           the server does not serve that model
+    │   └── FileFormatError               a file given as input is damaged or of another kind
+    ├── JournalError                  2   the record of a run cannot be used
+    │   ├── JournalLockedError            another process is writing it
+    │   └── JournalVersionError           a newer Assay wrote it
+    ├── UnjudgeableError              4   no verdict can be given
+    │   ├── ServerUnreachableError        nothing answers at the base URL
+    │   ├── ServerRefusedError            the server answers, but refuses every request (key, permission, …)
+    │   └── NothingMeasuredError          not one sample could be scored
+    └── RunInterrupted              130   stopped from outside; the run can be resumed
+
+A message is one line for the person who reads it: what happened, with which value, what to do.
+"""
+
+from __future__ import annotations
+
+
+class AssayError(Exception):
+    """Base of every error that Assay raises on purpose."""
+
+    exit_code = 70
+    """Exit code of the command line when this error ends it (70: internal, as in sysexits.h)."""
+
+
+class UsageError(AssayError):
+    """What was asked for cannot be done as asked."""
+
+    exit_code = 2
+
+
+class SpecificationError(UsageError):
+    """A value in the specification is out of range or contradicts another."""
+
+
+class UnknownTaskError(UsageError):
+    """No task, group or tag has that name."""
+
+
+class UnknownMetricError(UsageError):
+    """The task has no such metric key."""
+
+
+class UnsupportedTaskError(UsageError):
+    """The task needs something that the chosen endpoint cannot give."""
+
+
+class TaskConfigError(UsageError):
+    """A task's YAML or Python could not be read."""
+
+
+class DataNotFoundError(UsageError):
+    """A task's data set is nowhere to be had."""
+
+
+class MissingDependencyError(UsageError):
+    """An optional package is not installed."""
+
+
+class OutputError(UsageError):
+    """Results cannot be written where asked."""
+
+
+class ModelNotServedError(UsageError):
+    """The server does not serve that model."""
+
+
+class FileFormatError(UsageError):
+    """A file given as input is damaged or of another kind."""
+
+
+class JournalError(AssayError):
+    """The record of a run cannot be used."""
+
+    exit_code = 2
+
+
+class JournalLockedError(JournalError):
+    """Another process is writing this journal."""
+
+
+class JournalVersionError(JournalError):
+    """A newer Assay wrote this journal."""
+
+
+class UnjudgeableError(AssayError):
+    """No verdict can be given."""
+
+    exit_code = 4
+
+
+class ServerUnreachableError(UnjudgeableError):
+    """Nothing answers at the base URL."""
+
+
+class ServerRefusedError(UnjudgeableError):
+    """The server answers but refuses every request."""
+
+
+class NothingMeasuredError(UnjudgeableError):
+    """Not one sample could be scored."""
+
+
+class RunInterrupted(AssayError):  # noqa: N818 - named for what happened, like KeyboardInterrupt
+    """The run was stopped from outside and can be resumed."""
+
+    exit_code = 130

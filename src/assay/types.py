@@ -1,0 +1,160 @@
+"""The vocabulary: small frozen structs that every other module imports.
+
+Names are lm-eval's and HELM's where the meaning is theirs (``doc_id``, ``num_fewshot``, ``finish_reason``).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+
+EndpointKind = Literal["chat", "completions"]
+"""Which of the server's two text endpoints is asked."""
+
+RequestKind = Literal["generate_until", "loglikelihood", "loglikelihood_rolling"]
+"""lm-eval's request types."""
+
+
+class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model answers, and how it is asked."""
+
+    base_url: str
+    """The server's root, with or without ``/v1`` and a trailing slash."""
+    model: str
+    """The name that the server serves it under; sent in every request."""
+    endpoint: EndpointKind = "chat"
+    api_key_env: str = "OPENAI_API_KEY"
+    """Environment variable that holds the key. The key itself is never part of a specification."""
+    concurrency: int = 32
+    """Requests outstanding at once."""
+    request_timeout: float = 7200.0
+    """Seconds that one attempt may take, from the moment its connection is open."""
+    max_attempts: int = 8
+    """Attempts at one request before it counts as failed."""
+    max_length: int | None = None
+    """The model's context length in tokens, as lm-eval's ``max_length``."""
+    seed: int = 1234
+    """Sent as ``seed`` in every request."""
+
+
+class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the tasks' documents become requests. Names and meanings as in lm-eval."""
+
+    limit: float | None = None
+    """Documents a task: a count if >= 1, a fraction if < 1, all if None."""
+    num_fewshot: int | None = None
+    gen_kwargs: dict[str, Any] = {}
+    apply_chat_template: bool = True
+    """Few-shot examples and questions become chat messages. Always on for the chat endpoint."""
+    fewshot_as_multiturn: bool = True
+    system_instruction: str | None = None
+    include_path: str | None = None
+    """A folder of the user's own task YAML."""
+    data_dir: str | None = None
+    """Where data sets lie: repositories laid out as on the hub, or a Hugging Face datasets cache."""
+    random_seed: int = 0
+    numpy_seed: int = 1234
+    fewshot_seed: int = 1234
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """A demand on one score."""
+
+    metric: str
+    """``"<metric>,<filter>"``, as in lm-eval's results."""
+    min: float
+    task: str | None = None
+    """The task or group; None: the only one of the run that reports this metric."""
+
+
+class Specification(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that determines one run."""
+
+    tasks: tuple[str, ...]
+    model: ModelSpec
+    options: TaskOptions = TaskOptions()
+    checks: tuple[Check, ...] = ()
+    output_dir: str = "results"
+    fresh: bool = False
+    """Start anew even if an interrupted run of the same specification could be resumed."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One call to a model."""
+
+    task: str
+    doc_id: int
+    index: int
+    """Position among the document's requests (lm-eval's ``idx``): the choice number of a multiple-choice task."""
+    repeat: int
+    kind: RequestKind
+    body: dict[str, Any]
+    """The JSON body, byte for byte what lm-eval would send once encoded."""
+    key: str
+    """Hash of everything that can change the answer; see :func:`assay.tasks.requests.request_key`."""
+
+
+class FailureCause(StrEnum):
+    """Why a request has no answer. A closed set, so that reports can count them."""
+
+    UNREACHABLE = "unreachable"
+    RESET = "reset"
+    TIMED_OUT = "timed_out"
+    RATE_LIMITED = "rate_limited"
+    SERVER_ERROR = "server_error"
+    CONTEXT_TOO_LONG = "context_too_long"
+    BAD_REQUEST = "bad_request"
+    UNAUTHORISED = "unauthorised"
+    NOT_FOUND = "not_found"
+    MALFORMED_REPLY = "malformed_reply"
+    EMPTY_CHOICES = "empty_choices"
+    ERROR_IN_REPLY = "error_in_reply"
+    UNSCORABLE = "unscorable"
+    """An answer came, but the task's scorer raised on it or took too long."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="answer"):
+    """What a model said."""
+
+    text: str | None
+    """The content; None where the server sent null (scored as lm-eval scores it)."""
+    finish_reason: str | None = None
+    reasoning: str | None = None
+    """``reasoning_content`` (or ``reasoning``) where the server separates it."""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    latency: float = 0.0
+    """Seconds from sending the last attempt to its last byte."""
+    attempts: int = 1
+    model: str | None = None
+    """The model name in the reply where it differs from the one asked for."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="failure"):
+    """Why there is no answer, after all attempts."""
+
+    cause: FailureCause
+    message: str
+    """What the server or the network said, at most a few hundred characters, without secrets."""
+    status: int | None = None
+    """HTTP status of the last attempt, where there was one."""
+    latency: float = 0.0
+    attempts: int = 1
+
+
+Response = Answer | Failure
+
+
+class Outcome(StrEnum):
+    """What became of a sample. All but ``failed`` are scored, exactly as lm-eval scores them."""
+
+    ANSWERED = "answered"
+    TRUNCATED = "truncated"
+    """The answer ended at the token limit (``finish_reason`` is ``length``)."""
+    EMPTY = "empty"
+    UNEXTRACTED = "unextracted"
+    """The filter found no answer in the text."""
+    FAILED = "failed"
+    """No response after all attempts. It has no score and is never counted as wrong."""

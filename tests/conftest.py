@@ -1,0 +1,35 @@
+"""Fixtures that many tests share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+_REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def _outside_folder(variable: str, default: str) -> Path:
+    folder = Path(os.environ.get(variable, _REPOSITORY.parent / "shared" / default))
+    if not folder.is_dir():
+        pytest.skip(f"{variable} names no folder ({folder}); it holds material too large for the repository")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """Benchmark data, laid out as on the Hugging Face hub."""
+    return _outside_folder("ASSAY_DATA_DIR", "data/datasets")
+
+
+@pytest.fixture(scope="session")
+def model_outputs_dir() -> Path:
+    """Answers that real models gave to benchmark questions."""
+    return _outside_folder("ASSAY_MODEL_OUTPUTS_DIR", "data/model_outputs")
+
+
+@pytest.fixture(scope="session")
+def oracles_dir() -> Path:
+    """Recorded runs of the real lm-eval and the real HELM."""
+    return _outside_folder("ASSAY_ORACLES_DIR", "oracles")
