@@ -1,0 +1,39 @@
+"""Where Assay keeps what it can compute again: one folder a user, safe to delete at any time."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def cache_dir() -> Path:
+    """Return the folder for cached files; it need not exist.
+
+    It is ``$ASSAY_CACHE_DIR``, else ``$XDG_CACHE_HOME/assay``, else ``~/.cache/assay``.
+    """
+    if own := os.environ.get("ASSAY_CACHE_DIR"):
+        return Path(own).expanduser().absolute()
+    shared = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(shared).expanduser().absolute() / "assay"
+
+
+def store(path: Path, content: bytes) -> bool:
+    """Write a cache file so that a reader sees the old content or the new, never a part.
+
+    Returns:
+        Whether it was written. A folder that cannot be written is no error: the work is done again next time.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+    except OSError:
+        return False
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        return False
+    return True

@@ -1,0 +1,23 @@
+"""Which metric keys a task or group will report, as far as that can be known before its first answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def expected_task_keys(task: Any) -> list[str]:
+    """``"<metric>,<filter>"`` for every filter and metric that the task declares, in the order of lm-eval's results."""
+    filters = [ensemble.name for ensemble in getattr(task, "_filters", [])]
+    return [f"{metric},{name}" for name in filters for metric in task.aggregation()]
+
+
+def expected_group_keys(group: Any) -> list[str]:
+    """The keys that a group aggregates; none for a group that only lists its members."""
+    member_keys = dict.fromkeys(key for task in group.get_all_tasks() for key in expected_task_keys(task))
+    keys = []
+    for config in group.aggregate_metric_list or ():
+        if config.filter_list is None:
+            keys += [key for key in member_keys if key.split(",", 1)[0] == config.metric]
+        else:
+            keys += [f"{config.metric},{name}" for name in config.filter_list]
+    return keys

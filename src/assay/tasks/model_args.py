@@ -1,0 +1,33 @@
+"""How lm-eval would name and configure the model: what it writes into results and task metadata."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.models.urls import endpoint_url
+
+if TYPE_CHECKING:
+    from assay.types import ModelSpec
+
+_DEFAULT_TIMEOUT = 7200.0
+
+
+def lm_eval_model_name(model: ModelSpec) -> str:
+    """The value of lm-eval's ``--model`` that asks this endpoint."""
+    return "local-chat-completions" if model.endpoint == "chat" else "local-completions"
+
+
+def model_args(model: ModelSpec) -> dict[str, Any]:
+    """The value of lm-eval's ``--model_args`` that asks this endpoint in the same way."""
+    arguments: dict[str, Any] = {
+        "model": model.model,
+        "base_url": endpoint_url(model.base_url, model.endpoint),
+        "num_concurrent": model.concurrency,
+        "tokenized_requests": False,
+        "tokenizer_backend": None,
+    }
+    if model.request_timeout != _DEFAULT_TIMEOUT:
+        arguments["timeout"] = int(model.request_timeout)
+    if model.max_length is not None:
+        arguments["max_length"] = model.max_length
+    return arguments

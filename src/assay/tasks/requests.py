@@ -1,0 +1,181 @@
+"""From a task's documents to requests, lazily and in the task's own order.
+
+lm-eval's Task objects write the prompts; this module walks the documents, one at a time, and gives each prompt the body
+that lm-eval's ``local-chat-completions`` and ``local-completions`` clients would send.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from assay.errors import UnsupportedTaskError
+from assay.types import ModelSpec, Request, RequestKind, TaskOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+_MAX_CHAT_STOPS = 4
+"""lm-eval cuts a chat request's stop list to what OpenAI's API accepts."""
+_DEFAULT_MAX_TOKENS = 256
+"""lm-eval's ``max_gen_toks`` where neither task nor user sets one."""
+
+
+class Sample(msgspec.Struct):
+    """One document with its requests, as lm-eval's ``Instance`` objects and as bodies to send."""
+
+    task: str
+    doc_id: int
+    doc: Any
+    instances: list[Any]
+    """lm-eval Instances, in the order in which the task scores them."""
+    requests: list[Request]
+    """For every instance its repeats, one after another."""
+
+
+class ChatPrompt(NamedTuple):
+    """A conversation as JSON text; lm-eval's ``JsonChatStr``, whose shape shows in the samples files."""
+
+    prompt: str
+
+    def encode(self, encoding: str) -> bytes:
+        """The JSON text's bytes; lm-eval hashes prompts through this."""
+        return self.prompt.encode(encoding)
+
+
+def sample_count(task: Any, options: TaskOptions) -> int:
+    """How many documents of `task` the options' ``limit`` leaves."""
+    total = len(task.eval_docs)
+    limit = options.limit
+    if limit is None:
+        return total
+    return min(total, math.ceil(total * limit) if limit < 1 else int(limit))
+
+
+def samples(name: str, task: Any, model: ModelSpec, options: TaskOptions) -> Iterator[Sample]:
+    """Yield the task's samples, each built only when asked for.
+
+    A task draws its few-shot examples from one random stream in document order, so the order here must be the task's.
+
+    Raises:
+        UnsupportedTaskError: a document yields requests that the endpoint cannot serve.
+    """
+    is_chat = model.endpoint == "chat"
+    repeats = task.get_config("repeats") or 1
+    template = _chat_prompt if is_chat else None
+    for doc_id, doc in task.doc_iterator(limit=sample_count(task, options)):
+        context = task.fewshot_context(
+            doc,
+            num_fewshot=task.get_config("num_fewshot") or 0,
+            system_instruction=options.system_instruction,
+            apply_chat_template=is_chat,
+            fewshot_as_multiturn=options.fewshot_as_multiturn,
+            chat_template=template,
+            gen_prefix=task.doc_to_prefix(doc),
+        )
+        built = task.construct_requests(
+            doc=doc,
+            ctx=context,
+            metadata=(name, doc_id, repeats),
+            apply_chat_template=is_chat,
+            chat_template=template,
+        )
+        instances = built if isinstance(built, list) else [built]
+        requests = [request for instance in instances for request in _requests_of(instance, name, model)]
+        yield Sample(name, doc_id, doc, sorted(instances, key=lambda instance: int(instance.idx)), requests)
+
+
+def refuse_unsupported(tasks: Mapping[str, Any], model: ModelSpec) -> None:
+    """Refuse tasks whose requests the endpoint cannot serve, before the first one.
+
+    Raises:
+        UnsupportedTaskError: names the task and says why.
+    """
+    for name, task in tasks.items():
+        kind = task.OUTPUT_TYPE
+        if kind != "generate_until":
+            why = "which chat completions cannot give" if model.endpoint == "chat" else "which is not supported yet"
+            raise UnsupportedTaskError(
+                f"task '{name}' is scored by log-likelihood ({kind}), {why}; choose a generative task"
+            )
+
+
+def _chat_prompt(chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> ChatPrompt:  # noqa: ARG001
+    return ChatPrompt(json.dumps(chat_history, ensure_ascii=False))
+
+
+def _requests_of(instance: Any, task: str, model: ModelSpec) -> Iterator[Request]:
+    kind: RequestKind = instance.request_type
+    if kind != "generate_until":
+        raise UnsupportedTaskError(f"task '{task}' asks for {kind} requests, which are not supported yet")
+    prompt, gen_kwargs = instance.args
+    body = generation_body(prompt, gen_kwargs, model)
+    encoded = encode_body(body)
+    for repeat in range(instance.repeats or 1):
+        place = (task, instance.doc_id, instance.idx, repeat)
+        yield Request(*place, kind, body, request_key(place, model.endpoint, encoded))
+
+
+def generation_body(prompt: str | ChatPrompt, gen_kwargs: dict[str, Any], model: ModelSpec) -> dict[str, Any]:
+    """The body that lm-eval sends for a ``generate_until`` request, its keys in lm-eval's order.
+
+    Args:
+        prompt: a :class:`ChatPrompt` for the chat endpoint, a plain string for completions.
+        gen_kwargs: the task's ``generation_kwargs``; not changed.
+        model: names the model, the endpoint and the seed.
+    """
+    rest = deepcopy(gen_kwargs)
+    rest.pop("do_sample", None)
+    default_tokens = rest.pop("max_gen_toks", _DEFAULT_MAX_TOKENS) if "max_tokens" not in rest else None
+    max_tokens = rest.pop("max_tokens", default_tokens)
+    temperature = rest.pop("temperature", 0)
+    stop = _stop_sequences(rest.pop("until", None))
+    if isinstance(prompt, ChatPrompt):
+        content: dict[str, Any] = {"messages": json.loads(prompt.prompt)}
+        stop = stop[:_MAX_CHAT_STOPS]
+    elif model.endpoint == "chat":
+        raise UnsupportedTaskError("the task writes plain-text prompts that cannot become chat messages")
+    else:
+        content = {"prompt": prompt}
+    return {
+        **content,
+        "model": model.model,
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "stop": stop,
+        "seed": model.seed,
+        **rest,
+    }
+
+
+def _stop_sequences(until: str | list[str] | None) -> list[str]:
+    if until is None:
+        return []
+    return [until] if isinstance(until, str) else list(until)
+
+
+def encode_body(body: dict[str, Any]) -> bytes:
+    """The bytes that lm-eval's client puts on the wire for `body`."""
+    return json.dumps(body).encode()
+
+
+def request_key(place: tuple[str, int, int, int], endpoint: str, encoded_body: bytes) -> str:
+    """Identity of a request: a hash of everything that can change its answer, and of the place its answer goes to.
+
+    Args:
+        place: task, doc_id, index and repeat.
+        endpoint: kind of endpoint asked.
+        encoded_body: the full body, the model's name and the seed in it.
+
+    Returns:
+        32 hexadecimal digits.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    digest.update(json.dumps([*place, endpoint]).encode())
+    digest.update(encoded_body)
+    return digest.hexdigest()
