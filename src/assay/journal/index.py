@@ -1,0 +1,60 @@
+"""Where in a journal each key's answer lies: sixteen bytes a key, however many keys."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+import numpy as np
+
+_MIN_MERGE = 2**16
+
+
+class OffsetIndex:
+    """Maps keys to file offsets; the last offset put for a key wins.
+
+    A key is held as a 64-bit hash. Two keys of one hash (one chance in 10^7 among a million keys) share an entry, so
+    the caller compares the key in the record that an offset leads to.
+    """
+
+    def __init__(self) -> None:
+        self._hashes = np.empty(0, dtype=np.uint64)
+        """Sorted."""
+        self._offsets = np.empty(0, dtype=np.int64)
+        self._recent: dict[int, int] = {}
+        """Not merged into the arrays yet."""
+
+    def __len__(self) -> int:
+        self._merge()
+        return len(self._hashes)
+
+    def put(self, key: str, offset: int) -> None:
+        """Remember that the newest answer to ``key`` lies at ``offset``. Amortised constant time."""
+        self._recent[_hash(key)] = offset
+        if len(self._recent) > max(_MIN_MERGE, len(self._hashes) // 8):
+            self._merge()
+
+    def get(self, key: str) -> int | None:
+        """The offset of the newest answer to ``key``, or to a key of the same hash; None if there is none."""
+        hashed = _hash(key)
+        if hashed in self._recent:
+            return self._recent[hashed]
+        place = int(np.searchsorted(self._hashes, np.uint64(hashed)))
+        if place == len(self._hashes) or int(self._hashes[place]) != hashed:
+            return None
+        return int(self._offsets[place])
+
+    def _merge(self) -> None:
+        if not self._recent:
+            return
+        count = len(self._recent)
+        hashes = np.concatenate([self._hashes, np.fromiter(self._recent.keys(), np.uint64, count)])
+        offsets = np.concatenate([self._offsets, np.fromiter(self._recent.values(), np.int64, count)])
+        order = np.argsort(hashes, kind="stable")
+        hashes, offsets = hashes[order], offsets[order]
+        last_of_its_hash = np.append(hashes[1:] != hashes[:-1], True)
+        self._hashes, self._offsets = hashes[last_of_its_hash], offsets[last_of_its_hash]
+        self._recent.clear()
+
+
+def _hash(key: str) -> int:
+    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

@@ -1,0 +1,142 @@
+"""Reading a journal, also one that another process is writing: without a lock, and without changing a byte."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.errors import JournalError
+from assay.journal.records import Header, Record, ResponseRecord
+from assay.journal.state import JournalState, Placed, scan_records
+from assay.types import Failure, FailureCause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SUFFIX = ".journal"
+
+
+def records(path: str | Path) -> Iterator[Record]:
+    """Every record of a journal, in the order of writing. Damaged records and those of unknown kinds are left out.
+
+    A key may occur more than once: a failed request is asked again when the run is resumed. The last answer counts.
+
+    Raises:
+        JournalError: There is no such file, it cannot be read, or it is no journal.
+        JournalVersionError: A newer Assay wrote it.
+    """
+    with _open(path) as (fd, size):
+        for item in scan_records(fd, size, path):
+            if isinstance(item, Placed) and item.record is not None:
+                yield item.record
+
+
+class DamagedRegion(msgspec.Struct, frozen=True):
+    """A stretch of the file that belongs to no whole record."""
+
+    offset: int
+    """In bytes, from the start of the file."""
+    length: int
+
+
+class JournalReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a journal holds and what state it is in."""
+
+    path: str
+    size: int
+    """Bytes."""
+    header: Header | None
+    """The first one; None if it is damaged."""
+    records: int
+    """Whole records of every kind."""
+    responses: int
+    """Answers and failures, repetitions included."""
+    answers: int
+    """Requests that have an answer: what a resumed run need not ask again."""
+    failures: dict[FailureCause, int]
+    """Requests whose last response is a failure and that have no answer, by cause."""
+    unknown: int
+    """Whole records of kinds that this version does not know."""
+    damaged: tuple[DamagedRegion, ...]
+    """Damage between whole records."""
+    torn: DamagedRegion | None
+    """What follows the last whole record: a write that was cut off, or is under way."""
+    date_id: str | None
+    """Time stamp of the results that were being written when the run ended."""
+    finished: bool
+    """The results are written."""
+    failed: int | None
+    """Samples without a response, if finished; 0: finished for good."""
+
+
+def check(path: str | Path) -> JournalReport:
+    """Read a journal from end to end and report its state.
+
+    Raises:
+        JournalError: There is no such file, it cannot be read, or it is no journal.
+        JournalVersionError: A newer Assay wrote it.
+    """
+    with _open(path) as (fd, size):
+        state = JournalState()
+        unanswered: dict[str, FailureCause] = {}
+        for item in scan_records(fd, size, path):
+            state.add(item)
+            if isinstance(item, Placed) and isinstance(item.record, ResponseRecord):
+                _note_failure(unanswered, item.record, state)
+    torn = state.damaged.pop() if state.damaged and state.damaged[-1].end == size else None
+    return JournalReport(
+        path=str(path),
+        size=size,
+        header=state.header,
+        records=state.records,
+        responses=state.responses,
+        answers=len(state.answers),
+        failures=dict(Counter(unanswered.values())),
+        unknown=state.unknown,
+        damaged=tuple(DamagedRegion(damage.offset, damage.end - damage.offset) for damage in state.damaged),
+        torn=DamagedRegion(torn.offset, torn.end - torn.offset) if torn else None,
+        date_id=state.date_id,
+        finished=state.finished is not None,
+        failed=state.finished.failed if state.finished else None,
+    )
+
+
+def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Path]:
+    """A folder's journals, oldest first; if a fingerprint is given, only those with its first 12 digits in their name.
+
+    Raises:
+        JournalError: The folder cannot be read. (One that does not exist has no journals.)
+    """
+    ending = SUFFIX if fingerprint is None else f"_{fingerprint[:12]}{SUFFIX}"
+    try:
+        return sorted(path for path in Path(folder).iterdir() if path.name.endswith(ending))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise JournalError(f"cannot read the folder {folder}: {error.strerror}") from error
+
+
+def _note_failure(unanswered: dict[str, FailureCause], record: ResponseRecord, state: JournalState) -> None:
+    """Keep account of the keys whose last response is a failure and that have no answer."""
+    if isinstance(record.response, Failure):
+        if state.answers.get(record.key) is None:
+            unanswered[record.key] = record.response.cause
+    else:
+        unanswered.pop(record.key, None)
+
+
+@contextmanager
+def _open(path: str | Path) -> Iterator[tuple[int, int]]:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise JournalError(f"cannot open the journal {path}: {error.strerror}") from error
+    try:
+        yield fd, os.fstat(fd).st_size
+    finally:
+        os.close(fd)

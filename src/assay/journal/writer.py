@@ -1,0 +1,344 @@
+"""Writing a run's journal, and resuming from it."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import time
+import weakref
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay._version import __version__
+from assay.errors import JournalError, JournalLockedError, OutputError
+from assay.journal.frames import MAGIC, encode_frame, read_payload
+from assay.journal.reader import SUFFIX, find_journals
+from assay.journal.records import (
+    SCHEMA_VERSION,
+    Finalised,
+    Finished,
+    Header,
+    Record,
+    ResponseRecord,
+    decode_record,
+    encode_record,
+)
+from assay.journal.state import JournalState, first_header, is_finished_for_good, scan_records
+from assay.journal.sync import GroupCommit
+from assay.types import Answer, Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+    from typing import Self
+
+_log = logging.getLogger(__name__)
+
+
+class Journal:
+    """A run's record, open for writing by this process alone. Made by :meth:`open`; used from one thread.
+
+    A record survives the death of the process as soon as the method that wrote it has returned, and a power cut about
+    half a second later.
+    """
+
+    path: Path
+    resumed: bool
+    """An earlier process wrote to this journal."""
+    answers: int
+    """Requests that had an answer when the journal was opened."""
+    date_id: str | None
+    """Time stamp of the results that an earlier process was writing when it ended."""
+
+    @classmethod
+    def open(
+        cls, folder: str | Path, *, fingerprint: str, specification: dict[str, Any], fresh: bool = False
+    ) -> Journal:
+        """Resume the run's journal if it has one that is not finished for good, else start one.
+
+        Only the newest journal of this fingerprint is considered: an older one has been superseded.
+
+        Args:
+            folder: Where the journals lie; made if missing.
+            fingerprint: Identifies the run, in hexadecimal.
+            specification: What the run is, for the reader of the journal. JSON-able, without secrets.
+            fresh: Start a new journal in any case.
+
+        Raises:
+            JournalLockedError: Another process is writing it.
+            JournalVersionError: A newer Assay wrote it.
+            JournalError: A file of that name is no journal, or cannot be read.
+            OutputError: The folder cannot be made or written to.
+        """
+        folder = Path(folder)
+        with _writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            with _folder_lock(folder):
+                found = None if fresh else _lock_resumable(folder, fingerprint)
+                path, fd = found or _create(folder, fingerprint)
+        try:
+            return cls(path, fd, fingerprint, specification)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    def __init__(self, path: Path, fd: int, fingerprint: str, specification: dict[str, Any]) -> None:
+        """Take over an open, locked file: read what it holds, cut off a torn tail, add a header."""
+        self.path = path
+        state = _read(fd, path)
+        self.resumed = state.records > 0
+        self.answers = len(state.answers)
+        self.date_id = state.date_id
+        self._offsets = state.answers
+        self._end = state.end
+        self._fd: int | None = fd
+        self._commit = GroupCommit(fd, path)
+        header = Header(
+            version=SCHEMA_VERSION,
+            fingerprint=fingerprint,
+            specification=specification,
+            assay=__version__,
+            time=time.time(),
+        )
+        self._put(header)
+        _let_go_after_fork(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def lookup(self, key: str) -> Answer | None:
+        """The last answer recorded under a request's key; None if there is none, or only failures.
+
+        Raises:
+            JournalError: The file cannot be read.
+        """
+        offset = self._offsets.get(key)
+        if offset is None:
+            return None
+        try:
+            payload = read_payload(self._open_fd(), self._end, offset)
+        except OSError as error:
+            raise JournalError(f"cannot read the journal {self.path}: {error.strerror}") from error
+        record = decode_record(payload) if payload is not None else None
+        if isinstance(record, ResponseRecord) and record.key == key and isinstance(record.response, Answer):
+            return record.response
+        return None
+
+    def append(self, request: Request, response: Response) -> None:
+        """Record what came of a request.
+
+        Raises:
+            OutputError: It cannot be written (a full disk), or what was written before cannot be made durable. The
+                journal stays usable: what was recorded before is safe, and the same call may be tried again.
+        """
+        offset = self._append(
+            ResponseRecord(
+                task=request.task,
+                doc_id=request.doc_id,
+                index=request.index,
+                repeat=request.repeat,
+                key=request.key,
+                response=response,
+                time=time.time(),
+            )
+        )
+        if isinstance(response, Answer):
+            self._offsets.put(request.key, offset)
+
+    def finalise(self, date_id: str) -> None:
+        """Record that results are about to be written under this time stamp.
+
+        Raises:
+            OutputError: As :meth:`append`.
+        """
+        self._append(Finalised(date_id=date_id, time=time.time()))
+        self.date_id = date_id
+
+    def finish(self, failed: int) -> None:
+        """Record that the results are written, and how many samples have no response.
+
+        Raises:
+            OutputError: As :meth:`append`.
+        """
+        self._append(Finished(failed=failed, time=time.time()))
+
+    def close(self) -> None:
+        """Make everything durable and release the journal. Closing twice does no harm.
+
+        Raises:
+            OutputError: What was written cannot be made durable.
+        """
+        if self._fd is None:
+            return
+        fd, self._fd = self._fd, None
+        try:
+            self._commit.stop()
+            self._raise_sync_error()
+        finally:
+            os.close(fd)
+
+    def _append(self, record: Record) -> int:
+        """Write one record; returns its offset."""
+        offset = self._put(record)
+        self._raise_sync_error()
+        return offset
+
+    def _put(self, record: Record) -> int:
+        offset = self._end
+        frame = encode_frame(encode_record(record))
+        self._write(frame if offset else MAGIC + frame)
+        self._commit.request()
+        return offset
+
+    def _write(self, content: bytes) -> None:
+        fd = self._open_fd()
+        rest = memoryview(content)
+        offset = self._end
+        try:
+            while rest:
+                written = os.pwrite(fd, rest, offset)
+                rest = rest[written:]
+                offset += written
+        except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(fd, self._end)
+            raise OutputError(
+                f"cannot write to {self.path}: {error.strerror}; "
+                f"the {len(self._offsets)} answers in it are safe: make room, then run the same command again"
+            ) from error
+        self._end = offset
+
+    def _raise_sync_error(self) -> None:
+        try:
+            self._commit.check()
+        except OSError as error:
+            raise OutputError(
+                f"cannot make {self.path} durable: {error.strerror}; check the disk, then run the same command again"
+            ) from error
+
+    def _open_fd(self) -> int:
+        if self._fd is None:
+            raise JournalError(f"the journal {self.path} is closed")
+        return self._fd
+
+
+def _read(fd: int, path: Path) -> JournalState:
+    """Take in what a locked journal holds and cut off what follows its last whole record."""
+    size = os.fstat(fd).st_size
+    state = JournalState()
+    for item in scan_records(fd, size, path):
+        state.add(item)
+    if size > state.end:
+        with _writing(path):
+            os.ftruncate(fd, state.end)
+        _log.warning("%s ended in a torn or damaged record: its %d bytes were cut off", path, size - state.end)
+    between = [damage for damage in state.damaged if damage.end < size]
+    if between:
+        _log.warning(
+            "%s is damaged in %d places (%d bytes): only the records there are lost, their requests are asked again",
+            path,
+            len(between),
+            sum(damage.end - damage.offset for damage in between),
+        )
+    return state
+
+
+def _lock_resumable(folder: Path, fingerprint: str) -> tuple[Path, int] | None:
+    """The newest journal of a run, open and locked, unless it is finished for good."""
+    for path in reversed(find_journals(folder, fingerprint)):
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # The file name holds only the fingerprint's beginning. Where the header is damaged, it has to do.
+            header = first_header(fd, os.fstat(fd).st_size, path)
+            if header is None or header.fingerprint == fingerprint:
+                _lock(fd, path)
+                if is_finished_for_good(fd, os.fstat(fd).st_size, path):
+                    return None
+                kept, fd = fd, -1
+                return path, kept
+        finally:
+            if fd >= 0:
+                os.close(fd)
+    return None
+
+
+def _create(folder: Path, fingerprint: str) -> tuple[Path, int]:
+    """A new, empty, locked journal."""
+    while True:
+        start = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
+        path = folder / f"{start}_{fingerprint[:12]}{SUFFIX}"
+        with suppress(FileExistsError):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            break
+    try:
+        _lock(fd, path)
+        _sync_folder(folder)
+    except BaseException:
+        os.close(fd)
+        raise
+    return path, fd
+
+
+def _lock(fd: int, path: Path) -> None:
+    """Lock a journal until its descriptor is closed, by whatever death."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise JournalLockedError(
+            f"another process is writing {path}: wait for it to end, or start a separate run with --fresh"
+        ) from None
+    except OSError as error:
+        _log.warning("this file system cannot lock %s (%s): do not run the same command twice", path, error.strerror)
+
+
+@contextmanager
+def _folder_lock(folder: Path) -> Iterator[None]:
+    """Keep two processes from each starting a journal for the same run; on file systems that cannot, do nothing."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new file's name durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _writing(place: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to {error.filename or place}: {error.strerror}; make it writable or choose another folder"
+        ) from error
+
+
+def _let_go_after_fork(journal: Journal) -> None:
+    """A forked child would hold the lock on after its parent's death: it gives up its copy of the descriptor."""
+    reference = weakref.ref(journal)
+
+    def let_go() -> None:
+        forked = reference()
+        if forked is not None and forked._fd is not None:
+            fd, forked._fd = forked._fd, None
+            os.close(fd)
+
+    os.register_at_fork(after_in_child=let_go)
