@@ -1,0 +1,162 @@
+"""What all requests together know of one server: whether it is down, and whether there is any use in going on.
+
+A request that fails because the whole server is down has not used up an attempt. While it is down, one request at a
+time tries the server with growing pauses and the others wait, so that a restart costs nothing but its own time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.errors import ServerRefusedError, ServerUnreachableError
+from assay.models.retry import Hope
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Callable
+
+    from assay.models.retry import Fault
+
+_FIRST_PAUSE = 0.25
+_LONGEST_PAUSE = 5.0
+# Seconds after which a probe that has not failed lets the next request go too: a server that is back may need minutes
+# for the probe's answer. Halved with every request let go.
+_PATIENCE = 2.0
+_REFUSALS_UNTIL_RAISE = 3
+_REFUSALS = frozenset({401, 403, 404, 407})
+
+
+class ServerHealth:
+    """Shared by all requests to one server. Every attempt is framed by :meth:`enter` and :meth:`leave`."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        concurrency: int,
+        give_up_after: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        rng: random.Random,
+    ) -> None:
+        self._address = address
+        self._concurrency = concurrency
+        self._give_up_after = give_up_after
+        self._clock = clock
+        self._sleep = sleep
+        self._rng = rng
+
+        self._down_since: float | None = None
+        self._outage = 0
+        """Number of the present or last outage; an attempt's ticket is the number at its start."""
+        self._in_flight = 0
+        self._in_flight_from_before = 0
+        """Attempts still open that began before the outage: while there are any, the server may well be alive."""
+        self._pause = _FIRST_PAUSE
+        self._next_probe = 0.0
+        self._let_go = 0
+        self._last_word: str | None = None
+        """Why this server was given up, once it was."""
+
+        self._ever_answered = False
+        self._failing_since: float | None = None
+        self._lost = 0
+        """Requests lost since the last answer."""
+        self._refusals = 0
+
+    @property
+    def is_down(self) -> bool:
+        """Whether an outage has begun and not ended."""
+        return self._down_since is not None
+
+    async def enter(self) -> int:
+        """Wait until an attempt may be made; its ticket.
+
+        Raises:
+            ServerUnreachableError: the server was given up, and it is not time yet to try again.
+        """
+        while self._down_since is not None:
+            now = self._clock()
+            if now >= self._next_probe:
+                self._next_probe = now + _PATIENCE * 0.5**self._let_go
+                self._let_go += 1
+                break
+            if self._last_word is not None:
+                raise ServerUnreachableError(self._last_word)
+            await self._sleep(self._next_probe - now)
+        self._in_flight += 1
+        return self._outage
+
+    def leave(self, ticket: int) -> None:
+        """The attempt is over, however it ended."""
+        self._in_flight -= 1
+        if ticket < self._outage:
+            self._in_flight_from_before -= 1
+
+    def answered(self) -> None:
+        """An answer came: all is well."""
+        self._down_since = self._failing_since = self._last_word = None
+        self._lost = 0
+        self._ever_answered = True
+
+    def alive(self) -> None:
+        """The server replied, if only with an error: it is not down."""
+        self._down_since = self._last_word = None
+
+    def down(self, fault: Fault, ticket: int) -> None:
+        """An attempt found the server down.
+
+        Raises:
+            ServerUnreachableError: it has been down for ``give_up_after`` seconds.
+        """
+        now = self._clock()
+        self._note_failure(now)
+        if self._down_since is None:
+            self._down_since = now
+            self._outage += 1
+            self._in_flight_from_before = self._in_flight
+            self._pause = _FIRST_PAUSE
+        elif ticket == self._outage:
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        pause = max(self._pause * self._rng.uniform(0.5, 1.0), fault.retry_after or 0.0)
+        self._next_probe = now + pause
+        self._let_go = 0
+        if now - self._down_since >= self._give_up_after and self._in_flight_from_before == 0:
+            tried_for = now - self._down_since
+            self._last_word = (
+                f"nothing answers at {self._address} (tried for {tried_for:.0f} s; last: {fault.message}); "
+                "start the server, then run the same command again"
+            )
+            raise ServerUnreachableError(self._last_word)
+
+    def lost(self, fault: Fault) -> None:
+        """A request ends without an answer.
+
+        Raises:
+            ServerRefusedError: the server has never answered and refuses request after request.
+            ServerUnreachableError: more requests than are ever outstanding were lost in a row, over ``give_up_after``
+                seconds and more.
+        """
+        now = self._clock()
+        failing_since = self._note_failure(now)
+        if fault.status in _REFUSALS and not self._ever_answered:
+            self._refusals += 1
+            if self._refusals >= _REFUSALS_UNTIL_RAISE:
+                raise ServerRefusedError(
+                    f"{self._address} refuses every request ({fault.message}); check key, model name and URL"
+                )
+        if fault.hope is Hope.NONE:
+            return
+        self._lost += 1
+        failing_for = now - failing_since
+        if self._lost > self._concurrency and failing_for >= self._give_up_after:
+            raise ServerUnreachableError(
+                f"{self._address} has answered nothing for {failing_for:.0f} s (last: {fault.message}); "
+                "see to the server, then run the same command again"
+            )
+
+    def _note_failure(self, now: float) -> float:
+        """When the present streak of failures began."""
+        if self._failing_since is None:
+            self._failing_since = now
+        return self._failing_since

@@ -1,0 +1,36 @@
+"""What others said, made fit to be shown: one line, short, without control characters and secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import quote
+
+LIMIT = 300
+"""Characters that a message may have."""
+
+_BLANK = "[key]"
+# C0 and C1 controls, line and paragraph separators, and the marks that reorder text on a terminal.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
+_SPACES = re.compile(r"\s{2,}")
+
+
+class Redactor:
+    """Cleans messages of one endpoint: knows its key, and never shows it."""
+
+    __slots__ = ("_forms",)
+
+    def __init__(self, secret: str | None) -> None:
+        forms = {secret, json.dumps(secret)[1:-1], quote(secret, safe="")} if secret else set()
+        self._forms = sorted(forms, key=len, reverse=True)
+
+    def __repr__(self) -> str:
+        return "Redactor()"
+
+    def __call__(self, text: str) -> str:
+        """The text on one line of at most ``LIMIT`` characters, with the secret blanked."""
+        for form in self._forms:
+            text = text.replace(form, _BLANK)
+        # Cut once before the regular expressions, which need not see megabytes.
+        text = _SPACES.sub(" ", _CONTROL.sub(" ", text[: 4 * LIMIT])).strip()
+        return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"

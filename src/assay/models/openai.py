@@ -1,0 +1,296 @@
+"""A model behind an OpenAI-compatible HTTP endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import random
+import socket
+import time
+from typing import TYPE_CHECKING, Any, Self
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import yarl
+
+from assay.errors import ServerUnreachableError, SpecificationError
+from assay.models.health import ServerHealth
+from assay.models.messages import Redactor
+from assay.models.retry import DOWN_STATUSES, Fault, Hope, network_fault, retry_delay, status_fault
+from assay.models.urls import endpoint_url, models_url, server_root
+from assay.models.wire import ReplyError, read_reply
+from assay.types import Answer, Failure, FailureCause
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import TracebackType
+
+    from assay.types import ModelSpec, Request, Response
+
+LARGEST_REPLY = 64 * 2**20
+"""Bytes, after decompression; a larger reply is a failure."""
+
+_LARGEST_ERROR_BODY = 2**16
+_CONNECT_TIMEOUT = 30.0
+_LOOK_TIMEOUT = 5.0
+_LOOK_LASTS = 1.0
+# Servers on uvicorn and llama.cpp close connections idle for 5 s; closing first avoids sending on one that just closed.
+_KEEPALIVE = 4.0
+# aiohttp warns of longer bodies given as bytes.
+_LARGEST_BYTES_BODY = 2**20
+
+
+class OpenAIModel:
+    """Asks one endpoint; use as ``async with OpenAIModel(spec, api_key=key) as model``.
+
+    Any number of coroutines may call :meth:`ask` at once; each holds its own connection.
+
+    Args:
+        spec: which endpoint and model, time-outs and attempts.
+        api_key: sent as bearer token; shown nowhere.
+        give_up_after: seconds that the server may be down, or fail every request, before the run is to stop.
+        clock: a monotonic clock in seconds.
+        sleep: waits for so many seconds of that clock.
+        rng: jitter for the waits.
+
+    Raises:
+        SpecificationError: the base URL is no URL, or the key cannot be sent in a header.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        *,
+        api_key: str | None,
+        give_up_after: float = 300.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.spec = spec
+        self.clock = clock
+        self.sleep = sleep
+        key = (api_key or "").strip()
+        if not (key.isprintable() and key.isascii()):
+            raise SpecificationError(f"the key in {spec.api_key_env} holds characters that cannot be sent in a header")
+        # lm-eval sends the header without a key too.
+        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        self.redact = Redactor(key)
+        self._url = yarl.URL(endpoint_url(spec.base_url, spec.endpoint))
+        self._models_url = yarl.URL(models_url(spec.base_url))
+        self.address = server_root(spec.base_url)
+        """The server's root, for messages."""
+        self._rng = rng or random.Random()
+        self._health = ServerHealth(
+            self.address,
+            concurrency=spec.concurrency,
+            give_up_after=give_up_after,
+            clock=clock,
+            sleep=sleep,
+            rng=self._rng,
+        )
+        self._looking = asyncio.Lock()
+        self._seen_alive = float("-inf")
+        self._proxy = _proxy_for(self._url)
+        self._session: aiohttp.ClientSession | None = None
+
+    def __repr__(self) -> str:
+        return f"OpenAIModel({self.spec.model!r} at {self.address})"
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(
+            # The caller bounds how many requests are outstanding: none ever waits for a connection here, where its
+            # time-out would run.
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE, socket_factory=_watched_socket),
+            timeout=aiohttp.ClientTimeout(total=self.spec.request_timeout, sock_connect=_CONNECT_TIMEOUT),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+            proxy=self._proxy.with_user(None) if self._proxy else None,
+            proxy_auth=aiohttp.BasicAuth.from_url(self._proxy) if self._proxy else None,
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def ask(self, request: Request) -> Response:
+        """The model's answer, or why there is none after all attempts.
+
+        Raises:
+            ServerUnreachableError: the server has been down, or has failed every request, for too long.
+            ServerRefusedError: the server refuses every request.
+        """
+        payload = json.dumps(request.body).encode()
+        attempts = failures = 0
+        while True:
+            ticket = await self._health.enter()
+            attempts += 1
+            started = self.clock()
+            try:
+                result = await self._attempt(payload, attempts)
+            finally:
+                self._health.leave(ticket)
+            if isinstance(result, Answer):
+                self._health.answered()
+                return result
+            latency = self.clock() - started
+            if await self._server_is_down(result):
+                self._health.down(result, ticket)
+                continue
+            self._health.alive()
+            failures += 1
+            if result.hope is Hope.NONE or failures >= self.spec.max_attempts:
+                self._health.lost(result)
+                return Failure(
+                    cause=result.cause, message=result.message, status=result.status, latency=latency, attempts=attempts
+                )
+            await self.sleep(retry_delay(result, failures, self._rng))
+
+    async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
+        """Status and body (its first 64 KiB) of a GET.
+
+        Args:
+            path: ``/v1/models`` for the list of models, wherever the base URL says it is; else relative to the root.
+            timeout: seconds for the whole exchange.
+
+        Raises:
+            aiohttp.ClientError, OSError, TimeoutError: no reply.
+        """
+        url = self._models_url if path == "/v1/models" else yarl.URL(self.address + path)
+        limits = aiohttp.ClientTimeout(total=timeout)
+        async with self._open_session().get(url, timeout=limits, allow_redirects=False) as reply:
+            return reply.status, await _read(reply, 16 * _LARGEST_ERROR_BODY) or b""
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError("OpenAIModel is used outside its `async with`")
+        return self._session
+
+    async def _attempt(self, payload: bytes, number: int) -> Answer | Fault:
+        started = self.clock()
+        try:
+            status, headers, body = await self._post(payload)
+        except (aiohttp.ClientError, OSError) as error:
+            fault = network_fault(error)
+            if fault.hope is Hope.NONE and isinstance(error, aiohttp.ClientConnectorError):
+                # Nothing about the request: no certificate will be trusted later.
+                raise ServerUnreachableError(f"{self.address}: {self.redact(fault.message)}") from None
+            return self._cleaned(fault)
+        if not 200 <= status < 300:
+            return self._cleaned(status_fault(status, body or b"", headers))
+        if body is None:
+            message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
+            return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, status)
+        try:
+            said = read_reply(body, self.spec.endpoint)
+        except ReplyError as error:
+            return self._cleaned(Fault(error.cause, str(error), Hope.SOME, status))
+        return Answer(
+            text=said.text,
+            finish_reason=said.finish_reason,
+            reasoning=said.reasoning,
+            prompt_tokens=said.prompt_tokens,
+            completion_tokens=said.completion_tokens,
+            latency=self.clock() - started,
+            attempts=number,
+            model=said.model if said.model != self.spec.model else None,
+        )
+
+    async def _post(self, payload: bytes) -> tuple[int, Any, bytes | None]:
+        """Status, headers and body; None for a body that is too large."""
+        data = payload if len(payload) <= _LARGEST_BYTES_BODY else io.BytesIO(payload)
+        async with self._open_session().post(self._url, data=data, allow_redirects=False) as reply:
+            if reply.status == 200:
+                return 200, reply.headers, await _read(reply, LARGEST_REPLY)
+            # Of an error only the beginning is of interest, and it may break off.
+            return reply.status, reply.headers, await _read_beginning(reply, _LARGEST_ERROR_BODY)
+
+    def _cleaned(self, fault: Fault) -> Fault:
+        return Fault(fault.cause, self.redact(fault.message), fault.hope, fault.status, fault.retry_after)
+
+    async def _server_is_down(self, fault: Fault) -> bool:
+        if fault.hope is not Hope.UNSURE:
+            return fault.hope is Hope.SERVER_DOWN
+        async with self._looking:
+            # Many requests fail together when a server goes: one look is enough for all.
+            if self._health.is_down:
+                return True
+            if self.clock() - self._seen_alive < _LOOK_LASTS:
+                return False
+            if await self._looks_alive():
+                self._seen_alive = self.clock()
+                return False
+            return True
+
+    async def _looks_alive(self) -> bool:
+        """Whether the server answers anything at all now.
+
+        ``/health`` comes first because some servers list their models while they still load; where there is no
+        ``/health``, the list of models must do.
+        """
+        for path in ("/health", "/v1/models"):
+            try:
+                status, _ = await self.get(path)
+            except (aiohttp.ClientError, OSError):
+                return False
+            if status in DOWN_STATUSES:
+                return False
+            if status < 300:
+                return True
+        return True
+
+
+async def _read(reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
+    """The whole body, or None as soon as it is larger than ``limit`` bytes; the connection is then closed."""
+    body = await reply.content.readany()
+    if reply.content.at_eof():
+        return body if len(body) <= limit else None
+    parts = [body]
+    size = len(body)
+    while chunk := await reply.content.readany():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            reply.close()
+            return None
+    return b"".join(parts)
+
+
+async def _read_beginning(reply: aiohttp.ClientResponse, limit: int) -> bytes:
+    """At most about ``limit`` bytes of the body, as far as they come."""
+    body = b""
+    try:
+        while len(body) < limit and (chunk := await reply.content.readany()):
+            body += chunk
+    except (aiohttp.ClientError, OSError):
+        pass
+    if not reply.content.at_eof():
+        reply.close()
+    return body
+
+
+def _watched_socket(address: Any) -> socket.socket:
+    """A socket that notices within two minutes when the other machine has vanished without a word."""
+    family, kind, protocol, *_ = address
+    sock = socket.socket(family, kind, protocol)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return sock
+
+
+def _proxy_for(url: yarl.URL) -> yarl.URL | None:
+    """The proxy that the environment names for ``url``: looked up once, where aiohttp would do so at every request."""
+    address = None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
+    if not address:
+        return None
+    proxy = yarl.URL(address if "://" in address else f"http://{address}")
+    if proxy.scheme not in ("http", "https") or not proxy.host:
+        raise SpecificationError(f"{url.scheme.upper()}_PROXY must be the address of an HTTP proxy")
+    return proxy

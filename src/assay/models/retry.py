@@ -1,0 +1,191 @@
+"""What went wrong with an attempt, whether it may pass, and how long to wait before the next."""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+import ssl
+import time
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING
+
+import aiohttp
+import msgspec
+
+from assay.models.wire import error_body_text
+from assay.types import FailureCause
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping
+
+
+class Hope(enum.Enum):
+    """What trying again may bring."""
+
+    NONE = "none"
+    """The same request would fail the same way."""
+    SOME = "some"
+    """The server is there; the next attempt may succeed."""
+    UNSURE = "unsure"
+    """Either this request or the whole server is in trouble; a look at the server tells."""
+    SERVER_DOWN = "server_down"
+    """No request can succeed before the server is back."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Why one attempt brought no answer."""
+
+    cause: FailureCause
+    message: str
+    hope: Hope
+    status: int | None = None
+    retry_after: float | None = None
+    """Seconds that the server asks to wait, at most ``LONGEST_RETRY_AFTER``."""
+
+
+LONGEST_RETRY_AFTER = 120.0
+"""Seconds; a server that asks for more is asked again after these."""
+
+DOWN_STATUSES = frozenset({502, 503, 504})
+"""What a gateway says of a server that is not there, and a server of itself while it loads."""
+
+_CAUSES = {
+    401: FailureCause.UNAUTHORISED,
+    403: FailureCause.UNAUTHORISED,
+    404: FailureCause.NOT_FOUND,
+    407: FailureCause.UNAUTHORISED,
+    408: FailureCause.TIMED_OUT,
+    429: FailureCause.RATE_LIMITED,
+}
+_PASSING = frozenset({408, 425, 429})
+_NEVER_PASSING = frozenset({501, 505})
+
+_CONTEXT_TOO_LONG = re.compile(
+    r"context_length_exceeded|exceed_context_size|context_window_exceeded"  # codes of OpenAI, llama.cpp, gateways
+    r"|maximum (?:context|model|prompt|input) len"  # OpenAI, vLLM, SGLang
+    r"|model's context len"  # SGLang
+    r"|(?:available|maximum|max) context (?:size|window)|exceeds? (?:the )?context (?:size|window|length)"  # llama.cpp
+    r"|prompt\b.{0,60}\btoo long"  # older vLLM
+    r"|`inputs` (?:tokens \+|must have less than)",  # TGI
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def status_fault(status: int, body: bytes, headers: Mapping[str, str]) -> Fault:
+    """The fault in a reply whose status is not 2xx.
+
+    Args:
+        status: the HTTP status.
+        body: as much of the body as was read.
+        headers: case-insensitive, as aiohttp gives them.
+    """
+    if 300 <= status < 400:
+        target = headers.get("Location", "nowhere")
+        message = f"redirected ({status}) to {target}; requests are not sent on, give the final address as base URL"
+        return Fault(FailureCause.BAD_REQUEST, message, Hope.NONE, status)
+    said = error_body_text(body[:65536])
+    message = f"HTTP {status}: {said}" if said.strip() else f"HTTP {status}"
+    # llama-cpp-python and older llama.cpp send 500 for a prompt that is too long.
+    if status in (400, 413, 422, 500) and _CONTEXT_TOO_LONG.search(body[:65536].decode("utf-8", "replace")):
+        return Fault(FailureCause.CONTEXT_TOO_LONG, message, Hope.NONE, status)
+    default = FailureCause.SERVER_ERROR if status >= 500 else FailureCause.BAD_REQUEST
+    return Fault(_CAUSES.get(status, default), message, _hope(status), status, _retry_after(headers))
+
+
+def _hope(status: int) -> Hope:
+    if status in DOWN_STATUSES:
+        return Hope.UNSURE
+    if status in _PASSING or (status >= 500 and status not in _NEVER_PASSING):
+        return Hope.SOME
+    return Hope.NONE
+
+
+def network_fault(error: Exception) -> Fault:
+    """The fault behind an exception of aiohttp or of the operating system.
+
+    Raises:
+        Exception: ``error`` itself where it is neither, which is a defect and no fault of the network.
+    """
+    match error:
+        case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
+            message = f"the server's certificate is not trusted ({error}); name its authority's file in SSL_CERT_FILE"
+            return Fault(FailureCause.UNREACHABLE, message, Hope.NONE)
+        case aiohttp.ConnectionTimeoutError():
+            return Fault(FailureCause.UNREACHABLE, "no connection in time", Hope.SERVER_DOWN)
+        case TimeoutError():
+            return Fault(FailureCause.TIMED_OUT, "no reply in time", Hope.SOME)
+        case aiohttp.ClientConnectorError():
+            return Fault(FailureCause.UNREACHABLE, f"no connection: {_reason(error)}", Hope.SERVER_DOWN)
+        case aiohttp.ClientHttpProxyError():
+            hope = Hope.SERVER_DOWN if error.status in DOWN_STATUSES else _hope(error.status)
+            message = f"the proxy answered {error.status} {error.message}"
+            return Fault(_CAUSES.get(error.status, FailureCause.UNREACHABLE), message, hope, error.status)
+        case aiohttp.ClientPayloadError() if isinstance(error.__cause__, aiohttp.http_exceptions.ContentEncodingError):
+            return Fault(FailureCause.MALFORMED_REPLY, f"the reply could not be decompressed: {error}", Hope.SOME)
+        case aiohttp.ClientPayloadError():
+            return Fault(FailureCause.RESET, "the connection closed before the reply was complete", Hope.SOME)
+        case aiohttp.ClientResponseError():
+            return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {error.message}", Hope.SOME)
+        case aiohttp.ClientConnectionError() | OSError():
+            return Fault(
+                FailureCause.RESET, f"the connection closed before a reply came: {_reason(error)}", Hope.UNSURE
+            )
+        case aiohttp.ClientError():
+            return Fault(FailureCause.MALFORMED_REPLY, f"{type(error).__name__}: {error}", Hope.SOME)
+    raise error
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """The server's ``Retry-After`` in seconds: a number, or a date measured against the server's own ``Date``."""
+    value = headers.get("Retry-After")
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        at = _timestamp(value)
+        if at is None:
+            return None
+        # The server's clock, where it tells the time: ours may be wrong.
+        seconds = at - (_timestamp(headers.get("Date", "")) or time.time())
+    if not math.isfinite(seconds) or seconds <= 0:
+        return None
+    return min(seconds, LONGEST_RETRY_AFTER)
+
+
+def _timestamp(http_date: str) -> float | None:
+    try:
+        return parsedate_to_datetime(http_date).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+_FIRST_DELAY = 0.5
+_LONGEST_DELAY = 30.0
+_FIRST_PATIENT_DELAY = 1.0
+_LONGEST_PATIENT_DELAY = 60.0
+
+
+def retry_delay(fault: Fault, failures: int, rng: random.Random) -> float:
+    """Seconds to wait after the ``failures``-th failed attempt: exponential back-off with full jitter.
+
+    An overloaded server or a gateway without one behind it needs longer than a passing fault: after 429, 502, 503 and
+    504 at least half of the (doubled) back-off is waited, so that eight attempts last for a minute at the least. A
+    ``Retry-After`` is waited for in full; up to a tenth is added so that not all come back at once.
+    """
+    doubling = 2.0 ** min(failures - 1, 16)
+    if fault.status == 429 or fault.status in DOWN_STATUSES:
+        delay = min(_FIRST_PATIENT_DELAY * doubling, _LONGEST_PATIENT_DELAY) * rng.uniform(0.5, 1.0)
+    else:
+        delay = min(_FIRST_DELAY * doubling, _LONGEST_DELAY) * rng.random()
+    if fault.retry_after is not None:
+        delay = max(delay, fault.retry_after * rng.uniform(1.0, 1.1))
+    return delay

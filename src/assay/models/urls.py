@@ -1,0 +1,85 @@
+"""From whatever a person gives as base URL to the addresses that are asked."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from assay.errors import SpecificationError
+
+if TYPE_CHECKING:
+    from assay.types import EndpointKind
+
+_ENDPOINT_PATHS: dict[EndpointKind, str] = {"chat": "/chat/completions", "completions": "/completions"}
+_KNOWN_ENDINGS = (*_ENDPOINT_PATHS.values(), "/models")
+# "/v1" almost everywhere; some gateways number their OpenAI-compatible part otherwise ("/v3", "/v1beta").
+_VERSION = re.compile(r"/v\d+(?:alpha|beta)?\d*$")
+
+
+def endpoint_url(base_url: str, endpoint: EndpointKind) -> str:
+    """The address that requests are posted to.
+
+    ``base_url`` may be the server's root, end in ``/v1`` (or another version), or be a full endpoint address, each with
+    or without a trailing slash. A query string is kept.
+
+    Raises:
+        SpecificationError: ``base_url`` is not http(s) with a host.
+    """
+    return _join(base_url, _ENDPOINT_PATHS[endpoint])
+
+
+def models_url(base_url: str) -> str:
+    """The address that lists the models served.
+
+    Raises:
+        SpecificationError: ``base_url`` is not http(s) with a host.
+    """
+    return _join(base_url, "/models")
+
+
+def server_root(base_url: str) -> str:
+    """The server's address without version, endpoint, query and trailing slash: what ``/health`` is appended to.
+
+    Raises:
+        SpecificationError: ``base_url`` is not http(s) with a host.
+    """
+    parts = _split(base_url)
+    path, _ = _without_endpoint(parts.path)
+    return urlunsplit((parts.scheme, parts.netloc, _VERSION.sub("", path), "", ""))
+
+
+def _join(base_url: str, ending: str) -> str:
+    parts = _split(base_url)
+    path, was_full = _without_endpoint(parts.path)
+    if not was_full and not _VERSION.search(path):
+        path += "/v1"
+    return urlunsplit((parts.scheme, parts.netloc, path + ending, parts.query, ""))
+
+
+def _without_endpoint(path: str) -> tuple[str, bool]:
+    """The path without an endpoint's own ending, and whether it had one."""
+    path = path.rstrip("/")
+    for ending in _KNOWN_ENDINGS:
+        if path.endswith(ending):
+            return path.removesuffix(ending), True
+    return path, False
+
+
+def _split(base_url: str) -> SplitResult:
+    text = base_url.strip()
+    # Credentials in a URL would reach logs and results, so the URL itself is not repeated where it holds any.
+    if "@" in text:
+        raise SpecificationError(
+            "the base URL holds a user name or password; give the key by environment variable instead"
+        )
+    try:
+        parts = urlsplit(text)
+        port_is_valid = parts.port is None or parts.port > 0
+    except ValueError:
+        raise SpecificationError(f"the base URL {text!r} is not a URL") from None
+    if parts.scheme not in ("http", "https"):
+        raise SpecificationError(f"the base URL {text!r} must start with http:// or https://")
+    if not parts.hostname or not port_is_valid or re.search(r"[\s\x00-\x1f\x7f]", base_url.strip()):
+        raise SpecificationError(f"the base URL {text!r} names no valid host and port")
+    return parts

@@ -1,0 +1,179 @@
+"""Replies of the OpenAI protocol: what is read of them, and how forgivingly.
+
+Everything not named here is skipped without being built. Values whose type varies between servers are checked by hand,
+so that an odd token count never costs an answer.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.types import FailureCause
+
+if TYPE_CHECKING:
+    from assay.types import EndpointKind
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a good reply holds."""
+
+    text: str | None
+    finish_reason: str | None
+    reasoning: str | None
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    model: str | None
+
+
+class ReplyError(Exception):
+    """The body of a 200 is no answer."""
+
+    def __init__(self, cause: FailureCause, message: str) -> None:
+        super().__init__(message)
+        self.cause = cause
+
+
+class _Message(msgspec.Struct):
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message | None = None
+    text: Any = msgspec.UNSET
+    finish_reason: Any = None
+    error: Any = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: Any = None
+    completion_tokens: Any = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    model: Any = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Reply)
+
+# Finish reasons by which a server says that it broke off on its own account (SGLang and vLLM on shutdown, OpenRouter):
+# the text is a torso, not the model's answer.
+_BROKEN_OFF = frozenset({"abort", "error"})
+
+
+def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
+    """What the model said, from the body of a 200.
+
+    Raises:
+        ReplyError: the body is not JSON of the protocol, has no choices, or tells of an error.
+    """
+    reply = _decode(body)
+    if reply.error is not None:
+        raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(reply.error))
+    if reply.choices is None:
+        raise ReplyError(FailureCause.MALFORMED_REPLY, f"a reply without choices: {_excerpt(body)}")
+    if not reply.choices:
+        raise ReplyError(FailureCause.EMPTY_CHOICES, "the list of choices is empty")
+    choice = reply.choices[0]
+    if choice.error is not None:
+        raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
+    finish_reason = _str_or_none(choice.finish_reason)
+    if finish_reason in _BROKEN_OFF:
+        raise ReplyError(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
+    usage = reply.usage or _Usage()
+    return Said(
+        text=_text(choice, endpoint),
+        finish_reason=finish_reason,
+        reasoning=_reasoning(choice),
+        prompt_tokens=_int_or_none(usage.prompt_tokens),
+        completion_tokens=_int_or_none(usage.completion_tokens),
+        model=_str_or_none(reply.model),
+    )
+
+
+def _decode(body: bytes) -> _Reply:
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    # The standard library takes what msgspec does not and lm-eval does: NaN, lone surrogates, a byte order mark.
+    try:
+        return msgspec.convert(_mended(json.loads(body)), _Reply)
+    except (ValueError, RecursionError) as error:
+        raise ReplyError(
+            FailureCause.MALFORMED_REPLY, f"not a reply of the protocol ({error}): {_excerpt(body)}"
+        ) from None
+
+
+def _mended(value: Any) -> Any:
+    """The value with lone surrogates, which no UTF-8 file can hold, replaced."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _mended(item) for key, item in value.items()}
+    return value
+
+
+def _text(choice: _Choice, endpoint: EndpointKind) -> str | None:
+    if endpoint == "chat":
+        if choice.message is None:
+            raise ReplyError(FailureCause.MALFORMED_REPLY, "the choice has no message")
+        text = choice.message.content
+    else:
+        if choice.text is msgspec.UNSET:
+            raise ReplyError(FailureCause.MALFORMED_REPLY, "the choice has no text")
+        text = choice.text
+    if text is None or isinstance(text, str):
+        return text
+    raise ReplyError(FailureCause.MALFORMED_REPLY, f"the content is of type {type(text).__name__}, not a string")
+
+
+def _reasoning(choice: _Choice) -> str | None:
+    if choice.message is None:
+        return None
+    return _str_or_none(choice.message.reasoning_content) or _str_or_none(choice.message.reasoning)
+
+
+def error_text(error: Any) -> str:
+    """The message in an error object of any of the shapes that servers send."""
+    while isinstance(error, dict):
+        inner = next((error[name] for name in ("message", "detail", "error", "msg") if error.get(name)), None)
+        if inner is None:
+            break
+        error = inner
+    if isinstance(error, str):
+        return error
+    try:
+        return json.dumps(error, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        return str(type(error))
+
+
+def error_body_text(body: bytes) -> str:
+    """What the body of an error status says: its message if it is JSON, else its text."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return body.decode("utf-8", "replace")
+    return error_text(value)
+
+
+def _excerpt(body: bytes) -> str:
+    return repr(body[:120].decode("utf-8", "replace"))
+
+
+def _str_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _int_or_none(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
