@@ -1,0 +1,170 @@
+"""lm-eval's task factory, with errors for people and document preparation that runs once.
+
+Imports lm-eval's task code, which takes a second; only `assay.tasks.library` imports this, when tasks are loaded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import datasets
+import yaml
+from lm_eval.tasks import _yaml_loader
+from lm_eval.tasks._factory import TaskFactory
+
+from assay.errors import AssayError, MissingDependencyError, TaskConfigError
+from assay.tasks.nltk_data import needs_punkt_tab, require_punkt_tab
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_IFEVAL_PACKAGES = frozenset({"immutabledict", "langdetect", "nltk"})
+
+
+class Factory(TaskFactory):  # type: ignore[misc]
+    """Builds tasks and groups as lm-eval does."""
+
+    def build(self, entry: Any, *, overrides: Any = None, registry: Any) -> Any:
+        """Build a task, a group or a tag's tasks.
+
+        Raises:
+            TaskConfigError: Its YAML or Python is broken.
+            MissingDependencyError: Its Python needs a package that is not installed.
+            DataNotFoundError: Its data set is nowhere to be had.
+            FileFormatError: A file of its data set is damaged.
+        """
+        with _told(entry):
+            return super().build(entry, overrides=overrides, registry=registry)
+
+    def _build_task(self, entry: Any, overrides: Any) -> Any:
+        with _told(entry):
+            return super()._build_task(entry, overrides)
+
+    def _load_full_config(self, entry: Any, overrides: Any = None) -> Any:
+        with _nltk_data_first():
+            config = super()._load_full_config(entry, overrides)
+        _prepare_documents_once(config)
+        if isinstance(config.get("fewshot_config"), dict):
+            _prepare_documents_once(config["fewshot_config"])
+        return config
+
+
+# -- documents --------------------------------------------------------------------------------------------------------
+
+
+def _prepare_documents_once(config: dict[str, Any]) -> None:
+    """Let ``process_docs`` prepare each split once.
+
+    lm-eval calls it whenever it needs the documents. Where it draws random numbers, prompts and scores then see
+    different documents, unless the datasets library happens to have the first call's result in its cache.
+    """
+    function = config.get("process_docs")
+    if isinstance(function, functools.partial):
+        config["process_docs"] = functools.partial(_once(function.func), *function.args, **function.keywords)
+    elif inspect.isfunction(function):
+        config["process_docs"] = _once(function)
+
+
+def _once(function: Callable[..., Any]) -> Callable[..., Any]:
+    results: dict[Any, tuple[Any, Any]] = {}
+
+    @functools.wraps(function)
+    def process(*args: Any, **options: Any) -> Any:
+        key = (*map(id, args), repr(sorted(options.items())))
+        if key in results:
+            return results[key][1]
+        with contextlib.nullcontext() if _is_repeatable(function) else _no_stored_results():
+            result = function(*args, **options)
+        if isinstance(result, datasets.Dataset):
+            # The arguments are held so that no other object can get their ids.
+            results[key] = (args, result)
+        return result
+
+    return process
+
+
+@functools.cache
+def _is_repeatable(function: Callable[..., Any]) -> bool:
+    """Return whether a function surely draws no random numbers: its file does not speak of any."""
+    try:
+        source = Path(inspect.getsourcefile(function) or "").read_text(encoding="utf-8")
+    except (TypeError, OSError):
+        return False
+    return "random" not in source and "shuffle" not in source
+
+
+@contextlib.contextmanager
+def _no_stored_results() -> Iterator[None]:
+    """Let the datasets library compute anew, so that a first run and a later one draw the same numbers."""
+    was_enabled = datasets.is_caching_enabled()
+    datasets.disable_caching()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            datasets.enable_caching()
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _nltk_data_first() -> Iterator[None]:
+    """Find NLTK's data before a task's Python is imported that would try to download it."""
+    load_module = _yaml_loader._load_module_with_cache
+
+    def load(path: Path) -> Any:
+        if needs_punkt_tab(path.parent):
+            require_punkt_tab()
+        return load_module(path)
+
+    _yaml_loader._load_module_with_cache = load
+    try:
+        yield
+    finally:
+        _yaml_loader._load_module_with_cache = load_module
+
+
+class _NamedError(Exception):
+    """Marks an error that already names its task."""
+
+
+@contextlib.contextmanager
+def _told(entry: Any) -> Iterator[None]:
+    """Turn whatever goes wrong with a task into one line that names the task and its file."""
+    where = f"task {entry.name!r}" + (f" ({entry.yaml_path})" if entry.yaml_path else "")
+    try:
+        yield
+    except AssayError as error:
+        if isinstance(error.__cause__, _NamedError):
+            raise
+        raise type(error)(f"task {entry.name!r}: {error}") from _NamedError()
+    except ImportError as error:
+        raise _missing(where, error) from _NamedError()
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise TaskConfigError(f"{where}{line}: not valid YAML: {error.problem}") from _NamedError()
+    except (Exception, SystemExit) as error:
+        raise TaskConfigError(f"{where} cannot be loaded: {_one_line(error)}") from _NamedError()
+
+
+def _missing(where: str, error: ImportError) -> AssayError:
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    name = root.name if isinstance(root, ModuleNotFoundError) else None
+    if name in _IFEVAL_PACKAGES:
+        return MissingDependencyError(f'{where} needs the package {name}: pip install "assay[ifeval]"')
+    if name is not None:
+        return MissingDependencyError(f"{where} needs the Python module {name!r}, which is not installed")
+    if isinstance(root, ModuleNotFoundError):
+        return MissingDependencyError(f"{where} needs a package that is not installed: {_one_line(root)}")
+    return TaskConfigError(f"{where} cannot be loaded: {_one_line(root)}")
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"

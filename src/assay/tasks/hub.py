@@ -1,0 +1,74 @@
+"""Whether the Hugging Face hub can be asked, and keeping its libraries quiet."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import socket
+import threading
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PATIENCE = 3.0
+"""Seconds that the hub has to accept a connection."""
+
+
+def hub_is_reachable() -> bool:
+    """Return whether the hub may be asked and accepts a connection.
+
+    ``HF_HUB_OFFLINE`` and ``HF_DATASETS_OFFLINE`` forbid asking. The hub's libraries themselves retry for minutes.
+    """
+    from datasets import config
+
+    return not config.HF_HUB_OFFLINE and _accepts_connection(config.HF_ENDPOINT)
+
+
+@functools.cache
+def _accepts_connection(endpoint: str) -> bool:
+    target = urlsplit(endpoint)
+    host = target.hostname or ""
+    proxy = None if proxy_bypass(host) else getproxies().get(target.scheme)
+    if proxy is not None:
+        target = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+        host = target.hostname or ""
+    port = target.port or {"http": 80}.get(target.scheme, 443)
+    reached = threading.Event()
+
+    def connect() -> None:
+        with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=_PATIENCE):
+            reached.set()
+
+    # In a thread, because looking up a name has no time-out of its own.
+    attempt = threading.Thread(target=connect, daemon=True)
+    attempt.start()
+    attempt.join(_PATIENCE)
+    return reached.is_set()
+
+
+@contextlib.contextmanager
+def quiet_datasets() -> Iterator[None]:
+    """Show no progress bars and no warnings of the datasets library and the hub's client."""
+    import datasets
+    from huggingface_hub import utils as hub_utils
+
+    with _quiet(datasets.utils), _quiet(hub_utils):
+        yield
+
+
+@contextlib.contextmanager
+def _quiet(library: Any) -> Iterator[None]:
+    """Quieten one of the two libraries; both offer the same switches."""
+    bars_disabled = library.are_progress_bars_disabled()
+    verbosity = library.logging.get_verbosity()
+    library.disable_progress_bars()
+    library.logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        library.logging.set_verbosity(verbosity)
+        if not bars_disabled:
+            library.enable_progress_bars()

@@ -1,0 +1,174 @@
+"""Loads tasks exactly as lm-eval's ``simple_evaluate`` does before it builds requests."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import io
+import logging
+import random
+import warnings
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.errors import SpecificationError, UnknownTaskError, UnsupportedTaskError
+from assay.tasks.data import DataFile, data_source
+from assay.tasks.index import Kind, TaskEntry, TaskIndex, entry_from_file, task_index
+from assay.tasks.templates import keep_compiled_templates
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.types import TaskOptions
+
+_log = logging.getLogger(__name__)
+
+
+class LoadedTasks(msgspec.Struct, frozen=True):
+    """Tasks ready to build requests and to score."""
+
+    tasks: dict[str, Any]
+    """lm-eval's Task objects by name, in lm-eval's order."""
+    groups: dict[str, Any]
+    """lm-eval's Group objects by name; each holds its tasks and groups."""
+    data_files: dict[str, tuple[DataFile, ...]]
+    """By data set, the files that the documents were read from."""
+
+
+def load_tasks(names: Sequence[str], options: TaskOptions, metadata: dict[str, Any]) -> LoadedTasks:
+    """Load tasks, groups and tags with their data, and apply the options to them.
+
+    Args:
+        names: Names, shell patterns of names, or paths of YAML files.
+        options: How documents become requests.
+        metadata: What lm-eval writes into every task's ``metadata``: the model's arguments.
+
+    Raises:
+        UnknownTaskError: A name stands for nothing.
+        SpecificationError: A task is asked for twice, or the folder of an option does not exist.
+        TaskConfigError: A task's YAML or Python is broken.
+        MissingDependencyError: A task needs a package that is not installed.
+        UnsupportedTaskError: A task needs images, or runs code that the model writes.
+        DataNotFoundError: A task's data set, or a split of it, is nowhere to be had.
+        FileFormatError: A data file is damaged.
+    """
+    index = task_index(options.include_path)
+    entries = find_entries(names, index)
+    with _quiet(), data_source(options.data_dir) as source:
+        _seed(options)
+        tasks, groups = _build(entries, index, metadata)
+    for name, task in tasks.items():
+        _refuse_unsupported(name, task)
+        _apply_options(task, options)
+    return LoadedTasks(tasks, groups, dict(source.files))
+
+
+def find_entries(names: Sequence[str], index: TaskIndex) -> list[TaskEntry]:
+    """Return what `names` stand for, each once, in the order asked for; a pattern's matches are sorted.
+
+    Raises:
+        UnknownTaskError: A name stands for nothing.
+        TaskConfigError: A YAML file named by its path is malformed.
+    """
+    found = {
+        entry.path if entry.kind is not Kind.TAG else entry.name: entry for n in names for entry in _find(n, index)
+    }
+    return list(found.values())
+
+
+def _find(name: str, index: TaskIndex) -> list[TaskEntry]:
+    if name in index.entries:
+        return [index.entries[name]]
+    if matches := index.match(name):
+        return [index.entries[match] for match in matches]
+    if Path(name).is_dir():
+        files = sorted(glob.glob(str(Path(glob.escape(name)) / "*.yaml")))
+    else:
+        files = [name] if Path(name).is_file() else sorted(glob.glob(name)) if name.endswith(".yaml") else []
+    if files:
+        return [entry_from_file(file) for file in files]
+    if glob.has_magic(name):
+        raise UnknownTaskError(f"no task, group or tag matches {name!r}")
+    return [index.entry(name)]
+
+
+def _build(
+    entries: list[TaskEntry], index: TaskIndex, metadata: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    from lm_eval.tasks import TaskManager
+
+    from assay.tasks.factory import Factory
+
+    keep_compiled_templates()
+    registry = {name: _lm_eval_entry(entry) for name, entry in index.entries.items()}
+    factory = Factory(meta=metadata)
+    built: list[Any] = []
+    for entry in entries:
+        item = factory.build(_lm_eval_entry(entry), registry=registry)
+        built += item if isinstance(item, list) else [item]
+    try:
+        loaded = TaskManager(include_defaults=False).load(built)
+    except ValueError as error:
+        raise SpecificationError(str(error)) from None
+    return loaded["tasks"], loaded["groups"]
+
+
+def _lm_eval_entry(entry: TaskEntry) -> Any:
+    from lm_eval.tasks._index import Entry
+    from lm_eval.tasks._index import Kind as TheirKind
+
+    kinds = {
+        Kind.TASK: TheirKind.TASK,
+        Kind.PYTHON_TASK: TheirKind.PY_TASK,
+        Kind.GROUP: TheirKind.GROUP,
+        Kind.TAG: TheirKind.TAG,
+    }
+    return Entry(entry.name, kinds[entry.kind], Path(entry.path) if entry.path else None, tags=set(entry.tags))
+
+
+def _seed(options: TaskOptions) -> None:
+    """Seed the generators that some tasks' document preparation draws from."""
+    import numpy as np
+
+    random.seed(options.random_seed)
+    np.random.seed(options.numpy_seed)
+
+
+def _refuse_unsupported(name: str, task: Any) -> None:
+    if getattr(task, "UNSAFE_CODE", False):
+        raise UnsupportedTaskError(f"task {name!r} runs code that the model writes, which Assay does not do")
+    if getattr(task, "MULTIMODAL", False):
+        raise UnsupportedTaskError(f"task {name!r} needs images or sound; Assay sends text only")
+
+
+def _apply_options(task: Any, options: TaskOptions) -> None:
+    if options.gen_kwargs and task.get_config("output_type") == "generate_until":
+        task.set_config(key="generation_kwargs", value=deepcopy(options.gen_kwargs), update=True)
+    own_shots = task.get_config("num_fewshot")
+    if options.num_fewshot is None:
+        if own_shots is None:
+            task.set_config(key="num_fewshot", value=0)
+    elif own_shots != 0:
+        # A task that says 0 itself is meant to be asked without examples, and stays so.
+        task.set_config(key="num_fewshot", value=options.num_fewshot)
+    task.set_fewshot_seed(seed=options.fewshot_seed)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what lm-eval and the tasks' Python print and warn off the terminal; logging gets it."""
+    for name in ("lm_eval", "lm-eval"):
+        logger = logging.getLogger(name)
+        if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+            logger.addHandler(logging.NullHandler())
+    printed = io.StringIO()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(printed):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        if printed.getvalue():
+            _log.debug("printed while loading tasks: %s", printed.getvalue())

@@ -1,0 +1,35 @@
+"""Compiled Jinja templates are kept.
+
+lm-eval compiles a task's template anew for every document and few-shot example, which is most of the time that building
+prompts takes.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+_KEPT = 512
+"""Templates kept at most. A task has a handful; the bound is for tasks that make a template of each document."""
+
+
+def keep_compiled_templates() -> None:
+    """Let lm-eval's template environment compile each template text once. Doing it again changes nothing."""
+    from lm_eval.utils import env
+
+    if isinstance(env.from_string, _CompileOnce):
+        return
+    env.from_string = _CompileOnce(env.from_string)
+
+
+class _CompileOnce:
+    """Stands in for ``Environment.from_string``."""
+
+    def __init__(self, from_string: Any) -> None:
+        self._from_string = from_string
+        self._kept = functools.lru_cache(maxsize=_KEPT)(from_string)
+
+    def __call__(self, source: Any, *args: Any, **options: Any) -> Any:
+        if args or options or not isinstance(source, str):
+            return self._from_string(source, *args, **options)
+        return self._kept(source)
