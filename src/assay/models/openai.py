@@ -18,6 +18,7 @@ from assay.errors import ServerUnreachableError, SpecificationError
 from assay.models.health import ServerHealth
 from assay.models.messages import Redactor
 from assay.models.retry import DOWN_STATUSES, Fault, Hope, network_fault, retry_delay, status_fault
+from assay.models.server_info import ServerInfo, server_info
 from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError, read_reply
 from assay.types import Answer, Failure, FailureCause
@@ -150,6 +151,10 @@ class OpenAIModel:
                     cause=result.cause, message=result.message, status=result.status, latency=latency, attempts=attempts
                 )
             await self.sleep(retry_delay(result, failures, self._rng))
+
+    async def server_info(self, *, wait: float = 0.0) -> ServerInfo:
+        """Which models the server lists; see :func:`assay.models.server_info.server_info`."""
+        return await server_info(self, wait=wait)
 
     async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
         """Status and body (its first 64 KiB) of a GET.

@@ -1,0 +1,135 @@
+"""What a server says of itself before it is asked anything: whether it is up, and which models it serves."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+
+from assay.errors import ModelNotServedError, ServerUnreachableError
+from assay.models.retry import DOWN_STATUSES, Hope, network_fault
+from assay.models.wire import error_body_text
+
+if TYPE_CHECKING:
+    from assay.models.openai import OpenAIModel
+
+_TIMEOUT = 30.0
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 5.0
+_NAMES_SHOWN = 5
+
+
+class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry of ``/v1/models``."""
+
+    id: str
+    max_model_len: int | None = None
+    """Context length in tokens, where the server tells it."""
+    owned_by: str | None = None
+    """Which server it is, in practice: ``vllm``, ``sglang``, ``llamacpp``, …"""
+    aliases: tuple[str, ...] = ()
+
+
+class ServerInfo(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a reachable server says of itself."""
+
+    url: str
+    models: tuple[ServedModel, ...] = ()
+    """Empty where the server does not list its models."""
+
+
+async def server_info(model: OpenAIModel, *, wait: float = 0.0) -> ServerInfo:
+    """Ask the server of ``model`` which models it serves.
+
+    A server without such a list, or one that keeps it to itself, gives an empty one.
+
+    Args:
+        model: open, see :class:`assay.models.openai.OpenAIModel`.
+        wait: seconds to wait for a server that does not answer yet, or answers 503 because it is loading.
+
+    Raises:
+        ServerUnreachableError: nothing answers, or only to say that it is not ready.
+    """
+    deadline = model.clock() + wait
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return await _ask_once(model)
+        except ServerUnreachableError:
+            left = deadline - model.clock()
+            if left <= 0:
+                raise
+        await model.sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+async def _ask_once(model: OpenAIModel) -> ServerInfo:
+    # llama.cpp lists its model while it still loads it; only /health tells.
+    for path in ("/health", "/v1/models"):
+        status, body = await _get(model, path)
+        if status in DOWN_STATUSES:
+            said = model.redact(error_body_text(body))
+            raise ServerUnreachableError(f"the server at {model.address} is not ready (HTTP {status}: {said})")
+    return ServerInfo(url=model.address, models=_listed(body) if status == 200 else ())
+
+
+async def _get(model: OpenAIModel, path: str) -> tuple[int, bytes]:
+    try:
+        return await model.get(path, timeout=_TIMEOUT)
+    except (aiohttp.ClientError, OSError) as error:
+        fault = network_fault(error)
+        if fault.hope is Hope.SOME:
+            # Connected, but no whole reply: a server that is busy or peculiar, not one that is missing.
+            return 0, b""
+        raise ServerUnreachableError(
+            f"nothing answers at {model.address} ({model.redact(fault.message)}); is the server running?"
+        ) from None
+
+
+def _listed(body: bytes) -> tuple[ServedModel, ...]:
+    try:
+        reply = json.loads(body)
+    except (ValueError, RecursionError):
+        return ()
+    entries = reply.get("data") if isinstance(reply, dict) else reply
+    if not isinstance(entries, list):
+        return ()
+    return tuple(_served(entry) for entry in entries if isinstance(entry, dict) and isinstance(entry.get("id"), str))
+
+
+def _served(entry: dict[str, Any]) -> ServedModel:
+    meta = entry.get("meta")
+    length = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
+    owner, aliases = entry.get("owned_by"), entry.get("aliases")
+    return ServedModel(
+        id=entry["id"],
+        max_model_len=length if isinstance(length, int) else None,
+        owned_by=owner if isinstance(owner, str) else None,
+        aliases=tuple(alias for alias in aliases if isinstance(alias, str)) if isinstance(aliases, list) else (),
+    )
+
+
+def check_model_served(info: ServerInfo, model: str) -> None:
+    """Make sure that the server lists ``model``, if it lists any.
+
+    Raises:
+        ModelNotServedError: it does not; the message names what it does serve, the nearest names first.
+    """
+    if not info.models or any(_answers_to(served, model) for served in info.models):
+        return
+    if len(info.models) == 1 and info.models[0].owned_by == "llamacpp":
+        return  # llama.cpp with one model takes any name for it.
+    names = [served.id for served in info.models]
+    near = difflib.get_close_matches(model, names, n=_NAMES_SHOWN, cutoff=0.5)
+    shown = (near + [name for name in names if name not in near])[:_NAMES_SHOWN]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    raise ModelNotServedError(f"{info.url} does not serve {model!r}; it serves {', '.join(map(repr, shown))}{more}")
+
+
+def _answers_to(served: ServedModel, model: str) -> bool:
+    # transformers appends the revision, Ollama a tag; both take the bare name.
+    bare = served.id.partition("@")[0].removesuffix(":latest")
+    return model in (served.id, bare, *served.aliases)
