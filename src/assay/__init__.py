@@ -1,5 +1,80 @@
-"""Assay tells whether a served language model still answers as it should, how sure that is, and if not, why."""
+"""Assay tells whether a served language model still answers as it should, how sure that is, and if not, why.
+
+Names are imported when first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from assay._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from assay.errors import AssayError
+    from assay.evaluation import Evaluation, evaluate, evaluate_async
+    from assay.gate import CheckResult, Verdict
+    from assay.measure import Score
+    from assay.progress import Progress
+    from assay.runners import (
+        resolve_metric,
+        run_accuracy_bbh,
+        run_accuracy_gsm8k,
+        run_accuracy_gsm8k_cot,
+        run_accuracy_gsm8k_cot_llama,
+        run_accuracy_ifeval,
+        run_accuracy_mmlu_pro,
+    )
+    from assay.types import Check, ModelSpec, Specification, TaskOptions
+
+_HOMES = {
+    "assay.errors": ("AssayError",),
+    "assay.evaluation": ("Evaluation", "evaluate", "evaluate_async"),
+    "assay.gate": ("CheckResult", "Verdict"),
+    "assay.measure": ("Score",),
+    "assay.progress": ("Progress",),
+    "assay.runners": (
+        "resolve_metric",
+        "run_accuracy_bbh",
+        "run_accuracy_gsm8k",
+        "run_accuracy_gsm8k_cot",
+        "run_accuracy_gsm8k_cot_llama",
+        "run_accuracy_ifeval",
+        "run_accuracy_mmlu_pro",
+    ),
+    "assay.types": ("Check", "ModelSpec", "Specification", "TaskOptions"),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AssayError",
+    "Check",
+    "CheckResult",
+    "Evaluation",
+    "ModelSpec",
+    "Progress",
+    "Score",
+    "Specification",
+    "TaskOptions",
+    "Verdict",
+    "__version__",
+    "evaluate",
+    "evaluate_async",
+    "resolve_metric",
+    "run_accuracy_bbh",
+    "run_accuracy_gsm8k",
+    "run_accuracy_gsm8k_cot",
+    "run_accuracy_gsm8k_cot_llama",
+    "run_accuracy_ifeval",
+    "run_accuracy_mmlu_pro",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'assay' has no attribute '{name}'")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

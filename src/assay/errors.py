@@ -117,4 +117,7 @@ class NothingMeasuredError(UnjudgeableError):
 class RunInterrupted(AssayError):  # noqa: N818 - named for what happened, like KeyboardInterrupt
     """The run was stopped from outside and can be resumed."""
 
-    exit_code = 130
+    def __init__(self, message: str, exit_code: int = 130) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        """128 plus the signal's number, as a shell reports it."""

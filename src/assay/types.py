@@ -46,9 +46,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Documents a task: a count if >= 1, a fraction if < 1, all if None."""
     num_fewshot: int | None = None
     gen_kwargs: dict[str, Any] = {}
-    apply_chat_template: bool = True
-    """Few-shot examples and questions become chat messages. Always on for the chat endpoint."""
     fewshot_as_multiturn: bool = True
+    """On the chat endpoint: few-shot examples are turns of their own; else they join the question in one user turn."""
     system_instruction: str | None = None
     include_path: str | None = None
     """A folder of the user's own task YAML."""

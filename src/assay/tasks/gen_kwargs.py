@@ -1,4 +1,4 @@
-"""Generation settings as text, read as lm-eval reads ``--gen_kwargs``."""
+"""Generation settings as text, read as lm-eval reads its ``--gen_kwargs``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from assay.errors import SpecificationError
 
 
 def parse_gen_kwargs(text: str) -> dict[str, Any]:
-    """Read ``key=value,key=value``; numbers and booleans become such.
+    """Read ``key=value,key=value`` or a JSON object; values that look like numbers, booleans or lists become such.
 
     Raises:
-        SpecificationError: a part has no ``=``.
+        SpecificationError: the text is neither.
     """
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        if "=" not in part:
-            raise SpecificationError(f"gen_kwargs has the part '{part}' without '='; write key=value,key=value")
-    from lm_eval.utils import simple_parse_args_string
+    from lm_eval._cli.utils import key_val_to_dict, try_parse_json
 
-    settings: dict[str, Any] = simple_parse_args_string(text)
+    try:
+        parsed = try_parse_json(text) if text.strip() else {}
+        settings: dict[str, Any] = parsed if isinstance(parsed, dict) else key_val_to_dict(str(parsed))
+    except ValueError as error:
+        raise SpecificationError(f"gen_kwargs '{text}' cannot be read: {error}") from error
     return settings

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.tasks.library import LoadedTasks
+
+
+def metric_keys_by_name(loaded: LoadedTasks) -> dict[str, list[str]]:
+    """The expected keys of every task and group that will report any."""
+    keys = {name: expected_group_keys(group) for name, group in loaded.groups.items()}
+    keys |= {name: expected_task_keys(task) for name, task in loaded.tasks.items()}
+    return {name: known for name, known in keys.items() if known}
 
 
 def expected_task_keys(task: Any) -> list[str]:

@@ -1,7 +1,7 @@
 """Scores samples as their answers arrive, by lm-eval's own filters and metrics.
 
-Arrival order changes nothing: values are kept by document and put in order at the end, and each sample is scored under a
-random state of its own, because some of lm-eval's scorers draw random numbers.
+Arrival order changes nothing: values are kept by document and put in order at the end, and each sample is scored
+under a random state of its own, because some of lm-eval's scorers draw random numbers.
 """
 
 from __future__ import annotations

@@ -1,0 +1,82 @@
+"""A server that answers every completion at once with the same text, and tells when the first request came.
+
+Run as ``python instant_server.py PORT TEXT``; GET /stats gives ``{"requests": n, "first": unix_time}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+
+
+class Stats:
+    """What has been asked so far."""
+
+    requests = 0
+    first: float | None = None
+
+
+class InstantAnswers(asyncio.Protocol):
+    """Just enough HTTP/1.1: keep-alive, Content-Length bodies, no pipelining."""
+
+    def __init__(self, replies: dict[bytes, bytes], stats: Stats) -> None:
+        self._replies = replies
+        self._stats = stats
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the connection."""
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        """Answer each request as soon as it is whole."""
+        self._received += data
+        while (head_end := self._received.find(b"\r\n\r\n")) >= 0:
+            head = self._received[:head_end].lower()
+            length = int(head.split(b"content-length:")[1].split(b"\r\n")[0]) if b"content-length:" in head else 0
+            if len(self._received) < head_end + 4 + length:
+                return
+            path = self._received.split(b" ", 2)[1]
+            self._received = self._received[head_end + 4 + length :]
+            self._transport.write(self._reply(path))
+
+    def _reply(self, path: bytes) -> bytes:
+        if path.endswith(b"completions"):
+            self._stats.requests += 1
+            self._stats.first = self._stats.first or time.time()
+        body = self._replies.get(path)
+        if path == b"/stats":
+            body = json.dumps({"requests": self._stats.requests, "first": self._stats.first}).encode()
+            self._stats.requests, self._stats.first = 0, None
+        if body is None:
+            return b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nContent-Type: application/json\r\n\r\n{}"
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        return head.encode() + body
+
+
+def replies(text: str) -> dict[bytes, bytes]:
+    usage = {"prompt_tokens": 900, "completion_tokens": 90, "total_tokens": 990}
+    envelope = {"id": "x", "model": "bench", "usage": usage}
+    chat = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    plain = {"index": 0, "text": text, "finish_reason": "stop", "logprobs": None}
+    return {
+        b"/v1/chat/completions": json.dumps({**envelope, "choices": [chat]}).encode(),
+        b"/v1/completions": json.dumps({**envelope, "choices": [plain]}).encode(),
+        b"/v1/models": json.dumps({"data": [{"id": "bench", "max_model_len": 16384}]}).encode(),
+    }
+
+
+async def serve(port: int, text: str) -> None:
+    stats, known = Stats(), replies(text)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: InstantAnswers(known, stats), "127.0.0.1", port, backlog=2048
+    )
+    print("READY", flush=True)
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(int(sys.argv[1]), sys.argv[2]))

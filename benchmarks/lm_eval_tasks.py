@@ -1,0 +1,166 @@
+"""Whole tasks on an instant local server: Assay beside lm-eval, in one run, on the same work.
+
+For each engine: CPU seconds of its process (the server's are not in it), time from its start to the server's first
+request, peak memory, wall time. Usage::
+
+    python -m benchmarks.lm_eval_tasks [TASK …] [--data-dir DIR] [--concurrency 256] [--limit N] [--runs 1]
+
+The data directory holds data sets as on the Hugging Face hub (``DIR/<owner>/<name>``). lm-eval runs inside it, so that
+hub names resolve to its folders; both engines get caches of their own, warmed by a first run that is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ANSWERS = {"gsm8k_cot": "So 9 + 9 = 18. The answer is 18.", "mmlu_pro": "Let us see. The answer is (B)."}
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One process's cost."""
+
+    cpu_seconds: float
+    first_request_seconds: float
+    peak_megabytes: float
+    wall_seconds: float
+    requests: int
+    score: float
+
+
+@dataclass(frozen=True)
+class Work:
+    """One task for both engines."""
+
+    task: str
+    data_dir: Path
+    concurrency: int
+    limit: int | None
+    url: str
+
+    def assay(self, output: Path) -> list[str]:
+        """Assay's command."""
+        limit = ["--limit", str(self.limit)] if self.limit else []
+        where = ["--base-url", self.url, "--model", "bench", "--data-dir", str(self.data_dir)]
+        how = ["--output-dir", str(output), "--concurrency", str(self.concurrency), "--fresh"]
+        return [sys.executable, "-m", "assay", "run", self.task, *where, *how, *limit]
+
+    def lm_eval(self, output: Path) -> list[str]:
+        """lm-eval's command."""
+        limit = ["--limit", str(self.limit)] if self.limit else []
+        arguments = (
+            f"model=bench,base_url={self.url}/v1/chat/completions,num_concurrent={self.concurrency},"
+            "tokenized_requests=False,tokenizer_backend=None,timeout=7200"
+        )
+        how = ["--apply_chat_template", "--fewshot_as_multiturn", "--log_samples", "--output_path", str(output)]
+        model = ["--model", "local-chat-completions", "--model_args", arguments]
+        return [sys.executable, "-m", "lm_eval", "run", *model, "--tasks", self.task, *how, *limit]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", default=list(ANSWERS))
+    parser.add_argument("--data-dir", type=Path, default=os.environ.get("ASSAY_DATA_DIR", "../shared/data/datasets"))
+    parser.add_argument("--concurrency", type=int, default=256)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--runs", type=int, default=1)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="assay-bench-") as scratch:
+        for task in arguments.tasks:
+            with instant_server(ANSWERS[task]) as url:
+                data_dir = Path(arguments.data_dir).resolve()
+                work = Work(task, data_dir, arguments.concurrency, arguments.limit, url)
+                compare(work, Path(scratch), arguments.runs)
+
+
+def compare(work: Work, scratch: Path, runs: int) -> None:
+    """Measure both engines in turn and print the ratio of their medians."""
+    warm = Work(work.task, work.data_dir, work.concurrency, 2, work.url)
+    measure(warm, "assay", scratch)
+    measure(warm, "lm_eval", scratch)
+    rows = {"lm_eval": [], "assay": []}  # type: dict[str, list[Measurement]]
+    for _ in range(runs):
+        for engine, row in rows.items():
+            row.append(measure(work, engine, scratch))
+    print(f"\n{work.task}, {rows['assay'][0].requests} requests, concurrency {work.concurrency}, {runs} run(s)")
+    print(f"{'':24}{'lm-eval':>10}{'assay':>10}{'ratio':>8}")
+    for name in ("cpu_seconds", "first_request_seconds", "peak_megabytes", "wall_seconds", "requests", "score"):
+        theirs, ours = (median([getattr(row, name) for row in rows[engine]]) for engine in ("lm_eval", "assay"))
+        print(f"{name:24}{theirs:10.2f}{ours:10.2f}{ours / theirs if theirs else float('nan'):8.3f}", flush=True)
+
+
+def measure(work: Work, engine: str, scratch: Path) -> Measurement:
+    """Run one engine once, in a process of its own."""
+    output = Path(tempfile.mkdtemp(dir=scratch))
+    command = work.assay(output) if engine == "assay" else work.lm_eval(output)
+    caches = {"HF_HOME": f"{scratch}/hf-{engine}", "ASSAY_CACHE_DIR": f"{scratch}/assay-cache"}
+    environment = {**os.environ, **caches, "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "EMPTY"}
+    stats(work.url)
+    started = time.time()
+    with (output / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=work.data_dir, env=environment, stdout=log, stderr=log)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.time() - started
+    if process.returncode:
+        sys.exit(f"{engine} ended with {process.returncode}:\n{(output / 'log').read_text()[-3000:]}")
+    seen = stats(work.url)
+    return Measurement(
+        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        first_request_seconds=seen["first"] - started,
+        peak_megabytes=usage.ru_maxrss / 1024,
+        wall_seconds=wall,
+        requests=seen["requests"],
+        score=score(output, work.task),
+    )
+
+
+def score(output: Path, task: str) -> float:
+    results = json.loads(next(output.rglob("results_*.json")).read_text())["results"][task]
+    return float(next(value for key, value in results.items() if key.startswith("exact_match,")))
+
+
+def stats(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{url}/stats", timeout=10) as reply:
+        counted: dict[str, Any] = json.load(reply)
+    return counted
+
+
+@contextmanager
+def instant_server(answer: str) -> Iterator[str]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, str(HERE / "instant_server.py"), str(port), answer]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""The command line. A command's code is imported only when that command runs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import click
+
+from assay._version import __version__
+from assay.errors import AssayError
+
+_COMMANDS = {
+    "run": ("assay.cli.run", "run", "Evaluate a served model on one or more tasks."),
+    "tasks": ("assay.cli.tasks", "tasks", "List the tasks, groups and tags there are."),
+    "demo": ("assay.cli.demo", "demo", "See it work: a small real model, served and evaluated on this machine."),
+}
+"""Name -> module, function, one line of help."""
+
+
+class _LazyGroup(click.Group):
+    """Lists commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        module, function, _ = _COMMANDS[cmd_name]
+        command: click.Command = getattr(importlib.import_module(module), function)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, _, summary) in _COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"there is no command '{args[0]}'{_near(args[0])}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="assay")
+def cli() -> None:
+    r"""Tell whether a served language model still answers as it should, how sure that is, and if not, why.
+
+    \b
+    Exit codes: 0 done, every check met · 1 a check is not met · 2 wrong usage
+    4 could not be judged (server gone, or failed samples could change it) · 130, 143 interrupted
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; every deliberate error becomes one line on stderr and its exit code."""
+    try:
+        result: Any = cli.main(args=arguments, prog_name="assay", standalone_mode=False)
+    except click.exceptions.Abort:
+        _end("interrupted", 130)
+    except click.ClickException as error:
+        _end(f"{error.format_message()} (see 'assay --help')", error.exit_code)
+    except AssayError as error:
+        _end(str(error), error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+    else:
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+def _end(message: str, exit_code: int) -> None:
+    print(f"assay: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(exit_code)
+
+
+def _near(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, _COMMANDS, n=1)
+    return f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(_COMMANDS)}"

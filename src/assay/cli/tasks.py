@@ -1,0 +1,26 @@
+"""``assay tasks``: what can be run."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(short_help="List the tasks, groups and tags there are.")
+@click.argument("pattern", required=False, default="*")
+@click.option("--include-path", help="Folder with task YAML of your own.", metavar="DIR")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def tasks(pattern: str, include_path: str | None, as_json: bool) -> None:
+    """List tasks, groups and tags whose names match PATTERN: * and ? as in a shell; a plain word matches anywhere."""
+    import json
+
+    from assay.tasks.index import task_index
+
+    index = task_index(include_path)
+    names = index.match(pattern if any(mark in pattern for mark in "*?[") else f"*{pattern}*")
+    if not names:
+        raise click.ClickException(f"no task, group or tag matches '{pattern}'")
+    if as_json:
+        print(json.dumps([{"name": name, "kind": index.kind(name)} for name in names]))
+        return
+    for name in names:
+        print(f"{index.kind(name):6} {name}")

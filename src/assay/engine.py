@@ -1,0 +1,130 @@
+"""One queue over all tasks: samples are built when a worker is free, asked, journaled, and handed on when complete.
+
+Nothing here knows what a task or a server is; order, concurrency and interruptions change no result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from assay.progress import Progress
+    from assay.tasks.requests import Sample
+    from assay.types import Request, Response
+
+
+class Model(Protocol):
+    """Where answers come from."""
+
+    async def ask(self, request: Request) -> Response:
+        """Answer `request`, or say as data why there is no answer."""
+
+
+class Record(Protocol):
+    """The durable record of answers."""
+
+    def lookup(self, key: str) -> Response | None:
+        """The answer kept for this request, if there is one."""
+
+    def append(self, request: Request, response: Response) -> None:
+        """Keep a response; it is durable when this returns."""
+
+
+async def ask_all(
+    samples: Iterator[Sample],
+    model: Model,
+    record: Record,
+    complete: Callable[[Sample, Sequence[Response]], None],
+    *,
+    concurrency: int,
+    observer: Progress,
+) -> None:
+    """Put every sample's requests to `model` and hand each sample to `complete` as soon as its last response is in.
+
+    Args:
+        samples: the work, in the order in which it should leave; drawn from only when a worker is free.
+        model: answers; whatever it raises stops all work (an unanswered request is data, not an exception).
+        record: answers that it already has are not asked for again.
+        complete: called in the order of completion.
+        concurrency: requests outstanding at once.
+        observer: is told of every response and every complete sample.
+    """
+    queue = _Queue(samples, record, complete, observer)
+
+    async def work() -> None:
+        async for pending, place in queue:
+            request = pending.sample.requests[place]
+            response = await model.ask(request)
+            record.append(request, response)
+            observer.responded(request, response)
+            queue.fill_in(pending, place, response)
+
+    workers = [asyncio.create_task(work()) for _ in range(concurrency)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+class _Pending:
+    """A sample some of whose responses are still out."""
+
+    __slots__ = ("missing", "responses", "sample")
+
+    def __init__(self, sample: Sample, kept: list[Response | None]) -> None:
+        self.sample = sample
+        self.responses = kept
+        self.missing = kept.count(None)
+
+
+class _Queue:
+    """Requests that still need asking, drawn lazily from the samples; shared by all workers."""
+
+    def __init__(
+        self,
+        samples: Iterator[Sample],
+        record: Record,
+        complete: Callable[[Sample, Sequence[Response]], None],
+        observer: Progress,
+    ) -> None:
+        self._samples = samples
+        self._record = record
+        self._complete = complete
+        self._observer = observer
+        self._ready: deque[tuple[_Pending, int]] = deque()
+
+    def __aiter__(self) -> _Queue:
+        return self
+
+    async def __anext__(self) -> tuple[_Pending, int]:
+        while not self._ready:
+            sample = next(self._samples, None)
+            if sample is None:
+                raise StopAsyncIteration
+            self._start(sample)
+            # Building a sample takes a while: let responses that arrived meanwhile be read.
+            await asyncio.sleep(0)
+        return self._ready.popleft()
+
+    def _start(self, sample: Sample) -> None:
+        pending = _Pending(sample, [self._record.lookup(request.key) for request in sample.requests])
+        self._ready.extend((pending, place) for place, response in enumerate(pending.responses) if response is None)
+        if pending.missing == 0:
+            self._finish(pending)
+
+    def fill_in(self, pending: _Pending, place: int, response: Response) -> None:
+        pending.responses[place] = response
+        pending.missing -= 1
+        if pending.missing == 0:
+            self._finish(pending)
+
+    def _finish(self, pending: _Pending) -> None:
+        responses = [response for response in pending.responses if response is not None]
+        self._complete(pending.sample, responses)
+        self._observer.completed(pending.sample, responses)

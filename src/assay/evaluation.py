@@ -1,0 +1,237 @@
+"""Evaluate a served model: specification in, results files and scores out.
+
+Scores and verdicts are functions of specification and journal, so an interrupted run, started again, ends as if it had
+never stopped and asks for no answer twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.engine import ask_all
+from assay.errors import OutputError, RunInterrupted
+from assay.gate import CheckResult, judge, resolve_checks
+from assay.journal import Journal
+from assay.measure import Score, measure
+from assay.models.openai import OpenAIModel
+from assay.models.server_info import ServerInfo, check_model_served
+from assay.progress import Progress
+from assay.provenance import provenance
+from assay.results import aggregate, date_id, describe_prompting, describe_run, model_folder, write_results
+from assay.specification import fingerprint, validate
+from assay.spool import Spool
+from assay.tasks.library import LoadedTasks, load_tasks
+from assay.tasks.metrics import metric_keys_by_name
+from assay.tasks.model_args import model_args
+from assay.tasks.requests import Sample, refuse_unsupported, sample_count, samples
+from assay.tasks.scoring import FailedSample, TaskScores
+from assay.totals import RunTotals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from assay.types import Check, ModelSpec, Response, Specification
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished run."""
+
+    results: dict[str, Any]
+    """The results document as written: lm-eval's sections, and Assay's under ``assay``."""
+    results_file: Path
+    scores: tuple[Score, ...]
+    checks: tuple[CheckResult, ...]
+    failures: tuple[FailedSample, ...]
+    journal: Path
+
+
+def evaluate(specification: Specification, progress: Progress | None = None) -> Evaluation:
+    """Run `specification` and write its results.
+
+    Args:
+        specification: what to ask of which model.
+        progress: is told what happens.
+
+    Raises:
+        UsageError: it cannot be done as asked (a bad value, an unknown task or metric, missing data, …).
+        UnjudgeableError: the server cannot be reached, or refuses everything.
+        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
+    """
+    validate(specification)
+    with _interruptible(_folder(specification)), asyncio.Runner() as runner:
+        server = runner.run(_meet_server(specification.model))
+        plan = _make_plan(specification)
+        with _open_work(plan) as work:
+            runner.run(_answer(plan, work, progress or Progress()))
+            return _conclude(plan, work, server)
+
+
+async def evaluate_async(specification: Specification, progress: Progress | None = None) -> Evaluation:
+    """:func:`evaluate` for callers with an event loop of their own; cancelling it leaves a resumable run."""
+    validate(specification)
+    server = await _meet_server(specification.model)
+    plan = _make_plan(specification)
+    with _open_work(plan) as work:
+        await _answer(plan, work, progress or Progress())
+        return _conclude(plan, work, server)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """A specification with its tasks loaded, and everything refused that could never be scored or judged."""
+
+    specification: Specification
+    started: float
+    folder: Path
+    loaded: LoadedTasks
+    checks: Sequence[Check]
+    expected: dict[str, int]
+    """Samples by task."""
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What fills up while answers arrive."""
+
+    journal: Journal
+    spool: Spool
+    scores: dict[str, TaskScores]
+    totals: RunTotals
+
+
+async def _meet_server(spec: ModelSpec) -> ServerInfo:
+    """Make sure that the server is there and serves the model, before anything costs time."""
+    async with _open_model(spec) as model:
+        server = await model.server_info()
+    check_model_served(server, spec.model)
+    return server
+
+
+def _make_plan(specification: Specification) -> _Plan:
+    started = time.time()
+    model, options = specification.model, specification.options
+    folder = _folder(specification)
+    _ensure_writable(folder)
+    loaded = load_tasks(specification.tasks, options, model_args(model))
+    refuse_unsupported(loaded.tasks, model)
+    return _Plan(
+        specification=specification,
+        started=started,
+        folder=folder,
+        loaded=loaded,
+        checks=resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks),
+        expected={name: sample_count(task, options) for name, task in loaded.tasks.items()},
+    )
+
+
+@contextmanager
+def _open_work(plan: _Plan) -> Iterator[_Work]:
+    journal = Journal.open(
+        plan.folder / "journal",
+        fingerprint=fingerprint(plan.specification),
+        specification=msgspec.to_builtins(plan.specification),
+        fresh=plan.specification.fresh,
+    )
+    with journal, Spool(plan.folder) as spool:
+        scores = {name: TaskScores(name, task, plan.expected[name], spool) for name, task in plan.loaded.tasks.items()}
+        yield _Work(journal, spool, scores, RunTotals())
+
+
+async def _answer(plan: _Plan, work: _Work, progress: Progress) -> None:
+    """Ask for what the journal does not hold yet, and score each sample as its last answer arrives."""
+    model_spec, options = plan.specification.model, plan.specification.options
+    all_samples = itertools.chain.from_iterable(
+        samples(name, task, model_spec, options) for name, task in plan.loaded.tasks.items()
+    )
+
+    def complete(sample: Sample, responses: Sequence[Response]) -> None:
+        work.totals.add(responses)
+        work.scores[sample.task].receive(sample, responses)
+
+    progress.loaded(plan.expected, work.journal.answers, work.journal.path)
+    async with _open_model(model_spec) as model:
+        await ask_all(all_samples, model, work.journal, complete, concurrency=model_spec.concurrency, observer=progress)
+
+
+def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
+    """Aggregate, judge and write."""
+    stamp = work.journal.date_id or date_id()
+    work.journal.finalise(stamp)
+    results = aggregate(work.scores, plan.loaded)
+    scores = measure(results["results"], work.scores, plan.loaded)
+    checks = tuple(judge(check, scores) for check in plan.checks)
+    failures = tuple(failed for task in work.scores.values() for failed in task.failed_samples())
+    seconds = time.time() - plan.started
+    results |= describe_run(plan.specification, plan.started)
+    results["task_hashes"] = {name: task.task_hash() for name, task in work.scores.items()}
+    results |= describe_prompting(plan.specification, seconds)
+    results["assay"] = {
+        "scores": msgspec.to_builtins(scores),
+        "checks": msgspec.to_builtins(checks),
+        "failures": msgspec.to_builtins(failures),
+        "totals": work.totals.summary(seconds),
+        "provenance": provenance(plan.specification, server, plan.loaded, work.journal.path),
+    }
+    file = write_results(plan.folder, stamp, results, work.scores)
+    work.journal.finish(failed=len(failures))
+    return Evaluation(
+        results=results,
+        results_file=file,
+        scores=scores,
+        checks=checks,
+        failures=failures,
+        journal=work.journal.path,
+    )
+
+
+def _open_model(spec: ModelSpec) -> OpenAIModel:
+    return OpenAIModel(spec, api_key=os.environ.get(spec.api_key_env))
+
+
+def _folder(specification: Specification) -> Path:
+    return model_folder(specification.output_dir, specification.model.model)
+
+
+def _ensure_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot create the output directory {folder}: {error.strerror or error}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(f"the output directory {folder} is not writable")
+
+
+@contextmanager
+def _interruptible(folder: Path) -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C, and turn either into an error that says how to go on."""
+    received: list[int] = []
+
+    def as_interrupt(number: int, _: object) -> None:
+        received.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    previous = signal.signal(signal.SIGTERM, as_interrupt) if in_main_thread else None
+    try:
+        yield
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        number = received[0] if received else signal.SIGINT
+        raise RunInterrupted(
+            f"stopped by {signal.Signals(number).name}; answers so far are kept in {folder / 'journal'}, "
+            "run the same command again to go on",
+            exit_code=128 + number,
+        ) from None
+    finally:
+        if in_main_thread:
+            signal.signal(signal.SIGTERM, previous)

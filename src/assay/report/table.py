@@ -1,0 +1,72 @@
+"""A run's scores as one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from assay.gate import Verdict
+from assay.report.text import printable
+from assay.types import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from assay.gate import CheckResult
+    from assay.measure import Score
+
+_VERDICT_STYLE = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INVALID: "bold yellow"}
+_OUTCOME_STYLE = {Outcome.FAILED: "bold red", Outcome.TRUNCATED: "yellow", Outcome.EMPTY: "yellow"}
+
+
+def score_table(scores: Sequence[Score]) -> Table:
+    """Task, metric, value, lm-eval's standard error, 95 % interval, n and outcomes; groups first in bold."""
+    table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
+    table.add_column("task", overflow="fold")
+    table.add_column("metric", overflow="fold")
+    for heading in ("value", "stderr", "95 % interval", "n", *Outcome):
+        table.add_column(heading, justify="right", no_wrap=True)
+    previous = None
+    for score in scores:
+        table.add_row(
+            Text(printable(score.task) if score.task != previous else "", style="bold" if score.is_group else ""),
+            printable(score.metric),
+            _figure(score.value),
+            _figure(score.stderr),
+            _interval(score),
+            str(score.n),
+            *(_count(outcome, score.outcomes.get(outcome, 0)) for outcome in Outcome),
+        )
+        previous = score.task
+    return table
+
+
+def check_lines(checks: Sequence[CheckResult]) -> RenderableType:
+    """One line a check: verdict, score, reason."""
+    return Group(
+        *(
+            Text.assemble(
+                (check.verdict.upper(), _VERDICT_STYLE[check.verdict]),
+                f"  {printable(check.task)} {printable(check.metric)}: {check.reason}",
+            )
+            for check in checks
+        )
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _interval(score: Score) -> str:
+    interval = score.interval
+    return "–" if interval is None else f"{interval.low:.4f} – {interval.high:.4f}"
+
+
+def _count(outcome: Outcome, number: int) -> Text:
+    return Text(str(number), style=_OUTCOME_STYLE.get(outcome, "") if number else "dim")

@@ -1,0 +1,167 @@
+"""lm-eval's result files, written and read: ``results_<time>.json`` and ``samples_<task>_<time>.jsonl``.
+
+Same folders, names, keys and values as lm-eval's own; what Assay adds lies under the one key ``assay``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import FileFormatError, OutputError
+from assay.tasks.model_args import lm_eval_model_name, model_args
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from assay.tasks.library import LoadedTasks
+    from assay.tasks.scoring import TaskScores
+    from assay.types import Specification
+
+_BOOTSTRAP_ITERATIONS = 100_000
+"""lm-eval's default, used where it has no formula for a metric's standard error."""
+
+
+def model_folder(output_dir: str | Path, model: str) -> Path:
+    """The folder of one model's results, named as lm-eval names it."""
+    from lm_eval.utils import sanitize_model_name
+
+    return Path(output_dir) / str(sanitize_model_name(model))
+
+
+def aggregate(tasks: Mapping[str, TaskScores], loaded: LoadedTasks) -> dict[str, Any]:
+    """The sections that lm-eval computes from samples: results, groups, versions, n-shot, n-samples and so on."""
+    from lm_eval.evaluator_utils import _process_results
+
+    collected = {
+        name: {"task": scores.task, "raw_metrics": scores.raw_metrics(), "logged_samples": []}
+        for name, scores in tasks.items()
+    }
+    sections: dict[str, Any] = _process_results(collected, loaded.groups, _BOOTSTRAP_ITERATIONS)._to_eval_results()
+    return sections
+
+
+def describe_run(specification: Specification, started: float) -> dict[str, Any]:
+    """The sections in which lm-eval says how the run was made.
+
+    Args:
+        specification: what was run.
+        started: Unix time at which the run began.
+    """
+    options = specification.options
+    return {
+        "config": {
+            "model": lm_eval_model_name(specification.model),
+            "model_args": model_args(specification.model),
+            "batch_size": 1,
+            "batch_sizes": [],
+            "device": "cuda:0",
+            "use_cache": None,
+            "limit": options.limit,
+            "bootstrap_iters": _BOOTSTRAP_ITERATIONS,
+            "gen_kwargs": options.gen_kwargs,
+            "random_seed": options.random_seed,
+            "numpy_seed": options.numpy_seed,
+            "torch_seed": options.numpy_seed,
+            "fewshot_seed": options.fewshot_seed,
+        },
+        "git_hash": None,
+        "date": started,
+        "pretty_env_info": f"Python {platform.python_version()}, {platform.platform()}",
+        "transformers_version": _version("transformers"),
+        "lm_eval_version": _version("lm_eval"),
+        "upper_git_hash": None,
+    }
+
+
+def describe_prompting(specification: Specification, seconds: float) -> dict[str, Any]:
+    """The sections that lm-eval puts last: model, system instruction, chat template and total time."""
+    from lm_eval.utils import hash_string, sanitize_model_name
+
+    model, options = specification.model, specification.options
+    system = options.system_instruction
+    return {
+        "model_source": lm_eval_model_name(model),
+        "model_name": model.model,
+        "model_name_sanitized": sanitize_model_name(model.model),
+        "system_instruction": system,
+        "system_instruction_sha": hash_string(system) if system else None,
+        "fewshot_as_multiturn": options.fewshot_as_multiturn if model.endpoint == "chat" else None,
+        "chat_template": "" if model.endpoint == "chat" else None,
+        "chat_template_sha": None,
+        "total_evaluation_time_seconds": str(seconds),
+    }
+
+
+def write_results(folder: Path, date_id: str, results: Mapping[str, Any], tasks: Mapping[str, TaskScores]) -> Path:
+    """Write the samples files, then the results file; each appears under its name only when it is whole.
+
+    Args:
+        folder: the model's folder.
+        date_id: the time in the files' names, as lm-eval writes it.
+        results: the whole results document.
+        tasks: the samples, by task.
+
+    Returns:
+        The results file.
+
+    Raises:
+        OutputError: a file cannot be written.
+    """
+    from lm_eval.utils import handle_non_serializable
+
+    for name, scores in tasks.items():
+        _write_whole(folder / f"samples_{name}_{date_id}.jsonl", scores.sample_lines())
+    document = json.dumps(results, indent=2, default=handle_non_serializable, ensure_ascii=False)
+    return _write_whole(folder / f"results_{date_id}.json", [document.encode("utf-8", "backslashreplace")])
+
+
+def read_results(path: str | Path) -> dict[str, Any]:
+    """Read a results file, Assay's or lm-eval's.
+
+    Raises:
+        FileFormatError: the file is missing, damaged or no results file.
+    """
+    try:
+        document = json.loads(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise FileFormatError(f"there is no results file {path}") from None
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"cannot read {path} as a results file: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("results"), dict):
+        raise FileFormatError(f"{path} is no results file: it has no section 'results'")
+    return document
+
+
+def date_id(moment: float | None = None) -> str:
+    """A time as lm-eval writes it into file names: local ISO time with microseconds, colons made dashes."""
+    from datetime import datetime
+
+    local = datetime.fromtimestamp(time.time() if moment is None else moment).astimezone().replace(tzinfo=None)
+    return local.isoformat(timespec="microseconds").replace(":", "-")
+
+
+def _write_whole(path: Path, chunks: Iterable[bytes]) -> Path:
+    beside = path.with_name(f".{path.name}.partial")
+    try:
+        with beside.open("wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    return path
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "N/A"

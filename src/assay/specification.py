@@ -1,0 +1,61 @@
+"""What a specification may say, and which of it identifies a run."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.errors import SpecificationError
+from assay.models.urls import endpoint_url
+
+if TYPE_CHECKING:
+    from assay.types import Specification
+
+
+def validate(specification: Specification) -> None:
+    """Refuse values that could not be meant.
+
+    Raises:
+        SpecificationError: with the value and what would be right.
+    """
+    model, options = specification.model, specification.options
+    if not specification.tasks:
+        raise SpecificationError("no task is named")
+    if not model.model:
+        raise SpecificationError("no model is named")
+    endpoint_url(model.base_url, model.endpoint)
+    if options.limit is not None and not options.limit > 0:
+        raise SpecificationError(f"limit is {options.limit:g}; it must be at least 1, or a fraction between 0 and 1")
+    if options.limit is not None and options.limit > 1 and not float(options.limit).is_integer():
+        raise SpecificationError(f"limit is {options.limit:g}; above 1 it counts documents and must be a whole number")
+    if options.num_fewshot is not None and options.num_fewshot < 0:
+        raise SpecificationError(f"num_fewshot is {options.num_fewshot}; it cannot be negative")
+    for name in ("concurrency", "max_attempts", "max_length", "request_timeout"):
+        value = getattr(model, name)
+        if value is not None and not value > 0:
+            raise SpecificationError(f"{name} is {value:g}; it must be greater than 0")
+
+
+def fingerprint(specification: Specification) -> str:
+    """Hash of everything that can change a run's answers or scores; runs with equal ones may share a journal.
+
+    How fast or how patiently the server is asked, where results go and what they are checked against do not count.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    model = specification.model
+    identity = {
+        "tasks": specification.tasks,
+        "base_url": endpoint_url(model.base_url, model.endpoint),
+        "model": model.model,
+        "endpoint": model.endpoint,
+        "max_length": model.max_length,
+        "seed": model.seed,
+        "options": specification.options,
+        "lm_eval": version("lm_eval"),
+    }
+    return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()

@@ -1,0 +1,58 @@
+"""What a run's responses add up to: tokens, latencies, attempts, failures by cause."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from assay.types import Answer, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class RunTotals:
+    """Sums over responses; eight bytes a response."""
+
+    def __init__(self) -> None:
+        self._prompt_tokens = 0
+        self._completion_tokens = 0
+        self._without_usage = 0
+        self._attempts = 0
+        self._latencies = array("d")
+        self._causes: Counter[str] = Counter()
+
+    def add(self, responses: Sequence[Response]) -> None:
+        """Count a sample's responses."""
+        for response in responses:
+            self._attempts += response.attempts
+            if not isinstance(response, Answer):
+                self._causes[response.cause] += 1
+                continue
+            self._latencies.append(response.latency)
+            self._prompt_tokens += response.prompt_tokens or 0
+            self._completion_tokens += response.completion_tokens or 0
+            self._without_usage += response.completion_tokens is None
+
+    def summary(self, seconds: float) -> dict[str, Any]:
+        """Totals as plain data.
+
+        Args:
+            seconds: how long the run took; figures of a resumed run count all answers but only its own time.
+        """
+        latencies = sorted(self._latencies)
+        return {
+            "answers": len(latencies),
+            "failures": dict(sorted(self._causes.items())),
+            "attempts": self._attempts,
+            "prompt_tokens": self._prompt_tokens,
+            "completion_tokens": self._completion_tokens,
+            "answers_without_usage": self._without_usage,
+            "latency_seconds": {f"p{share}": _quantile(latencies, share / 100) for share in (50, 90, 99)},
+            "seconds": seconds,
+        }
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float | None:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None

@@ -1,0 +1,169 @@
+"""Replays recorded runs of the real lm-eval: same requests, same results, same samples, field by field."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.evaluation import Evaluation, evaluate
+from assay.tasks.gen_kwargs import parse_gen_kwargs
+from assay.types import ModelSpec, Specification, TaskOptions
+from tests.servers.scripted import ScriptedServer
+
+GENERATIVE = (
+    "chat_bbh_cot_fewshot",
+    "chat_gsm8k",
+    "chat_gsm8k_cot",
+    "chat_gsm8k_cot_llama",
+    "chat_gsm8k_genkwargs",
+    "chat_leaderboard_ifeval",
+    "chat_mmlu_pro",
+    "compl_bbh_cot_fewshot",
+    "compl_gsm8k",
+    "compl_gsm8k_cot",
+)
+
+SECTIONS = (
+    "results",
+    "groups",
+    "group_subtasks",
+    "versions",
+    "n-shot",
+    "n-samples",
+    "higher_is_better",
+    "task_hashes",
+    "lm_eval_version",
+    "model_source",
+    "model_name",
+    "model_name_sanitized",
+    "system_instruction",
+    "system_instruction_sha",
+    "fewshot_as_multiturn",
+    "chat_template",
+    "chat_template_sha",
+)
+"""All but the run's own circumstances: date, duration, host, git hashes, and the server's address in `config`."""
+
+
+class Recording:
+    """One recorded run of lm-eval."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        words = shlex.split((folder / "command.txt").read_text())
+        self.options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
+        self.results: dict[str, Any] = json.loads(next(folder.glob("results_*.json")).read_text())
+        self.bodies = [line["body"] for line in _lines(folder / "requests.jsonl")]
+        self.samples = {
+            re.sub(r"^samples_(.*)_\d{4}-.*$", r"\1", path.name): _lines(path)
+            for path in folder.glob("samples_*.jsonl")
+        }
+
+    def specification(self, base_url: str, data_dir: Path, output_dir: Path) -> Specification:
+        fewshot = self.options.get("--num_fewshot")
+        return Specification(
+            tasks=(self.options["--tasks"],),
+            model=ModelSpec(
+                base_url=base_url,
+                model="fake-model",
+                endpoint="chat" if "chat" in self.options["--model"] else "completions",
+                concurrency=4,
+            ),
+            options=TaskOptions(
+                limit=float(self.options["--limit"]),
+                num_fewshot=int(fewshot) if fewshot else None,
+                gen_kwargs=parse_gen_kwargs(self.options.get("--gen_kwargs", "")),
+                data_dir=str(data_dir),
+            ),
+            output_dir=str(output_dir),
+        )
+
+    def answer(self, body: dict[str, Any]) -> str:
+        """What the recorded server said to this body."""
+        return self._answers[json.dumps(body.get("messages", body.get("prompt")))]
+
+    @property
+    def _answers(self) -> dict[str, str]:
+        if not hasattr(self, "_by_prompt"):
+            self._by_prompt = {}
+            for line in (line for lines in self.samples.values() for line in lines):
+                for number, responses in enumerate(line["resps"]):
+                    prompt = line["arguments"][f"gen_args_{number}"]["arg_0"]
+                    prompt = json.loads(prompt[0]) if isinstance(prompt, list) else prompt
+                    self._by_prompt[json.dumps(prompt)] = responses[0]
+        return self._by_prompt
+
+
+class Replay:
+    """The same run by Assay, against a server that says what the recorded one said."""
+
+    def __init__(self, recording: Recording, data_dir: Path, output_dir: Path) -> None:
+        with ScriptedServer(answer=recording.answer, models=["fake-model"]) as server:
+            self.evaluation: Evaluation = evaluate(recording.specification(server.url, data_dir, output_dir))
+            self.bodies = [request.body for request in server.requests if request.path.endswith("completions")]
+        self.results: dict[str, Any] = json.loads(self.evaluation.results_file.read_text())
+
+    def samples(self, task: str) -> list[dict[str, Any]]:
+        stamp = self.evaluation.results_file.stem.removeprefix("results_")
+        return _lines(self.evaluation.results_file.with_name(f"samples_{task}_{stamp}.jsonl"))
+
+
+@pytest.fixture(scope="module", params=GENERATIVE)
+def recording(request: pytest.FixtureRequest, oracles_dir: Path) -> Recording:
+    return Recording(oracles_dir / "lm_eval" / str(request.param))
+
+
+@pytest.fixture(scope="module")
+def replay(recording: Recording, data_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Replay:
+    return Replay(recording, data_dir, tmp_path_factory.mktemp("replay"))
+
+
+def test_the_server_sees_the_same_bodies(recording: Recording, replay: Replay) -> None:
+    assert Counter(map(json.dumps, replay.bodies)) == Counter(map(json.dumps, recording.bodies))
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_a_section_of_the_results_is_equal(recording: Recording, replay: Replay, section: str) -> None:
+    assert replay.results.get(section, "absent") == recording.results.get(section, "absent")
+
+
+def test_keys_and_their_order_are_equal(recording: Recording, replay: Replay) -> None:
+    assert list(replay.results) == [*recording.results, "assay"]
+    assert list(replay.results["config"]) == list(recording.results["config"])
+    for name, entry in recording.results["results"].items():
+        assert list(replay.results["results"][name]) == list(entry)
+
+
+def test_task_configurations_are_equal(recording: Recording, replay: Replay) -> None:
+    assert _comparable(replay.results["configs"]) == _comparable(recording.results["configs"])
+
+
+def test_every_sample_is_equal(recording: Recording, replay: Replay) -> None:
+    for task, expected in recording.samples.items():
+        got = replay.samples(task)
+        assert [list(line) for line in got] == [list(line) for line in expected], task
+        assert got == expected, task
+
+
+def test_nothing_failed(replay: Replay) -> None:
+    assert replay.evaluation.failures == ()
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
+def _comparable(configs: dict[str, Any]) -> dict[str, Any]:
+    """Configurations without what depends on the machine: the server's address, concurrency, addresses of functions."""
+    for config in configs.values():
+        for key in ("base_url", "num_concurrent", "config_source"):
+            config["metadata"].pop(key)
+    text = re.sub(r" at 0x[0-9a-f]+", "", json.dumps(configs))
+    comparable: dict[str, Any] = json.loads(text)
+    return comparable
