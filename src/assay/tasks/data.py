@@ -25,17 +25,29 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.cache import cache_dir
-from assay.errors import DataNotFoundError, FileFormatError, SpecificationError
+from assay.errors import DataNotFoundError, FileFormatError, OutputError, SpecificationError
+from assay.tasks.datasets_library import descriptions_read_once, hub_is_reachable, quiet_datasets
 from assay.tasks.file_hashes import FileHashes
-from assay.tasks.hub import hub_is_reachable, quiet_datasets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _ROWS_A_BATCH = 1000
 """Rows of a parquet file that are in memory at once while it is converted."""
-_NOT_FOR_BUILDERS = ("split", "streaming", "keep_in_memory", "download_mode", "verification_mode", "num_proc")
-"""Arguments of ``load_dataset`` that are not about which data set it is."""
+_NOT_WHICH_DATA_SET = frozenset(
+    {
+        "split",
+        "streaming",
+        "keep_in_memory",
+        "download_mode",
+        "verification_mode",
+        "num_proc",
+        "save_infos",
+        "cache_dir",
+    }
+    | {"trust_remote_code"}
+)
+"""Arguments of ``load_dataset`` that do not say which data set it is."""
 
 
 class DataFile(msgspec.Struct, frozen=True):
@@ -61,9 +73,9 @@ class DataSource:
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
         self._hashes = FileHashes()
         self._cache = _writable_cache()
-        self._builders: dict[str, Any] = {}
+        self._loaded: dict[str, tuple[Any, Any]] = {}
         self.files: dict[str, tuple[DataFile, ...]] = {}
-        """By data set (``<path>`` or ``<path>/<config>``), in the order of loading."""
+        """By data set (``<path>`` or ``<path>/<config>``, or the files that a task names), in the order of loading."""
 
     def load(self, path: str, name: str | None = None, **options: Any) -> Any:
         """Return the data set, as ``datasets.load_dataset`` does.
@@ -72,67 +84,73 @@ class DataSource:
             DataNotFoundError: The data set, its config or its split is nowhere to be had.
             FileFormatError: One of its files is damaged.
         """
-        about = {key: value for key, value in options.items() if key not in _NOT_FOR_BUILDERS}
-        about = {key: value for key, value in about.items() if value is not None and key != "cache_dir"}
-        label = f"{path}/{name}" if name else path
-        key = repr((path, name, sorted(about.items(), key=lambda item: item[0])))
-        if key not in self._builders:
-            self._builders[key] = self._builder(label, path, name, about)
-        builder = self._builders[key]
+        which = {key: value for key, value in options.items() if value is not None and key not in _NOT_WHICH_DATA_SET}
+        label = _label(path, name, which)
+        key = repr((path, name, sorted(which.items())))
+        if key not in self._loaded:
+            # Every task gets the same rows: each mapping of a file would count anew as this process's memory.
+            self._loaded[key] = self._find(label, path, name, which)
+        builder, splits = self._loaded[key]
         split = options.get("split")
         if options.get("streaming"):
             return builder.as_streaming_dataset(split=split)
-        if split is not None:
-            try:
-                return builder.as_dataset(split=split)
-            except ValueError as error:
-                raise DataNotFoundError(f"data set {label}: {_first_line(error)}") from None
-        return _split_dict(builder.as_dataset(), label)
+        if split is None:
+            return _split_dict(splits, label)
+        try:
+            return builder.as_dataset(split=split)
+        except ValueError as error:
+            raise DataNotFoundError(f"data set {label}: {_first_line(error)}") from None
 
-    def _builder(self, label: str, path: str, name: str | None, options: dict[str, Any]) -> Any:
-        """Return the data set's prepared builder, from the first place that has it."""
+    def _find(self, label: str, path: str, name: str | None, options: dict[str, Any]) -> tuple[Any, Any]:
+        """Return the data set's builder and splits, from the first place that has it."""
         from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES
 
         if path in _PACKAGED_DATASETS_MODULES:
+            if any("://" in pattern for pattern in _patterns(options)):
+                return self._from_hub(label, path, name, options, [])
             return self._from_files(label, path, name, options)
-        looked_in = []
+        looked_in: list[Path] = []
         if self._data_dir is not None:
-            folder = self._data_dir / path
+            folder, cached = self._data_dir / path, self._data_dir / _cache_name(path)
             if folder.is_dir():
                 return self._from_files(label, str(folder), name, options)
-            if (self._data_dir / _cache_name(path)).is_dir():
+            if cached.is_dir():
                 return self._from_datasets_cache(label, path, name, options, self._data_dir)
-            looked_in += [str(folder), str(self._data_dir / _cache_name(path))]
+            looked_in = [folder, cached]
         if Path(path).is_dir():
             return self._from_files(label, str(Path(path).absolute()), name, options)
         return self._from_hub(label, path, name, options, looked_in)
 
-    def _from_files(self, label: str, path: str, name: str | None, options: dict[str, Any]) -> Any:
-        """Return a builder over files on the disk, its rows kept by the files' content."""
+    def _from_files(self, label: str, path: str, name: str | None, options: dict[str, Any]) -> tuple[Any, Any]:
+        """Load files on the disk, their rows kept by the files' content."""
         import datasets
 
-        root = self._cache
-        with _told(label, path):
-            builder = datasets.load_dataset_builder(path, name, cache_dir=str(root), **options)
-            by_split: dict[str, list[str]] = {
-                str(split): list(files) for split, files in (builder.config.data_files or {}).items()
-            }
-            remote = [file for files in by_split.values() for file in files if "://" in file]
-            if not remote:
-                self.files[label] = self._describe(file for files in by_split.values() for file in files)
-                content = {split: [self._hashes.sha256(file) for file in files] for split, files in by_split.items()}
-                key = _content_key(builder, content)
-                if getattr(builder.config, "batch_size", 0) is None:
-                    builder.config.batch_size = _ROWS_A_BATCH
-                builder.download_and_prepare(output_dir=str(root / builder.dataset_name / key))
-                return builder
-        return self._from_hub(label, path, name, options, [])
+        with _finding(label, "from files" if _patterns(options) else f"in {path}"):
+            builder = datasets.load_dataset_builder(path, name, cache_dir=str(self._cache), **options)
+            by_split = {str(split): list(files) for split, files in (builder.config.data_files or {}).items()}
+            content = {split: [self._hashes.sha256(file) for file in files] for split, files in by_split.items()}
+            files = self._describe(file for files in by_split.values() for file in files)
+        if getattr(builder.config, "batch_size", 0) is None:
+            builder.config.batch_size = _ROWS_A_BATCH
+        kept = str(self._cache / builder.dataset_name / _content_key(builder, content))
+        with _reading(label, files):
+            try:
+                builder.download_and_prepare(output_dir=kept)
+                splits = builder.as_dataset()
+            except (OSError, ValueError):
+                # What an earlier run kept may be damaged. If the files are, this raises again.
+                builder.download_and_prepare(output_dir=kept, download_mode="force_redownload")
+                splits = builder.as_dataset()
+        self.files[label] = files
+        return builder, splits
 
-    def _from_datasets_cache(self, label: str, path: str, name: str | None, options: dict[str, Any], root: Path) -> Any:
-        """Return a builder over what the datasets library once stored below `root`."""
+    def _from_datasets_cache(
+        self, label: str, path: str, name: str | None, options: dict[str, Any], root: Path
+    ) -> tuple[Any, Any]:
+        """Load what the datasets library once stored below `root`."""
         from datasets.packaged_modules.cache.cache import Cache
 
-        with _told(label, str(root)):
+        with _finding(label, f"in {root}"):
             builder = Cache(
                 cache_dir=str(root),
                 repo_id=path,
@@ -142,23 +160,32 @@ class DataSource:
                 hash="auto",
                 **options,
             )
-            builder.download_and_prepare()
-        self.files[label] = self._describe(str(file) for file in sorted(Path(builder.cache_dir).glob("*.arrow")))
-        return builder
+            return self._stored(label, builder)
 
-    def _from_hub(self, label: str, path: str, name: str | None, options: dict[str, Any], looked_in: list[str]) -> Any:
+    def _from_hub(
+        self, label: str, path: str, name: str | None, options: dict[str, Any], looked_in: list[Path]
+    ) -> tuple[Any, Any]:
         import datasets
 
         if hub_is_reachable():
-            with _told(label, "the Hugging Face hub", looked_in):
-                builder = datasets.load_dataset_builder(path, name, **options)
-                builder.download_and_prepare()
-            self.files[label] = self._describe(str(file) for file in sorted(Path(builder.cache_dir).glob("*.arrow")))
-            return builder
+            with _finding(label, "on the Hugging Face hub", looked_in):
+                return self._stored(label, datasets.load_dataset_builder(path, name, **options))
+        if _patterns(options):
+            raise DataNotFoundError(f"data set {label} is remote, and the network is out of reach")
         cache = Path(datasets.config.HF_DATASETS_CACHE)
-        if (cache / _cache_name(path)).is_dir() and "/" in path:
+        if (cache / _cache_name(path)).is_dir():
             return self._from_datasets_cache(label, path, name, options, cache)
-        raise DataNotFoundError(_not_found(label, path, [*looked_in, str(cache / _cache_name(path))]))
+        places = " nor in ".join(str(place) for place in [*looked_in, cache / _cache_name(path)])
+        raise DataNotFoundError(
+            f"data set {label} is neither in {places}, and the Hugging Face hub is out of reach; "
+            f"put it into DIR/{path}/ and pass --data-dir DIR, or run once with the hub in reach"
+        )
+
+    def _stored(self, label: str, builder: Any) -> tuple[Any, Any]:
+        """Let the datasets library store and load what `builder` builds, in its own cache."""
+        builder.download_and_prepare()
+        self.files[label] = self._describe(str(file) for file in Path(builder.cache_dir).glob("*.arrow"))
+        return builder, builder.as_dataset()
 
     def _describe(self, files: Iterator[str]) -> tuple[DataFile, ...]:
         return tuple(
@@ -193,7 +220,7 @@ def data_source(data_dir: str | None) -> Iterator[DataSource]:
     token = _open_source.set(source)
     datasets.load_dataset = _dispatcher(original)
     try:
-        with quiet_datasets():
+        with quiet_datasets(), descriptions_read_once():
             yield source
     finally:
         datasets.load_dataset = original
@@ -241,6 +268,23 @@ def _content_key(builder: Any, content: dict[str, list[str]]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
+def _label(path: str, name: str | None, options: dict[str, Any]) -> str:
+    """Return what a data set is called in messages and results."""
+    return f"{path}/{name}" if name else ": ".join([path, *filter(None, [", ".join(_patterns(options))])])
+
+
+def _patterns(options: dict[str, Any]) -> list[str]:
+    """Return the file names and patterns that a task itself gives, whichever way it writes them."""
+
+    def flat(value: Any) -> list[str]:
+        if isinstance(value, dict):
+            value = list(value.values())
+        return [text for item in value for text in flat(item)] if isinstance(value, list | tuple) else [str(value)]
+
+    given = options.get("data_files") or options.get("data_dir")
+    return flat(given) if given else []
+
+
 def _cache_name(path: str) -> str:
     """Return the folder that the datasets library's cache gives a data set."""
     from datasets.naming import camelcase_to_snakecase
@@ -272,28 +316,28 @@ def _process_folder() -> Path:
 
 
 @contextlib.contextmanager
-def _told(label: str, where: str, looked_in: list[str] | None = None) -> Iterator[None]:
-    """Turn what the datasets library raises into one line for the user."""
+def _finding(label: str, where: str, looked_in: Sequence[Path] = ()) -> Iterator[None]:
+    """Turn what the datasets library raises where something is missing into one line for the user."""
+    try:
+        yield
+    except Exception as error:
+        before = f"; not in {' or '.join(map(str, looked_in))} either" if looked_in else ""
+        raise DataNotFoundError(f"data set {label} cannot be found {where}: {_first_line(error)}{before}") from None
+
+
+@contextlib.contextmanager
+def _reading(label: str, files: Sequence[DataFile]) -> Iterator[None]:
+    """Turn what the datasets library raises on damaged files or a full disk into one line for the user."""
     from datasets.exceptions import DatasetGenerationError
 
     try:
         yield
-    except DatasetGenerationError as error:
-        raise FileFormatError(
-            f"data set {label}: a file of it in {where} is damaged: {_first_line(error.__cause__ or error)}"
-        ) from None
-    except (ValueError, OSError) as error:
-        before = f" (not in {' or '.join(looked_in)} either)" if looked_in else ""
-        raise DataNotFoundError(
-            f"data set {label} cannot be loaded from {where}: {_first_line(error)}{before}"
-        ) from None
-
-
-def _not_found(label: str, path: str, looked_in: list[str]) -> str:
-    return (
-        f"data set {label} is neither in {' nor in '.join(looked_in)}, and the Hugging Face hub is out of reach; "
-        f"put it into DIR/{path}/ and pass --data-dir DIR, or run once with the hub in reach"
-    )
+    except (DatasetGenerationError, OSError, ValueError) as error:
+        cause = error.__cause__ or error
+        if isinstance(cause, OSError) and cause.errno is not None:
+            raise OutputError(f"data set {label} cannot be kept in the cache folder: {_first_line(cause)}") from None
+        names = ", ".join(file.path for file in files)
+        raise FileFormatError(f"data set {label} cannot be read from {names}: {_first_line(cause)}") from None
 
 
 def _first_line(error: BaseException) -> str:

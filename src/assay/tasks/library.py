@@ -103,7 +103,7 @@ def _build(
     from assay.tasks.factory import Factory
 
     keep_compiled_templates()
-    registry = {name: _lm_eval_entry(entry) for name, entry in index.entries.items()}
+    registry = _Registry(index)
     factory = Factory(meta=metadata)
     built: list[Any] = []
     for entry in entries:
@@ -114,6 +114,21 @@ def _build(
     except ValueError as error:
         raise SpecificationError(str(error)) from None
     return loaded["tasks"], loaded["groups"]
+
+
+class _Registry(dict[str, Any]):
+    """The index as the dictionary of entries that lm-eval's factory reads and adds to, made as they are asked for."""
+
+    def __init__(self, index: TaskIndex) -> None:
+        super().__init__()
+        self._index = index
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or name in self._index.entries
+
+    def __missing__(self, name: str) -> Any:
+        entry = self[name] = _lm_eval_entry(self._index.entries[name])
+        return entry
 
 
 def _lm_eval_entry(entry: TaskEntry) -> Any:

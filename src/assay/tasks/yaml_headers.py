@@ -168,6 +168,6 @@ def _loader() -> Any:
     import yaml
 
     base = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.FullLoader
-    loader = type("HeaderLoader", (base,), {})
+    loader: Any = type("HeaderLoader", (base,), {})
     loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
     return loader
