@@ -14,6 +14,7 @@ import importlib.metadata
 import importlib.util
 import logging
 import os
+import zlib
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,7 +122,7 @@ def task_index(include_path: str | None = None) -> TaskIndex:
         # Taken before the scan: a change during it makes the stored index stale rather than wrong.
         state = _state(root, folders)
         entries = _scan((file for _, files in folders for file in files), HeaderReader(quick_header), lenient=True)
-        store(cached, msgspec.msgpack.encode(_CachedIndex(_CACHE_FORMAT, state, entries)))
+        _write_cache(cached, _CachedIndex(_CACHE_FORMAT, state, entries))
     if include_path is None:
         return TaskIndex({entry.name: entry for entry in entries})
     return TaskIndex({entry.name: entry for entry in entries + _user_entries(include_path)})
@@ -244,9 +245,18 @@ def _state(root: Path, folders: list[tuple[str, list[str]]]) -> dict[str, int]:
     return {path: os.stat(path).st_mtime_ns for path in watched}
 
 
+def _write_cache(path: Path, index: _CachedIndex) -> None:
+    content = msgspec.msgpack.encode(index)
+    store(path, zlib.crc32(content).to_bytes(4) + content)
+
+
 def _read_cache(path: Path) -> list[TaskEntry] | None:
+    """Return the stored entries; None where they are missing, damaged, or the folder has changed since."""
     try:
-        cached = msgspec.msgpack.decode(path.read_bytes(), type=_CachedIndex)
+        stored = memoryview(path.read_bytes())
+        if zlib.crc32(stored[4:]) != int.from_bytes(stored[:4]):
+            return None
+        cached = msgspec.msgpack.decode(stored[4:], type=_CachedIndex)
         if cached.format == _CACHE_FORMAT and all(os.stat(p).st_mtime_ns == t for p, t in cached.state.items()):
             return cached.entries
     except (OSError, msgspec.MsgspecError):
