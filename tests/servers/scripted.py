@@ -19,6 +19,7 @@ import contextlib
 import gzip
 import hashlib
 import json
+import re
 import socket
 import struct
 import threading
@@ -27,12 +28,16 @@ from collections import Counter
 from dataclasses import dataclass
 from email.utils import formatdate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import TYPE_CHECKING, Any, Literal, Self, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
 Body = dict[str, Any]
+
+Outage = Literal["loading", "bad_gateway", "dropping"]
+"""How a server that is down shows it: 503 as llama.cpp while it loads, 502 as a gateway with nothing behind it, or
+connections that are taken and reset, as Docker's port forwarding does."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class Received:
     """``time.monotonic()`` at its arrival."""
 
 
-def sum_of_words(body: Body) -> str:
+def number_for(body: Body) -> str:
     """An answer that depends on the whole prompt: a stable number, written as GSM8K's answers are."""
     prompt = body.get("messages") or body.get("prompt")
     digest = hashlib.sha256(json.dumps(prompt).encode()).digest()
@@ -100,7 +105,7 @@ class ScriptedServer:
 
     def __init__(
         self,
-        answer: Callable[[Body], str | Body] = sum_of_words,
+        answer: Callable[[Body], str | Body] = number_for,
         *,
         faults: Sequence[Fault] = (),
         models: Sequence[str | tuple[str, int]] = (("scripted-model", 4096),),
@@ -121,8 +126,8 @@ class ScriptedServer:
         """Bodies that were given a good answer, in that order."""
         self.refuse_lookups: int | None = None
         """A status that ``/health`` and ``/v1/models`` give instead of their own."""
-        self.loading = False
-        """While true everything is answered with 503, as llama.cpp does while it loads its model."""
+        self.outage: Outage | None = None
+        """While set, nothing is answered, ``/health`` included."""
         self.most_at_once = 0
         """The largest number of requests that were being answered at the same time."""
         self._port = port
@@ -210,8 +215,8 @@ class ScriptedServer:
 
     async def _serve(self, request: Received, wire: Wire) -> bool:
         """Reply; whether the connection stays open."""
-        if self.loading:
-            return await _status(wire, 503, "Loading model", "unavailable_error")
+        if self.outage is not None:
+            return await _out_of_order(self.outage, wire)
         path = request.path.partition("?")[0]
         if path in ("/health", "/v1/models"):
             self.lookups.append(path)
@@ -278,13 +283,24 @@ def reply_with(text: str | None, body: Body, finish_reason: str = "stop", **mess
     return {"object": "text_completion", **common, "choices": [choice]}
 
 
+async def _out_of_order(outage: Outage, wire: Wire) -> bool:
+    if outage == "dropping":
+        raise ConnectionResetError
+    if outage == "bad_gateway":
+        return await wire.send(b"<h1>502 Bad Gateway</h1>", 502, content_type="text/html")
+    return await _status(wire, 503, "Loading model", "unavailable_error")
+
+
 async def _awaited(work: Awaitable[None]) -> None:
     await work
 
 
 async def _read_request(reader: asyncio.StreamReader) -> Received | None:
     try:
-        head = await reader.readuntil(b"\r\n\r\n")
+        first_byte = await reader.readexactly(1)
+        if first_byte == b"\x16":  # The beginning of TLS, which this server does not speak.
+            return None
+        head = first_byte + await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
         if error.partial:
             raise
@@ -299,7 +315,9 @@ async def _read_request(reader: asyncio.StreamReader) -> Received | None:
         body = json.loads(raw) if raw else {}
     except ValueError:
         body = {}
-    return Received(first.split(" ")[1], headers, raw, body if isinstance(body, dict) else {}, time.monotonic())
+    # A client that takes this server for its proxy gives the whole URL.
+    path = re.sub(r"^https?://[^/]+", "", first.split(" ")[1])
+    return Received(path, headers, raw, body if isinstance(body, dict) else {}, time.monotonic())
 
 
 @dataclass
@@ -659,7 +677,7 @@ def main() -> None:
     options = parser.parse_args()
     fixed = options.answer
     server = ScriptedServer(
-        answer=sum_of_words if fixed is None else lambda _: str(fixed),
+        answer=number_for if fixed is None else lambda _: str(fixed),
         faults=options.fault,
         models=[(options.model, 4096)],
         latency=options.latency,

@@ -9,7 +9,9 @@ from urllib.parse import quote
 LIMIT = 300
 """Characters that a message may have."""
 
-_BLANK = "[key]"
+_BLANK = "***"
+# Shorter "keys" are placeholders for servers that want none; blanking every "x" would only garble the message.
+_SHORTEST_SECRET = 4
 # C0 and C1 controls, line and paragraph separators, and the marks that reorder text on a terminal.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 _SPACES = re.compile(r"\s{2,}")
@@ -21,7 +23,9 @@ class Redactor:
     __slots__ = ("_forms",)
 
     def __init__(self, secret: str | None) -> None:
-        forms = {secret, json.dumps(secret)[1:-1], quote(secret, safe="")} if secret else set()
+        forms = set()
+        if secret is not None and len(secret) >= _SHORTEST_SECRET:
+            forms = {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
         self._forms = sorted(forms, key=len, reverse=True)
 
     def __repr__(self) -> str:
@@ -29,8 +33,12 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """The text on one line of at most ``LIMIT`` characters, with the secret blanked."""
+        # Blanked before any cut, which might leave half of it, and again after spaces have moved together.
+        text = self._blank(text)
+        text = self._blank(_SPACES.sub(" ", _CONTROL.sub(" ", text[: 4 * LIMIT])).strip())
+        return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+
+    def _blank(self, text: str) -> str:
         for form in self._forms:
             text = text.replace(form, _BLANK)
-        # Cut once before the regular expressions, which need not see megabytes.
-        text = _SPACES.sub(" ", _CONTROL.sub(" ", text[: 4 * LIMIT])).strip()
-        return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+        return text

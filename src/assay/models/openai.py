@@ -107,8 +107,7 @@ class OpenAIModel:
             timeout=aiohttp.ClientTimeout(total=self.spec.request_timeout, sock_connect=_CONNECT_TIMEOUT),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
-            proxy=self._proxy.with_user(None) if self._proxy else None,
-            proxy_auth=aiohttp.BasicAuth.from_url(self._proxy) if self._proxy else None,
+            proxy=self._proxy,
         )
         return self
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import enum
+import errno
 import math
+import os
 import re
 import ssl
 import time
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
@@ -127,7 +130,9 @@ def network_fault(error: Exception) -> Fault:
         case aiohttp.ClientPayloadError():
             return Fault(FailureCause.RESET, "the connection closed before the reply was complete", Hope.SOME)
         case aiohttp.ClientResponseError():
-            return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {error.message}", Hope.SOME)
+            # What follows the colon is what was received, escaped in a way that no redaction sees through.
+            what = error.message.partition(":")[0]
+            return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {what}", Hope.SOME)
         case aiohttp.ClientConnectionError() | OSError():
             return Fault(
                 FailureCause.RESET, f"the connection closed before a reply came: {_reason(error)}", Hope.UNSURE
@@ -138,9 +143,10 @@ def network_fault(error: Exception) -> Fault:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error)
+    if not isinstance(error, OSError) or error.errno is None:
+        return str(error)
+    # asyncio and the resolver fill `strerror` with words of their own; only the resolver's say more than the number.
+    return os.strerror(error.errno) if error.errno in errno.errorcode else error.strerror or str(error)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
@@ -155,7 +161,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         if at is None:
             return None
         # The server's clock, where it tells the time: ours may be wrong.
-        seconds = at - (_timestamp(headers.get("Date", "")) or time.time())
+        now = _timestamp(headers.get("Date", ""))
+        seconds = at - (time.time() if now is None else now)
     if not math.isfinite(seconds) or seconds <= 0:
         return None
     return min(seconds, LONGEST_RETRY_AFTER)
@@ -163,7 +170,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _timestamp(http_date: str) -> float | None:
     try:
-        return parsedate_to_datetime(http_date).timestamp()
+        # HTTP's dates are always GMT, whatever they say.
+        return parsedate_to_datetime(http_date).replace(tzinfo=UTC).timestamp()
     except (ValueError, OverflowError):
         return None
 

@@ -168,7 +168,8 @@ def error_body_text(body: bytes) -> str:
 
 
 def _excerpt(body: bytes) -> str:
-    return repr(body[:120].decode("utf-8", "replace"))
+    # Far more than is shown: cutting it to size is left to whoever can blank secrets first.
+    return body[:65536].decode("utf-8", "replace")
 
 
 def _str_or_none(value: Any) -> str | None:

@@ -1,0 +1,168 @@
+import random
+import ssl
+from email.utils import formatdate
+from types import SimpleNamespace
+from typing import Any, cast
+
+import aiohttp
+import pytest
+from multidict import CIMultiDict
+
+from assay.models.retry import LONGEST_RETRY_AFTER, Fault, Hope, network_fault, retry_delay, status_fault
+from assay.types import FailureCause
+
+
+def fault(status: int, body: str) -> Fault:
+    return status_fault(status, body.encode(), CIMultiDict())
+
+
+@pytest.mark.parametrize(
+    ("status", "cause", "hope"),
+    [
+        (400, FailureCause.BAD_REQUEST, Hope.NONE),
+        (401, FailureCause.UNAUTHORISED, Hope.NONE),
+        (403, FailureCause.UNAUTHORISED, Hope.NONE),
+        (404, FailureCause.NOT_FOUND, Hope.NONE),
+        (408, FailureCause.TIMED_OUT, Hope.SOME),
+        (413, FailureCause.BAD_REQUEST, Hope.NONE),
+        (422, FailureCause.BAD_REQUEST, Hope.NONE),
+        (429, FailureCause.RATE_LIMITED, Hope.SOME),
+        (500, FailureCause.SERVER_ERROR, Hope.SOME),
+        (501, FailureCause.SERVER_ERROR, Hope.NONE),
+        (502, FailureCause.SERVER_ERROR, Hope.UNSURE),
+        (503, FailureCause.SERVER_ERROR, Hope.UNSURE),
+        (504, FailureCause.SERVER_ERROR, Hope.UNSURE),
+        (529, FailureCause.SERVER_ERROR, Hope.SOME),
+        (302, FailureCause.BAD_REQUEST, Hope.NONE),
+    ],
+)
+def test_what_a_status_means(status: int, cause: FailureCause, hope: Hope) -> None:
+    found = fault(status, "no")
+    assert (found.cause, found.hope, found.status) == (cause, hope, status)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (400, "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens"),  # vLLM
+        (400, "The decoder prompt (length 5000) is longer than the maximum model length of 4096."),  # vLLM
+        (400, "The prompt (total length 5000) is too long to fit into the model (context length 4096)"),  # vLLM
+        (400, "The input (5000 tokens) is longer than the model's context length (4096 tokens)."),  # SGLang
+        (400, "Requested token count exceeds the model's maximum context length of 4096 tokens."),  # SGLang
+        (400, '{"error": {"code": 400, "message": "…", "type": "exceed_context_size_error", "n_ctx": 512}}'),
+        (400, "request (900 tokens) exceeds the available context size (512 tokens), try increasing it"),  # llama.cpp
+        (500, "Requested tokens (900) exceed context window of 512"),  # llama-cpp-python
+        (400, '{"error": {"code": "context_length_exceeded", "message": "…"}}'),  # OpenAI
+        (422, "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096"),  # TGI
+    ],
+)
+def test_every_servers_wording_for_a_prompt_too_long(status: int, said: str) -> None:
+    found = fault(status, said)
+    assert (found.cause, found.hope) == (FailureCause.CONTEXT_TOO_LONG, Hope.NONE)
+
+
+@pytest.mark.parametrize("said", ["stop: List should have at most 4 items", "invalid context", "max_tokens too large"])
+def test_other_bad_requests_are_not_taken_for_it(said: str) -> None:
+    assert fault(400, said).cause == FailureCause.BAD_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("7", 7.0),
+        ("0.5", 0.5),
+        ("86400", LONGEST_RETRY_AFTER),
+        ("0", None),
+        ("-3", None),
+        ("nan", None),
+        ("soon", None),
+    ],
+)
+def test_retry_after_in_seconds(value: str, seconds: float | None) -> None:
+    assert status_fault(429, b"", CIMultiDict({"Retry-After": value})).retry_after == seconds
+
+
+def test_retry_after_as_a_date_is_measured_by_the_servers_clock() -> None:
+    for now in (0.0, 4e9):
+        headers = CIMultiDict({"Date": formatdate(now, usegmt=True), "Retry-After": formatdate(now + 9, usegmt=True)})
+        assert status_fault(503, b"", headers).retry_after == pytest.approx(9, abs=1)
+
+
+def test_a_retry_after_is_waited_for_in_full() -> None:
+    rng = random.Random(0)
+    asked_to_wait = Fault(FailureCause.RATE_LIMITED, "", Hope.SOME, 429, 40.0)
+    assert all(40.0 <= retry_delay(asked_to_wait, 1, rng) <= 44.0 for _ in range(200))
+
+
+def test_delays_double_and_are_bounded() -> None:
+    rng = random.Random(0)
+    error = Fault(FailureCause.SERVER_ERROR, "", Hope.SOME, 500)
+    longest = [max(retry_delay(error, n, rng) for _ in range(500)) for n in range(1, 12)]
+    assert longest[0] == pytest.approx(0.5, rel=0.05)
+    assert longest[3] == pytest.approx(4.0, rel=0.05)
+    assert longest[-1] == pytest.approx(30.0, rel=0.05)
+    assert retry_delay(error, 10_000, rng) <= 30.0
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_eight_attempts_outlast_a_minute_of_overload(status: int) -> None:
+    overload = Fault(FailureCause.RATE_LIMITED, "", Hope.SOME, status)
+    for seed in range(50):
+        rng = random.Random(seed)
+        assert sum(retry_delay(overload, n, rng) for n in range(1, 8)) >= 60
+
+
+def key(host: str = "host") -> Any:
+    return SimpleNamespace(host=host, port=443, ssl=True, is_ssl=True)
+
+
+REQUEST_INFO = cast(
+    aiohttp.RequestInfo, SimpleNamespace(real_url="http://host", headers={"Authorization": "sk-secret"})
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "cause", "hope"),
+    [
+        (aiohttp.ClientConnectorError(key(), OSError(111, "refused")), FailureCause.UNREACHABLE, Hope.SERVER_DOWN),
+        (aiohttp.ClientConnectorDNSError(key(), OSError(-2, "unknown")), FailureCause.UNREACHABLE, Hope.SERVER_DOWN),
+        (aiohttp.ConnectionTimeoutError(), FailureCause.UNREACHABLE, Hope.SERVER_DOWN),
+        (TimeoutError(), FailureCause.TIMED_OUT, Hope.SOME),
+        (aiohttp.SocketTimeoutError(), FailureCause.TIMED_OUT, Hope.SOME),
+        (aiohttp.ServerDisconnectedError(), FailureCause.RESET, Hope.UNSURE),
+        (aiohttp.ClientOSError(104, "reset"), FailureCause.RESET, Hope.UNSURE),
+        (ConnectionResetError(104, "reset"), FailureCause.RESET, Hope.UNSURE),
+        (aiohttp.ClientPayloadError("cut"), FailureCause.RESET, Hope.SOME),
+        (
+            aiohttp.ClientConnectorCertificateError(key(), ssl.SSLCertVerificationError("self-signed")),
+            FailureCause.UNREACHABLE,
+            Hope.NONE,
+        ),
+        (
+            aiohttp.ClientResponseError(REQUEST_INFO, (), status=400, message="Bad status line: b'sk-secret'"),
+            FailureCause.MALFORMED_REPLY,
+            Hope.SOME,
+        ),
+        (
+            aiohttp.ClientHttpProxyError(REQUEST_INFO, (), status=407, message="who?"),
+            FailureCause.UNAUTHORISED,
+            Hope.NONE,
+        ),
+        (
+            aiohttp.ClientHttpProxyError(REQUEST_INFO, (), status=502, message="gone"),
+            FailureCause.UNREACHABLE,
+            Hope.SERVER_DOWN,
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_network_error_means(error: Exception, cause: FailureCause, hope: Hope) -> None:
+    found = network_fault(error)
+    assert (found.cause, found.hope) == (cause, hope)
+    assert found.message
+    assert "sk-secret" not in found.message
+
+
+def test_a_defect_is_no_network_fault() -> None:
+    with pytest.raises(KeyError):
+        network_fault(KeyError("x"))

@@ -1,0 +1,71 @@
+import pytest
+
+from assay.errors import SpecificationError
+from assay.models.urls import endpoint_url, models_url, server_root
+
+SAME_SERVER = (
+    "http://host:8000",
+    "http://host:8000/",
+    " http://host:8000 ",
+    "http://host:8000/v1",
+    "http://host:8000/v1/",
+    "http://host:8000/v1/chat/completions",
+    "http://host:8000/v1/chat/completions/",
+    "http://host:8000/v1/completions",
+    "http://host:8000/v1/models",
+)
+
+
+@pytest.mark.parametrize("base_url", SAME_SERVER)
+def test_every_way_to_name_a_server_leads_to_its_endpoints(base_url: str) -> None:
+    assert endpoint_url(base_url, "chat") == "http://host:8000/v1/chat/completions"
+    assert endpoint_url(base_url, "completions") == "http://host:8000/v1/completions"
+    assert models_url(base_url) == "http://host:8000/v1/models"
+    assert server_root(base_url) == "http://host:8000"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "url", "root"),
+    [
+        ("https://gateway/team/llm", "https://gateway/team/llm/v1/chat/completions", "https://gateway/team/llm"),
+        ("https://gateway/team/v1", "https://gateway/team/v1/chat/completions", "https://gateway/team"),
+        ("http://ovms:8000/v3", "http://ovms:8000/v3/chat/completions", "http://ovms:8000"),
+        ("https://host/v1beta/openai/chat/completions", "https://host/v1beta/openai/chat/completions", None),
+        ("http://host/chat/completions", "http://host/chat/completions", "http://host"),
+        ("https://az/deployments/m?api-version=2", "https://az/deployments/m/v1/chat/completions?api-version=2", None),
+        ("http://[::1]:8000", "http://[::1]:8000/v1/chat/completions", "http://[::1]:8000"),
+        ("HTTP://host/v1", "http://host/v1/chat/completions", "http://host"),
+    ],
+)
+def test_prefixes_versions_and_queries_are_kept(base_url: str, url: str, root: str | None) -> None:
+    assert endpoint_url(base_url, "chat") == url
+    if root is not None:
+        assert server_root(base_url) == root
+
+
+@pytest.mark.parametrize(
+    "base_url",
+    [
+        "",
+        "localhost:8000",
+        "host",
+        "ftp://host",
+        "http://",
+        "http:///v1",
+        "http://host:99999",
+        "http://host:port",
+        "http://a b",
+        "http://[::1",
+        "http://host/\nx",
+        "http://:8000",
+    ],
+)
+def test_anything_else_is_refused(base_url: str) -> None:
+    with pytest.raises(SpecificationError, match="base URL"):
+        endpoint_url(base_url, "chat")
+
+
+def test_credentials_in_the_url_are_refused_and_not_repeated() -> None:
+    with pytest.raises(SpecificationError) as refused:
+        endpoint_url("https://user:hunter22@host", "chat")
+    assert "hunter22" not in str(refused.value)

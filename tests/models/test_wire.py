@@ -1,0 +1,142 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.models.wire import ReplyError, Said, error_body_text, read_reply
+from assay.types import EndpointKind, FailureCause
+
+
+def chat(message: Any, **more: Any) -> bytes:
+    return json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], **more}).encode()
+
+
+def cause_of(body: bytes, endpoint: EndpointKind = "chat") -> FailureCause:
+    with pytest.raises(ReplyError) as caught:
+        read_reply(body, endpoint)
+    return caught.value.cause
+
+
+def test_a_chat_reply() -> None:
+    body = chat(
+        {"role": "assistant", "content": "4", "reasoning_content": "2+2", "tool_calls": []},
+        model="m",
+        usage={"prompt_tokens": 7, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 3}},
+        system_fingerprint=None,
+    )
+    assert read_reply(body, "chat") == Said("4", "stop", "2+2", 7, 1, "m")
+
+
+def test_a_completions_reply() -> None:
+    body = b'{"choices": [{"text": "4", "index": 0, "logprobs": null, "finish_reason": "length"}], "model": "m"}'
+    assert read_reply(body, "completions") == Said("4", "length", None, None, None, "m")
+
+
+@pytest.mark.parametrize("content", [None, "", "  ", "\x00", "é中🎉"])
+def test_content_is_taken_as_it_is(content: str | None) -> None:
+    assert read_reply(chat({"content": content}), "chat").text == content
+
+
+def test_missing_content_is_null_content() -> None:
+    assert read_reply(chat({"role": "assistant"}), "chat").text is None
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_reasoning_goes_by_two_names(name: str) -> None:
+    assert read_reply(chat({"content": None, name: "hm"}), "chat").reasoning == "hm"
+
+
+def test_oddly_typed_side_fields_cost_no_answer() -> None:
+    body = chat({"content": "4", "reasoning": {"steps": []}}, model=7, usage={"prompt_tokens": 1.5, "x": None})
+    assert read_reply(body, "chat") == Said("4", "stop", None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        (b"", FailureCause.MALFORMED_REPLY),
+        (b"<html></html>", FailureCause.MALFORMED_REPLY),
+        (b"null", FailureCause.MALFORMED_REPLY),
+        (b"[]", FailureCause.MALFORMED_REPLY),
+        (b"{}", FailureCause.MALFORMED_REPLY),
+        (b'{"choices": null}', FailureCause.MALFORMED_REPLY),
+        (b'{"choices": {}}', FailureCause.MALFORMED_REPLY),
+        (b'{"choices": [{}]}', FailureCause.MALFORMED_REPLY),
+        (b'{"choices": [{"message": null}]}', FailureCause.MALFORMED_REPLY),
+        (b'{"choices": [{"message": {"content": ["a"]}}]}', FailureCause.MALFORMED_REPLY),
+        (b'{"choices": [{"message": {"content": 4}}]}', FailureCause.MALFORMED_REPLY),
+        (b'{"choices": [{"message": {"content": "a"', FailureCause.MALFORMED_REPLY),
+        (b"[" * 100_000, FailureCause.MALFORMED_REPLY),
+        (b"\xff\xfe\xfd", FailureCause.MALFORMED_REPLY),
+        (b'{"choices": []}', FailureCause.EMPTY_CHOICES),
+        (b'{"error": {"message": "boom"}}', FailureCause.ERROR_IN_REPLY),
+        (b'{"error": "boom", "choices": []}', FailureCause.ERROR_IN_REPLY),
+        (b'{"choices": [{"error": {"code": 502}, "message": {"content": ""}}]}', FailureCause.ERROR_IN_REPLY),
+        (b'{"choices": [{"finish_reason": "abort", "message": {"content": "The"}}]}', FailureCause.ERROR_IN_REPLY),
+        (b'{"choices": [{"finish_reason": "error", "message": {"content": "The"}}]}', FailureCause.ERROR_IN_REPLY),
+    ],
+)
+def test_what_is_no_answer(body: bytes, cause: FailureCause) -> None:
+    assert cause_of(body) == cause
+
+
+def test_a_chat_reply_to_a_completions_request_is_no_answer() -> None:
+    assert cause_of(chat({"content": "4"}), "completions") == FailureCause.MALFORMED_REPLY
+
+
+def test_a_null_error_is_none() -> None:
+    assert read_reply(chat({"content": "4"}, error=None), "chat").text == "4"
+
+
+def test_what_the_standard_library_reads_is_read() -> None:
+    """NaN, a byte order mark, and half a surrogate pair, which becomes the replacement character."""
+    assert read_reply(b'{"logprob": NaN, "choices": [{"message": {"content": "4"}}]}', "chat").text == "4"
+    assert read_reply(b"\xef\xbb\xbf" + chat({"content": "4"}), "chat").text == "4"
+    assert read_reply(chat({"content": "a\ud83db🎉"}), "chat").text == "a\ufffdb🎉"
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_raise_anything_else(body: bytes) -> None:
+    with pytest.raises(ReplyError):
+        read_reply(body, "chat")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["choices", "message", "content", "text", "error", "usage", "finish_reason", "model"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(json_values, st.sampled_from(["chat", "completions"]))
+def test_no_json_raises_anything_else(value: Any, endpoint: EndpointKind) -> None:
+    try:
+        said = read_reply(json.dumps(value).encode(), endpoint)
+    except ReplyError:
+        return
+    assert said.text is None or isinstance(said.text, str)
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b'{"error": {"message": "boom", "code": 1}}', "boom"),
+        (b'{"error": "boom"}', "boom"),
+        (b'{"detail": "boom"}', "boom"),
+        (b'{"detail": [{"msg": "boom"}]}', '[{"msg": "boom"}]'),
+        (b'{"message": {"message": "boom"}}', "boom"),
+        (b"boom", "boom"),
+        (b'{"code": 1}', '{"code": 1}'),
+    ],
+)
+def test_error_bodies_of_all_shapes(body: bytes, text: str) -> None:
+    assert error_body_text(body) == text
