@@ -1,0 +1,87 @@
+"""One plan followed in many random orders side by side: for planning, forecasts and simulations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assay.errors import SpecificationError
+from assay.stats.betting import BLOCK
+from assay.stats.plans import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from assay.stats.betting import Portfolio
+    from assay.stats.plans import SequentialPlan
+
+    Floats = NDArray[np.float64]
+
+
+def decide_many(
+    plan: SequentialPlan, orders: Floats, alphas: Sequence[float] | None = None
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Follow a plan in many random orders side by side: how often it passes, after how many documents.
+
+    For planning and for simulations: "how many documents would this check need if the server were healthy?" is
+    ``decide_many(plan, permuted(baseline_scores, runs, seed))``.
+
+    Args:
+        plan: The plan; its ``alpha`` is used unless ``alphas`` are given.
+        orders: Shape (runs, N): each row all N scores of a benchmark in the order asked. None may be missing.
+        alphas: Error rates to be tried at once.
+
+    Returns:
+        Two arrays of shape (runs, number of alphas): whether it passed (else it failed), after how many documents.
+
+    Raises:
+        SpecificationError: ``orders`` has not N columns, or a score is missing or not one that the plan allows.
+    """
+    if orders.ndim != 2 or orders.shape[1] != plan.population:
+        raise SpecificationError(f"orders have shape {orders.shape}; each row needs {plan.population} scores")
+    if np.isnan(orders).any():
+        raise SpecificationError("orders must hold a score for every document")
+    plan.check(orders)
+    levels = np.log(1 / np.array([plan.alpha] if alphas is None else alphas))
+    evidence = plan.gains_and_losses(orders, np.ones((1, 1)))
+    for_pass, for_fail = first_crossings(plan.portfolio(orders.shape[0]), evidence, levels)
+    passed, documents = for_pass < for_fail, np.minimum(for_pass, for_fail)
+    # The last document brings certainty, whatever the wealth.
+    for run in np.flatnonzero((documents >= plan.population).any(axis=1)):
+        exact = plan.decide_exactly(orders[run], np.ones(plan.population)) is Decision.PASS
+        passed[run, documents[run] >= plan.population] = exact
+    return passed, np.minimum(documents, plan.population)
+
+
+def first_crossings(portfolio: Portfolio, evidence: Floats, levels: Floats) -> NDArray[np.int64]:
+    """After how many values each side first reaches each level; more than there are values where it never does.
+
+    A run is followed until all its levels are decided one way or the other.
+
+    Args:
+        portfolio: As from :meth:`SequentialPlan.portfolio`, for as many runs.
+        evidence: Shape (2, runs, n), as from :meth:`SequentialPlan.gains_and_losses`.
+        levels: Logarithms of the wealth to be reached.
+
+    Returns:
+        Shape (2, runs, levels).
+    """
+    _, runs, n = evidence.shape
+    crossings = np.full((2, runs, levels.size), n + 1, dtype=np.int64)
+    going = np.arange(runs)
+    for start in range(0, n, BLOCK):
+        block = evidence[:, going, start : start + BLOCK]
+        log_wealths = portfolio.advance(block.reshape(2 * going.size, -1)).reshape(block.shape)
+        for index, level in enumerate(levels):
+            reached = log_wealths >= level
+            at = np.where(reached.any(axis=2), start + reached.argmax(axis=2) + 1, n + 1)
+            crossings[:, going, index] = np.minimum(crossings[:, going, index], at)
+        undecided = (crossings[:, going].min(axis=0) > n).any(axis=1)
+        if not undecided.any():
+            break
+        portfolio = portfolio.keep(np.tile(undecided, 2))
+        going = going[undecided]
+    return crossings

@@ -1,0 +1,198 @@
+"""Pass or fail from as few documents as the evidence needs: a sequential test against a threshold.
+
+What is tested is the mean score that all N documents of a benchmark would give. They are asked in random order; after
+each one, one portfolio (:mod:`assay.stats.betting`) bets that the mean reaches the threshold and another that it does
+not. The first whose wealth reaches 1/α decides, and the chance of a wrong decision is at most α in each direction,
+whenever one looks. When all N are seen, arithmetic decides.
+
+The order must be random and the documents must be given in that order: answers that arrive early are the short ones,
+and they are not a fair sample.
+
+A failed document has no score. The portfolio that argues for pass takes it as the worst score, the one that argues for
+fail as the best; each is still right then, whatever made the document fail (its wealth only shrinks).
+"""
+
+from __future__ import annotations
+
+from math import exp, log
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assay.errors import NothingMeasuredError, SpecificationError
+from assay.stats.betting import lower_confidence_bound, lower_confidence_sequence
+from assay.stats.intervals import Interval
+from assay.stats.many import first_crossings
+from assay.stats.plans import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from assay.stats.plans import SequentialPlan
+
+    Floats = NDArray[np.float64]
+
+
+class SequentialTest:
+    """Follows one plan, document by document.
+
+    Example::
+
+        test = SequentialTest(threshold_plan(1319, 0.435, alpha=0.001))
+        for document in random_order(1319, seed):
+            if test.add(score_of(document)) is not Decision.OPEN:
+                break
+    """
+
+    def __init__(self, plan: SequentialPlan) -> None:
+        self.plan = plan
+        self.decision = Decision.OPEN
+        self.decided_after: int | None = None
+        """How many documents had been seen when the decision fell."""
+        self.failed = 0
+        """How many of the documents seen had no score."""
+        self._scores: list[float] = []
+        self._weights: list[float] = []
+        self._portfolio = plan.portfolio(runs=1)
+        self._best_log_wealths = [0.0, 0.0]
+
+    @property
+    def seen(self) -> int:
+        """How many documents were added, failed ones included."""
+        return len(self._scores)
+
+    def add(self, score: float | None, weight: float = 1.0) -> Decision:
+        """Take the next document of the random order.
+
+        A decision stays as it is when more documents follow, until all N are seen: then arithmetic has the last word.
+
+        Args:
+            score: Its score; None if it failed.
+            weight: See :func:`document_weights`; 1 unless the score sought is a weighted one.
+
+        Returns:
+            The decision now.
+
+        Raises:
+            SpecificationError: The score is not one that the plan allows, or all N were already added.
+        """
+        plan = self.plan
+        if self.seen == plan.population:
+            raise SpecificationError(f"all {plan.population} documents of the plan were already added")
+        if weight != 1.0 and plan.resolution is not None:
+            raise SpecificationError("weighted scores have no resolution: make the plan without one")
+        if score is None:
+            self.failed += 1
+            evidence = (0.0, 0.0)
+        else:
+            plan.check(np.array(score))
+            gain = plan.gain(float(score))
+            evidence = (gain * weight, (1 - gain) * weight)
+        self._scores.append(float("nan") if score is None else float(score))
+        self._weights.append(weight)
+        wealths = self._portfolio.advance(np.array(evidence)[:, None])[:, 0].tolist()
+        self._best_log_wealths = [max(pair) for pair in zip(self._best_log_wealths, wealths, strict=True)]
+        now = self._decide(*wealths)
+        if now is not self.decision:
+            self.decision, self.decided_after = now, self.seen
+        return self.decision
+
+    @property
+    def estimate(self) -> float:
+        """Mean of the scores seen, weighted.
+
+        Raises:
+            NothingMeasuredError: No document has a score yet.
+        """
+        if self.failed == self.seen:
+            raise NothingMeasuredError("no document has a score yet")
+        scores, weights = np.array(self._scores), np.array(self._weights)
+        scored = ~np.isnan(scores)
+        return float((scores[scored] * weights[scored]).sum() / weights[scored].sum())
+
+    @property
+    def p_values(self) -> tuple[float, float]:
+        """Anytime-valid p-values of "should not pass" and of "should not fail": one over the greatest wealth so far.
+
+        The first is small where the evidence is for pass, the second where it is for fail. They may be read at any
+        time and shared among checks by Holm's method.
+        """
+        for_pass, for_fail = (exp(-log_wealth) for log_wealth in self._best_log_wealths)
+        return for_pass, for_fail
+
+    def interval(self) -> Interval:
+        """Range for the mean of all N documents, valid now and at every other time at once.
+
+        Its confidence is 1 − 2α, α at each end, or 1 when all documents are seen. It is widened to hold the estimate
+        where the last documents contradict the first ones.
+        """
+        plan = self.plan
+        scores, weights = np.array(self._scores), np.array(self._weights)
+        low, high = plan.certain_bounds(scores, weights)
+        if self.seen == plan.population:
+            return Interval(low=low, high=high, confidence=1.0, method="all documents")
+        if self.failed < self.seen:
+            gains, losses = plan.gains_and_losses(scores, weights)
+            worst, best = plan.worst_and_best
+            ends = [
+                worst
+                + (best - worst) * lower_confidence_bound(gains, plan.population, plan.stakes_for_pass, plan.alpha),
+                best
+                + (worst - best) * lower_confidence_bound(losses, plan.population, plan.stakes_for_fail, plan.alpha),
+                self.estimate,
+            ]
+            low, high = max(low, min(ends)), min(high, max(ends))
+        return Interval(low=low, high=high, confidence=1 - 2 * plan.alpha, method="confidence sequence")
+
+    def forecast(self, runs: int = 200, seed: int = 0) -> int:
+        """How many more documents will probably decide: the median of simulations.
+
+        In each of them the documents to come score like ones drawn at random from those seen.
+
+        Args:
+            runs: Simulations.
+            seed: Of their random numbers.
+
+        Raises:
+            NothingMeasuredError: No document has a score yet.
+        """
+        if self.failed == self.seen:
+            raise NothingMeasuredError("no document has a score yet, so there is nothing to forecast from")
+        if self.decision is not Decision.OPEN:
+            return 0
+        random = np.random.default_rng(seed)
+        chosen = random.integers(self.seen, size=(runs, self.plan.population - self.seen))
+        evidence = self.plan.gains_and_losses(np.array(self._scores)[chosen], np.array(self._weights)[chosen])
+        portfolio = self._portfolio.keep(np.repeat([0, 1], runs))
+        crossed = first_crossings(portfolio, evidence, np.array([log(1 / self.plan.alpha)]))
+        return int(np.median(np.minimum(crossed.min(axis=(0, 2)), chosen.shape[1])))
+
+    def _decide(self, log_wealth_for_pass: float, log_wealth_for_fail: float) -> Decision:
+        if self.seen == self.plan.population:
+            return self.plan.decide_exactly(np.array(self._scores), np.array(self._weights))
+        if self.decision is not Decision.OPEN or self.failed == self.seen:
+            return self.decision
+        reached = log(1 / self.plan.alpha)
+        if log_wealth_for_pass >= reached:
+            return Decision.PASS
+        return Decision.FAIL if log_wealth_for_fail >= reached else Decision.OPEN
+
+
+def confidence_sequence(plan: SequentialPlan, scores: Sequence[float]) -> tuple[Floats, Floats]:
+    """Bounds for the mean of all N documents after each of those seen, all valid at once.
+
+    Args:
+        plan: The plan; each bound may fail with probability ``plan.alpha``.
+        scores: The scores of the documents seen, in the random order; NaN where one failed.
+
+    Returns:
+        Lower and upper bounds, one each a document; neither ever gets worse.
+    """
+    gains, losses = plan.gains_and_losses(np.asarray(scores, dtype=np.float64), np.ones(1))
+    worst, best = plan.worst_and_best
+    towards_best = lower_confidence_sequence(gains, plan.population, plan.stakes_for_pass, plan.alpha)
+    towards_worst = lower_confidence_sequence(losses, plan.population, plan.stakes_for_fail, plan.alpha)
+    ends = (worst + (best - worst) * towards_best, best + (worst - best) * towards_worst)
+    return (ends[0], ends[1]) if plan.higher_is_better else (ends[1], ends[0])
