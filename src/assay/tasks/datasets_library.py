@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import socket
 import threading
 from dataclasses import replace
@@ -52,7 +53,7 @@ def _accepts_connection(endpoint: str) -> bool:
 
 @contextlib.contextmanager
 def quiet_datasets() -> Iterator[None]:
-    """Show no progress bars and no warnings of the datasets library and the hub's client."""
+    """Show no progress bars and no messages of the datasets library and the hub's client."""
     import datasets
     from huggingface_hub import utils as hub_utils
 
@@ -66,7 +67,8 @@ def _quiet(library: Any) -> Iterator[None]:
     bars_disabled = library.are_progress_bars_disabled()
     verbosity = library.logging.get_verbosity()
     library.disable_progress_bars()
-    library.logging.set_verbosity_error()
+    # Even its errors: what it logs as one, it also raises.
+    library.logging.set_verbosity(logging.CRITICAL)
     try:
         yield
     finally:

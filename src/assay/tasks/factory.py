@@ -15,6 +15,7 @@ import datasets
 import yaml
 from lm_eval.tasks import _yaml_loader
 from lm_eval.tasks._factory import TaskFactory
+from lm_eval.tasks._index import Kind
 
 from assay.errors import AssayError, MissingDependencyError, TaskConfigError
 from assay.tasks.nltk_data import needs_punkt_tab, require_punkt_tab
@@ -43,6 +44,15 @@ class Factory(TaskFactory):  # type: ignore[misc]
     def _build_task(self, entry: Any, overrides: Any) -> Any:
         with _told(entry):
             return super()._build_task(entry, overrides)
+
+    def _build_group_members(
+        self, member_list: list[Any], group_name: str, overrides: dict[str, Any], registry: Any
+    ) -> Any:
+        for member in member_list:
+            # lm-eval takes an unknown name for a task that the group itself defines; then it has to say of what.
+            if isinstance(member, str) and member not in registry and not overrides:
+                raise TaskConfigError(f"group {group_name!r} names {member!r}, which is no task, group or tag")
+        return super()._build_group_members(member_list, group_name, overrides, registry)
 
     def _load_full_config(self, entry: Any, overrides: Any = None) -> Any:
         with _nltk_data_first():
@@ -129,27 +139,24 @@ def _nltk_data_first() -> Iterator[None]:
         _yaml_loader._load_module_with_cache = load_module
 
 
-class _NamedError(Exception):
-    """Marks an error that already names its task."""
-
-
 @contextlib.contextmanager
 def _told(entry: Any) -> Iterator[None]:
-    """Turn whatever goes wrong with a task into one line that names the task and its file."""
-    where = f"task {entry.name!r}" + (f" ({entry.yaml_path})" if entry.yaml_path else "")
+    """Turn whatever goes wrong with a task or group into one line that names it and its file."""
+    name = f"{'group' if entry.kind is Kind.GROUP else 'task'} {entry.name!r}"
+    where = name + (f" ({entry.yaml_path})" if entry.yaml_path else "")
     try:
         yield
     except AssayError as error:
-        if isinstance(error.__cause__, _NamedError):
+        if str(error).startswith(("task ", "group ")):
             raise
-        raise type(error)(f"task {entry.name!r}: {error}") from _NamedError()
+        raise type(error)(f"{name}: {error}") from None
     except ImportError as error:
-        raise _missing(where, error) from _NamedError()
+        raise _missing(where, error) from None
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise TaskConfigError(f"{where}{line}: not valid YAML: {error.problem}") from _NamedError()
+        raise TaskConfigError(f"{where}{line}: not valid YAML: {error.problem}") from None
     except (Exception, SystemExit) as error:
-        raise TaskConfigError(f"{where} cannot be loaded: {_one_line(error)}") from _NamedError()
+        raise TaskConfigError(f"{where} cannot be loaded: {_one_line(error)}") from None
 
 
 def _missing(where: str, error: ImportError) -> AssayError:
