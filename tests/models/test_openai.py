@@ -26,7 +26,7 @@ def request(number: int, endpoint: EndpointKind = "chat") -> Request:
         {"messages": [{"role": "user", "content": prompt}]} if endpoint == "chat" else {"prompt": prompt}
     )
     body = {**said, "model": "scripted-model", "max_tokens": 16, "temperature": 0, "stop": ["\n\n"], "seed": 1234}
-    return Request("task", number, 0, 0, "generate_until", body, f"key-{number}")
+    return Request("task", number, 0, 0, "generate_until", json.dumps(body).encode(), f"key-{number}")
 
 
 async def ask(
@@ -116,7 +116,7 @@ def test_the_server_cannot_tell_it_from_lm_eval(monkeypatch: pytest.MonkeyPatch)
             asyncio.run(lm_eval_asks())
             theirs = server.requests[-1]
             asyncio.run(
-                ask(server.url, [Request("t", 0, 0, 0, "generate_until", theirs.body, "k")], api_key=key or None)
+                ask(server.url, [Request("t", 0, 0, 0, "generate_until", json.dumps(theirs.body).encode(), "k")], api_key=key or None)
             )
             ours = server.requests[-1]
             assert ours is not theirs
@@ -160,6 +160,7 @@ FAILURES: dict[str, tuple[FailureCause, int | None, bool]] = {
     "malformed_json": (FailureCause.MALFORMED_REPLY, 200, True),
     "html": (FailureCause.MALFORMED_REPLY, 200, True),
     "no_message": (FailureCause.MALFORMED_REPLY, 200, True),
+    "broken_gzip": (FailureCause.MALFORMED_REPLY, None, True),
     "gzip_bomb": (FailureCause.MALFORMED_REPLY, 200, True),
     "endless": (FailureCause.MALFORMED_REPLY, 200, True),
     "empty_choices": (FailureCause.EMPTY_CHOICES, 200, True),
@@ -274,7 +275,7 @@ def test_an_idle_connection_that_the_server_closed_costs_nothing() -> None:
 
 def test_a_body_of_megabytes_is_sent() -> None:
     """aiohttp warns of large bodies given as bytes, and warnings are errors here."""
-    large = Request("t", 0, 0, 0, "generate_until", {"prompt": "x" * 3_000_000, "model": "m"}, "k")
+    large = Request("t", 0, 0, 0, "generate_until", json.dumps({"prompt": "x" * 3_000_000, "model": "m"}).encode(), "k")
     with ScriptedServer() as server:
         [response] = asyncio.run(ask(server.url, [large], endpoint="completions"))
         assert isinstance(response, Answer)

@@ -322,6 +322,12 @@ def _bomb() -> bytes:
 
 
 @_fault
+async def broken_gzip(case: Case) -> bool:
+    """A reply said to be compressed, and not."""
+    return await case.wire.send(case.reply_bytes, content_encoding="gzip")
+
+
+@_fault
 async def endless(case: Case) -> bool:
     """A body without length that never ends, as fast as the client reads it."""
     case.wire.write_head(transfer_encoding="chunked")
