@@ -148,7 +148,7 @@ def requests(count: int) -> map[Request]:
 def _request(number: int) -> Request:
     # An odd multiplier permutes the residues, so keys are distinct and in no order, as hashes are.
     key = f"{number * 0x9E3779B97F4A7C15F39CC0605CEDC835 % 2**128:032x}"
-    return Request("mmlu_pro_math", number, 0, 0, "generate_until", {}, key)
+    return Request("mmlu_pro_math", number, 0, 0, "generate_until", b"{}", key)
 
 
 def peak_mib() -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import queue
 import random
 import signal
 import struct
@@ -31,7 +32,7 @@ from assay.journal import Journal
 from assay.types import Answer, Request
 
 def request(number):
-    return Request("task", number, 0, 0, "generate_until", {}, f"{number:032x}")
+    return Request("task", number, 0, 0, "generate_until", b"{}", f"{number:032x}")
 
 def open_journal(folder=sys.argv[1]):
     return Journal.open(folder, fingerprint="0123456789abcdef" * 4, specification={})
@@ -39,7 +40,7 @@ def open_journal(folder=sys.argv[1]):
 
 
 def _request(number: int) -> Request:
-    return Request("task", number, 0, 0, "generate_until", {}, f"{number:032x}")
+    return Request("task", number, 0, 0, "generate_until", b"{}", f"{number:032x}")
 
 
 def _open(folder: Path) -> Journal:
@@ -117,27 +118,38 @@ def test_a_second_opening_in_the_same_process_is_refused_as_well(tmp_path: Path)
         assert journal.resumed
 
 
-def test_of_processes_that_start_at_once_one_gets_the_journal(tmp_path: Path) -> None:
+def test_of_two_processes_that_start_a_run_at_once_one_is_refused(tmp_path: Path) -> None:
     contender = """
-        print("ready", flush=True)
-        sys.stdin.readline()
+        print("starting", flush=True)
         try:
             journal = open_journal()
             print("won", flush=True)
         except JournalLockedError:
-            print("locked", flush=True)
+            print("refused", flush=True)
         sys.stdin.read()
     """
-    contenders = [_start(contender, tmp_path) for _ in range(4)]
+    slow = """
+        from assay.journal import files
+        create = files._create
+        def create_when_told(*arguments):
+            print("found none", flush=True)
+            sys.stdin.readline()
+            return create(*arguments)
+        files._create = create_when_told
+    """
+    first = _start(textwrap.dedent(slow) + textwrap.dedent(contender), tmp_path)
+    second = None
     try:
-        assert [_read_line(process) for process in contenders] == ["ready"] * 4
-        for process in contenders:
-            assert process.stdin is not None
-            process.stdin.write(b"go\n")
-            process.stdin.flush()
-        assert sorted(_read_line(process) for process in contenders) == ["locked"] * 3 + ["won"]
+        assert [_read_line(first), _read_line(first)] == ["starting", "found none"]
+        second = _start(contender, tmp_path)
+        assert _read_line(second) == "starting"
+        time.sleep(0.3)  # time for the second to start a journal of its own, were it not made to wait
+        assert first.stdin is not None
+        first.stdin.write(b"go on\n")
+        first.stdin.flush()
+        assert (_read_line(first), _read_line(second)) == ("won", "refused")
     finally:
-        for process in contenders:
+        for process in filter(None, (first, second)):
             _end(process)
     assert len(find_journals(tmp_path)) == 1
 
@@ -148,9 +160,9 @@ def test_a_forked_child_does_not_keep_the_lock_of_its_dead_parent(tmp_path: Path
         journal = open_journal()
         child = os.fork()
         if child == 0:
+            print(os.getpid(), flush=True)
             sys.stdin.read()
             os._exit(0)
-        print(child, flush=True)
         os.waitpid(child, 0)
         """,
         tmp_path,
@@ -296,14 +308,28 @@ def test_a_failed_last_sync_surfaces_at_close(tmp_path: Path, monkeypatch: pytes
         journal.close()
 
 
-def test_everything_is_synced_at_close_and_not_at_every_append(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_everything_is_synced_at_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced_sizes = []
     monkeypatch.setattr(sync, "_sync", lambda fd: synced_sizes.append(os.fstat(fd).st_size))
     with _open(tmp_path) as journal:
-        for number in range(500):
+        for number in range(100):
             journal.append(_request(number), Answer(text="x"))
     assert synced_sizes[-1] == journal.path.stat().st_size
-    assert len(synced_sizes) < 250
+
+
+def test_many_writes_within_an_interval_share_a_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    syncs: queue.Queue[int] = queue.Queue()
+    monkeypatch.setattr(sync, "_sync", syncs.put)
+    with (tmp_path / "file").open("wb") as file:
+        commit = sync.GroupCommit(file.fileno(), tmp_path / "file", interval=3600)
+        commit.request()
+        syncs.get(timeout=30)
+        for _ in range(20):
+            commit.request()
+            time.sleep(0.005)
+        assert syncs.empty()
+        commit.stop()
+    assert syncs.qsize() == 1
 
 
 def test_a_journal_deleted_under_the_run_is_mentioned_once_and_does_not_stop_it(

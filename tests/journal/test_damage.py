@@ -38,7 +38,7 @@ chunks = st.sampled_from([1, 50, 300, 2**20])
 
 
 def _request(number: int) -> Request:
-    return Request("task", number, 0, 0, "generate_until", {}, f"{number:032x}")
+    return Request("task", number, 0, 0, "generate_until", b"{}", f"{number:032x}")
 
 
 def _open(folder: Path) -> Journal:
@@ -193,11 +193,15 @@ def test_damage_is_reported_with_its_place(tmp_path: Path, flipped: str, caplog:
     assert path.read_bytes()[: len(content)] == content
 
 
-def test_a_torn_tail_is_mentioned_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = _write(tmp_path, [(0, Answer(text="a"))])
+def test_a_torn_tail_is_cut_off_whole_and_mentioned_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = _write(tmp_path, [(0, Answer(text="longer than the header that follows " * 100))])
     os.truncate(path, path.stat().st_size - 5)
     with _open(tmp_path):
         pass
+    report = check(path)
+    assert (report.records, report.damaged, report.torn) == (2, (), None)
     assert "torn" in caplog.text
     assert str(path) in caplog.text
 
@@ -227,9 +231,13 @@ def test_an_answer_damaged_after_opening_is_not_believed(tmp_path: Path) -> None
         assert journal.lookup(_request(0).key) is None
 
 
-@pytest.mark.parametrize("claim", [b"ffffffff", b"04000001", b"03ffffff"])
+@pytest.mark.parametrize(
+    ("claim", "size"),
+    [(b"ffffffff", 0), (b"02000000", 30 * 2**20), (b"04000001", 80 * 2**20)],
+    ids=["absurd", "past the end of the file", "longer than any record"],
+)
 def test_an_absurd_length_is_neither_believed_nor_allocated(
-    tmp_path: Path, claim: bytes, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, claim: bytes, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = _write(tmp_path, [(0, Answer(text="a")), (1, Answer(text="b")), (2, Answer(text="c"))])
     pristine = _frames(path)
@@ -237,6 +245,7 @@ def test_an_absurd_length_is_neither_believed_nor_allocated(
     target = pristine[2][0]
     content[target.offset + 1 : target.offset + 9] = claim
     path.write_bytes(content)
+    os.truncate(path, max(size, len(content)))
     asked = []
     pread = os.pread
 
@@ -246,7 +255,7 @@ def test_an_absurd_length_is_neither_believed_nor_allocated(
 
     monkeypatch.setattr(os, "pread", watched)
     assert list(records(path)) == [record for frame, record in pristine if frame != target]
-    assert max(asked) <= len(content)
+    assert max(asked) <= 2**20
 
 
 def test_a_response_too_long_for_a_frame_is_refused_before_it_is_written(

@@ -36,7 +36,7 @@ def _open(folder: Path, *, fresh: bool = False, fingerprint: str = FINGERPRINT) 
 
 
 def _request(number: int, key: str | None = None) -> Request:
-    return Request("gsm8k_cot", number, 0, 0, "generate_until", {"messages": []}, key or f"{number:064x}")
+    return Request("gsm8k_cot", number, 0, 0, "generate_until", b"{}", key or f"{number:064x}")
 
 
 def test_an_answer_is_found_again_in_the_same_session_and_in_the_next(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 Written by one process through :class:`Journal`; read by anyone, at any time, through :func:`records` and :func:`check`.
 """
 
-from assay.journal.reader import DamagedRegion, JournalReport, check, find_journals, records
+from assay.journal.files import find_journals
+from assay.journal.reader import DamagedRegion, JournalReport, check, records
 from assay.journal.records import (
     SCHEMA_VERSION,
     Finalised,

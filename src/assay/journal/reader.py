@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,8 +16,7 @@ from assay.types import Failure, FailureCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-SUFFIX = ".journal"
+    from pathlib import Path
 
 
 def records(path: str | Path) -> Iterator[Record]:
@@ -104,21 +102,6 @@ def check(path: str | Path) -> JournalReport:
         finished=state.finished is not None,
         failed=state.finished.failed if state.finished else None,
     )
-
-
-def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Path]:
-    """A folder's journals, oldest first; if a fingerprint is given, only those with its first 12 digits in their name.
-
-    Raises:
-        JournalError: The folder cannot be read. (One that does not exist has no journals.)
-    """
-    ending = SUFFIX if fingerprint is None else f"_{fingerprint[:12]}{SUFFIX}"
-    try:
-        return sorted(path for path in Path(folder).iterdir() if path.name.endswith(ending))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    except OSError as error:
-        raise JournalError(f"cannot read the folder {folder}: {error.strerror}") from error
 
 
 def _note_failure(unanswered: dict[str, FailureCause], record: ResponseRecord, state: JournalState) -> None:

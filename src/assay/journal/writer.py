@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import time
 import weakref
-from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay._version import __version__
-from assay.errors import JournalError, JournalLockedError, OutputError
+from assay.errors import JournalError, OutputError
+from assay.journal.files import claim, writing
 from assay.journal.frames import MAGIC, encode_frame, read_payload
-from assay.journal.reader import SUFFIX, find_journals
 from assay.journal.records import (
     SCHEMA_VERSION,
     Finalised,
@@ -26,12 +24,11 @@ from assay.journal.records import (
     decode_record,
     encode_record,
 )
-from assay.journal.state import JournalState, first_header, is_finished_for_good, scan_records
+from assay.journal.state import JournalState, scan_records
 from assay.journal.sync import GroupCommit
 from assay.types import Answer, Request, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import TracebackType
     from typing import Self
 
@@ -73,12 +70,7 @@ class Journal:
             JournalError: A file of that name is no journal, or cannot be read.
             OutputError: The folder cannot be made or written to.
         """
-        folder = Path(folder)
-        with _writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            with _folder_lock(folder):
-                found = None if fresh else _lock_resumable(folder, fingerprint)
-                path, fd = found or _create(folder, fingerprint)
+        path, fd = claim(Path(folder), fingerprint, fresh=fresh)
         try:
             return cls(path, fd, fingerprint, specification)
         except BaseException:
@@ -136,8 +128,9 @@ class Journal:
         """Record what came of a request.
 
         Raises:
-            OutputError: It cannot be written (a full disk), or what was written before cannot be made durable. The
-                journal stays usable: what was recorded before is safe, and the same call may be tried again.
+            OutputError: It cannot be written (a full disk): what was recorded before is safe, and the call may be
+                tried again. Or the disk failed to sync earlier records: then every later call raises as well.
+            JournalError: The response is too long for a record, or the journal is closed.
         """
         offset = self._append(
             ResponseRecord(
@@ -237,7 +230,7 @@ def _read(fd: int, path: Path) -> JournalState:
     for item in scan_records(fd, size, path):
         state.add(item)
     if size > state.end:
-        with _writing(path):
+        with writing(path):
             os.ftruncate(fd, state.end)
         _log.warning("%s ended in a torn or damaged record: its %d bytes were cut off", path, size - state.end)
     between = [damage for damage in state.damaged if damage.end < size]
@@ -249,86 +242,6 @@ def _read(fd: int, path: Path) -> JournalState:
             sum(damage.end - damage.offset for damage in between),
         )
     return state
-
-
-def _lock_resumable(folder: Path, fingerprint: str) -> tuple[Path, int] | None:
-    """The newest journal of a run, open and locked, unless it is finished for good."""
-    for path in reversed(find_journals(folder, fingerprint)):
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            # The file name holds only the fingerprint's beginning. Where the header is damaged, it has to do.
-            header = first_header(fd, os.fstat(fd).st_size, path)
-            if header is None or header.fingerprint == fingerprint:
-                _lock(fd, path)
-                if is_finished_for_good(fd, os.fstat(fd).st_size, path):
-                    return None
-                kept, fd = fd, -1
-                return path, kept
-        finally:
-            if fd >= 0:
-                os.close(fd)
-    return None
-
-
-def _create(folder: Path, fingerprint: str) -> tuple[Path, int]:
-    """A new, empty, locked journal."""
-    while True:
-        start = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
-        path = folder / f"{start}_{fingerprint[:12]}{SUFFIX}"
-        with suppress(FileExistsError):
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-            break
-    try:
-        _lock(fd, path)
-        _sync_folder(folder)
-    except BaseException:
-        os.close(fd)
-        raise
-    return path, fd
-
-
-def _lock(fd: int, path: Path) -> None:
-    """Lock a journal until its descriptor is closed, by whatever death."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise JournalLockedError(
-            f"another process is writing {path}: wait for it to end, or start a separate run with --fresh"
-        ) from None
-    except OSError as error:
-        _log.warning("this file system cannot lock %s (%s): do not run the same command twice", path, error.strerror)
-
-
-@contextmanager
-def _folder_lock(folder: Path) -> Iterator[None]:
-    """Keep two processes from each starting a journal for the same run; on file systems that cannot, do nothing."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):
-            fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new file's name durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        with suppress(OSError):
-            os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def _writing(place: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(
-            f"cannot write to {error.filename or place}: {error.strerror}; make it writable or choose another folder"
-        ) from error
 
 
 def _let_go_after_fork(journal: Journal) -> None:

@@ -1,0 +1,126 @@
+"""A run's journal among the files of its folder: found, locked, or made."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.errors import JournalError, JournalLockedError, OutputError
+from assay.journal.state import first_header, is_finished_for_good
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SUFFIX = ".journal"
+
+_log = logging.getLogger(__name__)
+
+
+def claim(folder: Path, fingerprint: str, *, fresh: bool) -> tuple[Path, int]:
+    """The journal that a run is to use (see :meth:`assay.journal.Journal.open`): its path and a locked descriptor."""
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with _folder_lock(folder):
+            found = None if fresh else _lock_resumable(folder, fingerprint)
+            return found or _create(folder, fingerprint)
+
+
+def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Path]:
+    """A folder's journals, oldest first; if a fingerprint is given, only those with its first 12 digits in their name.
+
+    Raises:
+        JournalError: The folder cannot be read. (One that does not exist has no journals.)
+    """
+    ending = SUFFIX if fingerprint is None else f"_{fingerprint[:12]}{SUFFIX}"
+    try:
+        return sorted(path for path in Path(folder).iterdir() if path.name.endswith(ending))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise JournalError(f"cannot read the folder {folder}: {error.strerror}") from error
+
+
+def _lock_resumable(folder: Path, fingerprint: str) -> tuple[Path, int] | None:
+    """The newest journal of a run, open and locked, unless it is finished for good."""
+    for path in reversed(find_journals(folder, fingerprint)):
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            # The file name holds only the fingerprint's beginning. Where the header is damaged, it has to do.
+            header = first_header(fd, os.fstat(fd).st_size, path)
+            if header is None or header.fingerprint == fingerprint:
+                _lock(fd, path)
+                if is_finished_for_good(fd, os.fstat(fd).st_size, path):
+                    return None
+                kept, fd = fd, -1
+                return path, kept
+        finally:
+            if fd >= 0:
+                os.close(fd)
+    return None
+
+
+def _create(folder: Path, fingerprint: str) -> tuple[Path, int]:
+    """A new, empty, locked journal."""
+    while True:
+        start = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
+        path = folder / f"{start}_{fingerprint[:12]}{SUFFIX}"
+        with suppress(FileExistsError):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            break
+    try:
+        _lock(fd, path)
+        _sync_folder(folder)
+    except BaseException:
+        os.close(fd)
+        raise
+    return path, fd
+
+
+def _lock(fd: int, path: Path) -> None:
+    """Lock a journal until its descriptor is closed, by whatever death."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise JournalLockedError(
+            f"another process is writing {path}: wait for it to end, or start a separate run with --fresh"
+        ) from None
+    except OSError as error:
+        _log.warning("this file system cannot lock %s (%s): do not run the same command twice", path, error.strerror)
+
+
+@contextmanager
+def _folder_lock(folder: Path) -> Iterator[None]:
+    """Keep two processes from each starting a journal for the same run; on file systems that cannot, do nothing."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new file's name durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        with suppress(OSError):
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def writing(place: Path) -> Iterator[None]:
+    """Turn the system's errors into errors that name the place."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write to {error.filename or place}: {error.strerror}; make it writable or choose another folder"
+        ) from error
