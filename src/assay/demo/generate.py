@@ -1,7 +1,7 @@
 """Writes the demo's questions: ``python -m assay.demo.generate``.
 
-Four kinds of question, drawn with a fixed seed, so that anybody can make the committed files again. Sums are the kind
-that a model of 135 million parameters is least sure of; they are the largest part, so that its score stays well below 1.
+Four kinds of question, drawn with a fixed seed, so that anybody can make the committed files again. Sums, which a model
+of 135 million parameters is least sure of, are the largest part, so that its score stays well below 1.
 """
 
 from __future__ import annotations
