@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.deadline import Deadline
 from assay.engine import ask_all
 from assay.errors import OutputError, RunInterrupted
 from assay.gate import CheckResult, judge, resolve_checks
@@ -42,6 +43,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.types import Check, ModelSpec, Response, Specification
+
+
+_SCORING_SECONDS = 30.0
+"""Longest that one sample may take to score."""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +110,6 @@ class _Work:
     """What fills up while answers arrive."""
 
     journal: Journal
-    spool: Spool
     scores: dict[str, TaskScores]
     totals: RunTotals
 
@@ -144,8 +148,10 @@ def _open_work(plan: _Plan) -> Iterator[_Work]:
         fresh=plan.specification.fresh,
     )
     with journal, Spool(plan.folder) as spool:
-        scores = {name: TaskScores(name, task, plan.expected[name], spool) for name, task in plan.loaded.tasks.items()}
-        yield _Work(journal, spool, scores, RunTotals())
+        deadline = Deadline(_SCORING_SECONDS)
+        scores = {name: TaskScores(name, task, spool, deadline) for name, task in plan.loaded.tasks.items()}
+        with deadline.watching():
+            yield _Work(journal, scores, RunTotals())
 
 
 async def _answer(plan: _Plan, work: _Work, progress: Progress) -> None:

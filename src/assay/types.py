@@ -89,8 +89,8 @@ class Request(msgspec.Struct, frozen=True):
     """Position among the document's requests (lm-eval's ``idx``): the choice number of a multiple-choice task."""
     repeat: int
     kind: RequestKind
-    body: dict[str, Any]
-    """The JSON body, byte for byte what lm-eval would send once encoded."""
+    payload: bytes
+    """The JSON body, byte for byte what lm-eval would send."""
     key: str
     """Hash of everything that can change the answer; see :func:`assay.tasks.requests.request_key`."""
 

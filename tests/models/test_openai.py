@@ -70,7 +70,7 @@ def texts(responses: Sequence[Response]) -> list[str | None]:
 
 
 def expected(requests: Sequence[Request]) -> list[str]:
-    return [number_for(request.body) for request in requests]
+    return [number_for(json.loads(request.payload)) for request in requests]
 
 
 @pytest.mark.parametrize("endpoint", ["chat", "completions"])
@@ -116,7 +116,11 @@ def test_the_server_cannot_tell_it_from_lm_eval(monkeypatch: pytest.MonkeyPatch)
             asyncio.run(lm_eval_asks())
             theirs = server.requests[-1]
             asyncio.run(
-                ask(server.url, [Request("t", 0, 0, 0, "generate_until", json.dumps(theirs.body).encode(), "k")], api_key=key or None)
+                ask(
+                    server.url,
+                    [Request("t", 0, 0, 0, "generate_until", json.dumps(theirs.body).encode(), "k")],
+                    api_key=key or None,
+                )
             )
             ours = server.requests[-1]
             assert ours is not theirs
@@ -279,7 +283,7 @@ def test_a_body_of_megabytes_is_sent() -> None:
     with ScriptedServer() as server:
         [response] = asyncio.run(ask(server.url, [large], endpoint="completions"))
         assert isinstance(response, Answer)
-        assert json.loads(server.requests[0].raw) == large.body
+        assert server.requests[0].raw == large.payload
 
 
 # --- outages -----------------------------------------------------------------------------------------------------

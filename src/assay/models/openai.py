@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import random
 import socket
 import time
@@ -125,14 +124,13 @@ class OpenAIModel:
             ServerUnreachableError: the server has been down, or has failed every request, for too long.
             ServerRefusedError: the server refuses every request.
         """
-        payload = json.dumps(request.body).encode()
         attempts = failures = 0
         while True:
             ticket = await self._health.enter()
             attempts += 1
             started = self.clock()
             try:
-                result = await self._attempt(payload, attempts)
+                result = await self._attempt(request.payload, attempts)
             finally:
                 self._health.leave(ticket)
             if isinstance(result, Answer):

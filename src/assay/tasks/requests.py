@@ -6,15 +6,18 @@ that lm-eval's ``local-chat-completions`` and ``local-completions`` clients woul
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import json
 import math
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from assay.errors import UnsupportedTaskError
+from assay.tasks.documents import documents
+from assay.tasks.fewshot import remember_fewshot_examples
 from assay.types import ModelSpec, Request, RequestKind, TaskOptions
 
 if TYPE_CHECKING:
@@ -68,7 +71,8 @@ def samples(name: str, task: Any, model: ModelSpec, options: TaskOptions) -> Ite
     is_chat = model.endpoint == "chat"
     repeats = task.get_config("repeats") or 1
     template = _chat_prompt if is_chat else None
-    for doc_id, doc in task.doc_iterator(limit=sample_count(task, options)):
+    remember_fewshot_examples(task)
+    for doc_id, doc in enumerate(itertools.islice(documents(task.eval_docs), sample_count(task, options))):
         context = task.fewshot_context(
             doc,
             num_fewshot=task.get_config("num_fewshot") or 0,
@@ -106,7 +110,21 @@ def refuse_unsupported(tasks: Mapping[str, Any], model: ModelSpec) -> None:
 
 
 def _chat_prompt(chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> ChatPrompt:  # noqa: ARG001
-    return ChatPrompt(json.dumps(chat_history, ensure_ascii=False))
+    """``json.dumps(chat_history, ensure_ascii=False)``, with the few-shot examples' texts kept."""
+    examples = [_message_json(message) for message in chat_history[:-1]]
+    question = json.dumps(chat_history[-1], ensure_ascii=False)
+    return ChatPrompt(f"[{', '.join([*examples, question])}]")
+
+
+def _message_json(message: dict[str, str]) -> str:
+    if list(message) == ["role", "content"]:
+        return _plain_message_json(message["role"], message["content"])
+    return json.dumps(message, ensure_ascii=False)
+
+
+@functools.lru_cache(maxsize=4096)
+def _plain_message_json(role: str, content: str) -> str:
+    return json.dumps({"role": role, "content": content}, ensure_ascii=False)
 
 
 def _requests_of(instance: Any, task: str, model: ModelSpec) -> Iterator[Request]:
@@ -114,40 +132,49 @@ def _requests_of(instance: Any, task: str, model: ModelSpec) -> Iterator[Request
     if kind != "generate_until":
         raise UnsupportedTaskError(f"task '{task}' asks for {kind} requests, which are not supported yet")
     prompt, gen_kwargs = instance.args
-    body = generation_body(prompt, gen_kwargs, model)
-    encoded = encode_body(body)
+    payload = generation_payload(prompt, gen_kwargs, model)
     for repeat in range(instance.repeats or 1):
         place = (task, instance.doc_id, instance.idx, repeat)
-        yield Request(*place, kind, body, request_key(place, model.endpoint, encoded))
+        yield Request(*place, kind, payload, request_key(place, model.endpoint, payload))
 
 
-def generation_body(prompt: str | ChatPrompt, gen_kwargs: dict[str, Any], model: ModelSpec) -> dict[str, Any]:
-    """The body that lm-eval sends for a ``generate_until`` request, its keys in lm-eval's order.
+def generation_payload(prompt: str | ChatPrompt, gen_kwargs: dict[str, Any], model: ModelSpec) -> bytes:
+    """The bytes that lm-eval sends for a ``generate_until`` request: its keys in lm-eval's order, in its encoding.
 
     Args:
         prompt: a :class:`ChatPrompt` for the chat endpoint, a plain string for completions.
         gen_kwargs: the task's ``generation_kwargs``; not changed.
         model: names the model, the endpoint and the seed.
     """
-    rest = deepcopy(gen_kwargs)
+    if isinstance(prompt, ChatPrompt):
+        content = f'"messages": {_ascii_json(prompt.prompt)}'
+    elif model.endpoint == "chat":
+        raise UnsupportedTaskError("the task writes plain-text prompts that cannot become chat messages")
+    else:
+        content = f'"prompt": {json.dumps(prompt)}'
+    settings = json.dumps(_settings(gen_kwargs, model))
+    return f"{{{content}, {settings[1:]}".encode("ascii")
+
+
+def _ascii_json(text: str) -> str:
+    """The same JSON with everything escaped that ``json.dumps`` escapes by default."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return json.dumps(json.loads(text))
+
+
+def _settings(gen_kwargs: dict[str, Any], model: ModelSpec) -> dict[str, Any]:
+    rest = dict(gen_kwargs)
     rest.pop("do_sample", None)
     default_tokens = rest.pop("max_gen_toks", _DEFAULT_MAX_TOKENS) if "max_tokens" not in rest else None
     max_tokens = rest.pop("max_tokens", default_tokens)
     temperature = rest.pop("temperature", 0)
     stop = _stop_sequences(rest.pop("until", None))
-    if isinstance(prompt, ChatPrompt):
-        content: dict[str, Any] = {"messages": json.loads(prompt.prompt)}
-        stop = stop[:_MAX_CHAT_STOPS]
-    elif model.endpoint == "chat":
-        raise UnsupportedTaskError("the task writes plain-text prompts that cannot become chat messages")
-    else:
-        content = {"prompt": prompt}
     return {
-        **content,
         "model": model.model,
         "max_tokens": max_tokens,
         "temperature": temperature,
-        "stop": stop,
+        "stop": stop[:_MAX_CHAT_STOPS] if model.endpoint == "chat" else stop,
         "seed": model.seed,
         **rest,
     }
@@ -156,26 +183,21 @@ def generation_body(prompt: str | ChatPrompt, gen_kwargs: dict[str, Any], model:
 def _stop_sequences(until: str | list[str] | None) -> list[str]:
     if until is None:
         return []
-    return [until] if isinstance(until, str) else list(until)
+    return [until] if isinstance(until, str) else until
 
 
-def encode_body(body: dict[str, Any]) -> bytes:
-    """The bytes that lm-eval's client puts on the wire for `body`."""
-    return json.dumps(body).encode()
-
-
-def request_key(place: tuple[str, int, int, int], endpoint: str, encoded_body: bytes) -> str:
+def request_key(place: tuple[str, int, int, int], endpoint: str, payload: bytes) -> str:
     """Identity of a request: a hash of everything that can change its answer, and of the place its answer goes to.
 
     Args:
         place: task, doc_id, index and repeat.
         endpoint: kind of endpoint asked.
-        encoded_body: the full body, the model's name and the seed in it.
+        payload: the full body, the model's name and the seed in it.
 
     Returns:
         32 hexadecimal digits.
     """
     digest = hashlib.blake2b(digest_size=16)
     digest.update(json.dumps([*place, endpoint]).encode())
-    digest.update(encoded_body)
+    digest.update(payload)
     return digest.hexdigest()

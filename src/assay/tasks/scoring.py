@@ -9,11 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import signal
 import sys
-import threading
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,12 +21,12 @@ from assay.types import Answer, Failure, FailureCause, Outcome, Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
+    from assay.deadline import Deadline
     from assay.spool import Spool
     from assay.tasks.requests import Sample
 
-_SCORING_SECONDS = 30.0
-"""Longest that one sample may take to score: model output is hostile input to regular expressions."""
 _NULL_CONTENT = ""
 """What lm-eval scores in place of null content."""
 
@@ -45,15 +43,15 @@ class FailedSample(msgspec.Struct, frozen=True):
 class TaskScores:
     """Everything known about one task's samples so far."""
 
-    def __init__(self, name: str, task: Any, expected: int, spool: Spool) -> None:
+    def __init__(self, name: str, task: Any, spool: Spool, deadline: Deadline) -> None:
         self.name = name
         self.task = task
-        self.expected = expected
-        """How many samples the run asks of this task."""
         self.failed: dict[int, FailedSample] = {}
         self.outcomes: dict[str, Counter[Outcome]] = {}
         """For every filter, how many samples ended how."""
         self._spool = spool
+        self._deadline = deadline
+        self._random_state = _own_random_state if _may_draw_random_numbers(task) else _shared_random_state
         self._filters = {ensemble.name: _fallbacks(ensemble) for ensemble in _filter_ensembles(task)}
         self._metrics: dict[str, dict[int, dict[str, Any]]] = {}
         self._lines: dict[str, dict[int, int]] = {}
@@ -88,7 +86,7 @@ class TaskScores:
             return
         answers = [response for response in responses if isinstance(response, Answer)]
         try:
-            with _own_random_state(sample), _time_limit(_SCORING_SECONDS):
+            with self._deadline, self._random_state(sample):
                 self._score(sample, answers)
         except Exception as error:  # a scorer is foreign code: whatever it raises concerns this one sample
             reason = f"the task's scorer raised {type(error).__name__}: {error}"
@@ -153,33 +151,31 @@ class TaskScores:
 class _Document(msgspec.Struct):
     """The part of a samples line that is the same for every filter."""
 
-    head: dict[str, Any]
-    arguments: dict[str, Any]
-    responses: list[Any]
+    head: str
+    """The line's JSON up to and with ``resps``, without the closing brace."""
     hashes: bytes
     """SHA-256 of document, prompt and target, one after another."""
 
     @classmethod
     def of(cls, sample: Sample, task: Any) -> _Document:
-        target = task.doc_to_target(sample.doc)
-        first = sample.instances[0]
-        doc_text = json.dumps(first.doc, indent=2, default=handle_non_serializable, ensure_ascii=False)
-        hashes = b"".join(
-            hashlib.sha256(text.encode("utf-8")).digest() for text in (doc_text, first.arguments[0], str(target))
-        )
+        target = str(task.doc_to_target(sample.doc))
+        doc = _json(sample.instances[0].doc)
+        prompt = sample.instances[0].arguments[0]
         arguments = {
             f"gen_args_{number}": {f"arg_{place}": argument for place, argument in enumerate(instance.args)}
             for number, instance in enumerate(sample.instances)
         }
-        head = {"doc_id": sample.doc_id, "doc": sample.doc, "target": str(target)}
-        return cls(head, arguments, sanitize_list([instance.resps for instance in sample.instances]), hashes)
+        responses = sanitize_list([instance.resps for instance in sample.instances])
+        head = (
+            f'{{"doc_id": {sample.doc_id}, "doc": {doc}, "target": {_json(target)}, '
+            f'"arguments": {_json(arguments)}, "resps": {_json(responses)}'
+        )
+        hashed = (_indented(doc, sample.instances[0].doc), prompt.encode("utf-8"), target.encode("utf-8"))
+        return cls(head, b"".join(hashlib.sha256(text).digest() for text in hashed))
 
     def line(self, filter_name: str, filtered: list[Any], metrics: dict[str, Any]) -> bytes:
         doc_hash, prompt_hash, target_hash = (self.hashes[start : start + 32].hex() for start in (0, 32, 64))
-        entry = {
-            **self.head,
-            "arguments": self.arguments,
-            "resps": self.responses,
+        rest = {
             "filtered_resps": sanitize_list(filtered),
             "filter": filter_name,
             "metrics": list(metrics),
@@ -189,9 +185,19 @@ class _Document(msgspec.Struct):
             **metrics,
         }
         # A lone surrogate in a model's text cannot be written as UTF-8; it stays visible as an escape.
-        return (json.dumps(entry, default=handle_non_serializable, ensure_ascii=False) + "\n").encode(
-            "utf-8", "backslashreplace"
-        )
+        return f"{self.head}, {_json(rest)[1:]}\n".encode("utf-8", "backslashreplace")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, default=handle_non_serializable, ensure_ascii=False)
+
+
+def _indented(text: str, doc: Any) -> bytes:
+    """The JSON that lm-eval hashes: ``json.dumps(doc, indent=2)``, whose Python encoder is slow."""
+    try:
+        return msgspec.json.format(text.encode("utf-8"), indent=2)
+    except msgspec.DecodeError:  # NaN and infinities, which JSON does not know
+        return json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False).encode("utf-8")
 
 
 def _fill_in(sample: Sample, answers: Sequence[Answer]) -> None:
@@ -229,6 +235,14 @@ def _copy(doc: Any) -> Any:
     return dict(doc) if isinstance(doc, dict) else doc
 
 
+def _may_draw_random_numbers(task: Any) -> bool:
+    """lm-eval's own scoring of YAML tasks draws none; Python that comes with a task may."""
+    custom = task.get_config("process_results") or any(
+        callable(step.get("function")) for entry in task.get_config("filter_list") or () for step in entry["filter"]
+    )
+    return bool(custom) or type(task).__name__ != "ConfigurableTask"
+
+
 @contextmanager
 def _own_random_state(sample: Sample) -> Iterator[None]:
     """Seed what scorers draw from by the sample, and leave the stream that builds the prompts untouched."""
@@ -242,27 +256,5 @@ def _own_random_state(sample: Sample) -> Iterator[None]:
         random.setstate(state)
 
 
-class _TooSlowError(Exception):
-    pass
-
-
-@contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
-    """Interrupt the block after `seconds`: Python's ``re`` looks at signals while it backtracks.
-
-    Signals reach the main thread only; in others the block is not bounded.
-    """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    def stop(*_: object) -> None:
-        raise _TooSlowError(f"scoring took longer than {seconds:g} s")
-
-    previous = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+def _shared_random_state(_: Sample) -> AbstractContextManager[None]:
+    return nullcontext()

@@ -1,0 +1,57 @@
+"""A bound on how long a piece of foreign code may run: model output is hostile input to regular expressions."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOOKS_PER_LIMIT = 4
+
+
+class DeadlineError(Exception):
+    """The code in the block ran too long."""
+
+
+class Deadline:
+    """A context manager for many short blocks, each of which is interrupted when it runs longer than `seconds`.
+
+    It costs two looks at the clock a block. It works only inside :meth:`watching`, and there only in the main thread:
+    Python's ``re`` looks at signals while it backtracks, and signals reach no other thread.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._entered: float | None = None
+
+    def __enter__(self) -> Self:
+        self._entered = time.monotonic()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._entered = None
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look at the clock from time to time while this block runs."""
+        if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+            yield
+            return
+        previous = signal.signal(signal.SIGALRM, self._look)
+        every = self._seconds / _LOOKS_PER_LIMIT
+        signal.setitimer(signal.ITIMER_REAL, every, every)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, previous)
+
+    def _look(self, *_: object) -> None:
+        if self._entered is not None and time.monotonic() - self._entered > self._seconds:
+            self._entered = None
+            raise DeadlineError(f"scoring took longer than {self._seconds:g} s")

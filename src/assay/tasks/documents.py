@@ -1,0 +1,47 @@
+"""A task's documents, read in blocks.
+
+Reading a data set row by row costs more than writing a prompt from the row; rows of plain values come out the same, and
+ten times faster, when whole blocks of the table are turned into Python at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_BLOCK = 256
+
+
+def documents(docs: Any) -> Iterator[Any]:
+    """Yield what iterating `docs` yields: rows of a ``datasets.Dataset``, or the items of any other iterable."""
+    if not _is_plain_table(docs):
+        yield from docs
+        return
+    table = docs.with_format("arrow")
+    for start in range(0, len(docs), _BLOCK):
+        yield from table[start : start + _BLOCK].to_pylist()
+
+
+def _is_plain_table(docs: Any) -> bool:
+    from datasets import Dataset
+
+    return type(docs) is Dataset and docs.format["type"] is None and all(map(_is_plain, docs.features.values()))
+
+
+def _is_plain(feature: Any) -> bool:
+    """Whether decoding leaves the stored value as it is: text, numbers, truth values, and lists and records of them."""
+    from datasets import LargeList, List, Value
+
+    if isinstance(feature, dict):
+        return all(map(_is_plain, feature.values()))
+    if isinstance(feature, List | LargeList):
+        return _is_plain(feature.feature)
+    return isinstance(feature, Value) and feature.dtype in _PLAIN_TYPES
+
+
+_PLAIN_TYPES = frozenset(
+    {"string", "large_string", "bool", "null", "float16", "float32", "float64"}
+    | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+)
