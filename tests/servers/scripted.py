@@ -216,9 +216,8 @@ class ScriptedServer:
         for fault in self.faults:
             if fault.befalls(body_hash, index, earlier):
                 return await FAULT_KINDS[fault.kind](Case(fault, request, reply, wire))
-        stays_open = await wire.json(reply)
         self.answered.append(request.body)
-        return stays_open
+        return await wire.json(reply)
 
     def _good_reply(self, request: Received) -> Body:
         answer = self.answer(request.body)
