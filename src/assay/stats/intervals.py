@@ -188,12 +188,13 @@ def failure_bounds(total: float, scored: int, failed: int, support: Support = (0
         NothingMeasuredError: There is neither a scored nor a failed sample.
         SpecificationError: An argument is out of range.
     """
-    if scored == 0:
-        return _mixed(support, 0, failed, support, 1.0, "failure bounds")
-    mean = total / scored
-    if not support[0] <= mean <= support[1]:
-        raise SpecificationError(f"a mean score of {mean} does not lie between {support[0]:g} and {support[1]:g}")
-    return _mixed((mean, mean), scored, failed, support, 1.0, "failure bounds")
+    n = _count_all(scored, failed)
+    if not scored * support[0] <= total <= scored * support[1]:
+        raise SpecificationError(
+            f"{scored} scores between {support[0]:g} and {support[1]:g} cannot have the sum {total}"
+        )
+    low, high = ((total + failed * bound) / n for bound in support)
+    return Interval(low=low, high=high, confidence=1.0, method="failure bounds")
 
 
 def widen_for_failures(interval: Interval, scored: int, failed: int, support: Support = (0.0, 1.0)) -> Interval:
@@ -211,8 +212,16 @@ def widen_for_failures(interval: Interval, scored: int, failed: int, support: Su
         NothingMeasuredError: There is neither a scored nor a failed sample.
         SpecificationError: An argument is out of range.
     """
-    method = f"{interval.method}, widened for failures" if failed else interval.method
-    return _mixed((interval.low, interval.high), scored, failed, support, interval.confidence, method)
+    n = _count_all(scored, failed)
+    if not failed:
+        return interval
+    # As end + share·(bound − end) rounding cannot move an end inwards.
+    return Interval(
+        low=interval.low + failed / n * min(0.0, support[0] - interval.low),
+        high=interval.high + failed / n * max(0.0, support[1] - interval.high),
+        confidence=interval.confidence,
+        method=f"{interval.method}, widened for failures",
+    )
 
 
 def normal_quantile(p: float) -> float:
@@ -227,23 +236,11 @@ def t_quantile(p: float, degrees_of_freedom: float) -> float:
     return float(stdtrit(degrees_of_freedom, p))
 
 
-def _mixed(
-    ends: tuple[float, float], scored: int, failed: int, support: Support, confidence: float, method: str
-) -> Interval:
-    count("scored", scored)
-    count("failed", failed)
-    if scored + failed == 0:
+def _count_all(scored: int, failed: int) -> int:
+    n = count("scored", scored) + count("failed", failed)
+    if n == 0:
         raise NothingMeasuredError("there is no sample to bound a score with")
-    if not failed:
-        return Interval(low=ends[0], high=ends[1], confidence=confidence, method=method)
-    weight = failed / (scored + failed)
-    # As end + weight·(bound − end) rounding cannot move an end inwards.
-    return Interval(
-        low=ends[0] + weight * min(0.0, support[0] - ends[0]),
-        high=ends[1] + weight * max(0.0, support[1] - ends[1]),
-        confidence=confidence,
-        method=method,
-    )
+    return n
 
 
 def _around(centre: float, half: float, confidence: float, support: Support, method: str) -> Interval:
