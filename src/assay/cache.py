@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import tempfile
 from pathlib import Path
@@ -37,3 +38,23 @@ def store(path: Path, content: bytes) -> bool:
         Path(temporary).unlink(missing_ok=True)
         return False
     return True
+
+
+def writable_folder(name: str) -> Path:
+    """Return a folder for cached files that other libraries write.
+
+    It lies in the cache folder; where that cannot be written, it is one that goes when this process ends.
+    """
+    folder = cache_dir() / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return _process_folder(name)
+    return folder
+
+
+def _process_folder(name: str) -> Path:
+    folder = tempfile.TemporaryDirectory(prefix=f"assay-{name}-", ignore_cleanup_errors=True)
+    atexit.register(folder.cleanup)
+    return Path(folder.name)

@@ -96,18 +96,47 @@ def test_a_folder_laid_out_as_on_the_hub(hub_folder: Path, hub_calls: list[str])
     assert hub_calls == []
 
 
+def stored_by_datasets(hub_folder: Path, root: Path) -> Path:
+    """Put the data set's config `main` where the datasets library caches what it downloads."""
+    import datasets
+
+    folder = root / "owner___sums" / "main" / "0.0.0" / "abc"
+    builder = datasets.load_dataset_builder(str(hub_folder / "owner" / "Sums"), "main", cache_dir=str(root / "scratch"))
+    builder.download_and_prepare(output_dir=str(folder))
+    return folder
+
+
 def test_a_cache_of_the_datasets_library(hub_folder: Path, tmp_path: Path, hub_calls: list[str]) -> None:
     import datasets
 
-    stored = tmp_path / "hf" / "owner___sums" / "main" / "0.0.0" / "abc"
-    builder = datasets.load_dataset_builder(str(hub_folder / "owner" / "Sums"), "main", cache_dir=str(tmp_path / "x"))
-    builder.download_and_prepare(output_dir=str(stored))
-    with data_source(str(tmp_path / "hf")) as source:
-        assert datasets.load_dataset("owner/Sums", "main")["test"].to_list() == [{"q": "3+3", "a": 6}]
-        with pytest.raises(DataNotFoundError, match=r"owner/Sums/none cannot be found in .*for config 'none'"):
-            datasets.load_dataset("owner/Sums", "none")
-    assert [Path(file.path).parts[:2] for file in source.files["owner/Sums/main"]] == [("owner___sums", "main")] * 2
+    stored = stored_by_datasets(hub_folder, tmp_path / "hf")
+    before = sorted(path for path in (tmp_path / "hf").rglob("*"))
+    for _ in range(2):
+        with data_source(str(tmp_path / "hf")) as source:
+            splits = datasets.load_dataset("owner/Sums", "main")
+            assert splits["test"].to_list() == [{"q": "3+3", "a": 6}]
+            assert splits["train"].filter(lambda row: row["a"] > 2).to_list() == [{"q": "2+2", "a": 4}]
+            assert len(datasets.load_dataset("owner/Sums")["train"]) == 2
+            with pytest.raises(DataNotFoundError, match=r"owner/Sums/none cannot be found in .*for config 'none'"):
+                datasets.load_dataset("owner/Sums", "none")
+    assert sorted((tmp_path / "hf").rglob("*")) == before, "it may be read-only"
+    assert [file.path for file in source.files["owner/Sums/main"]] == [
+        f"owner___sums/main/0.0.0/abc/sums-{split}.arrow" for split in ("test", "train")
+    ]
+    (stored / "sums-test.arrow").write_bytes(b"damaged")
+    with data_source(str(tmp_path / "hf")), pytest.raises(FileFormatError, match=r"cannot be read from owner___sums/"):
+        datasets.load_dataset("owner/Sums", "main")
     assert hub_calls == []
+
+
+def test_the_datasets_librarys_own_cache_stands_in_for_the_hub(
+    hub_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    stored_by_datasets(hub_folder, tmp_path / "hf")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    assert load(tmp_path, "owner/Sums", "main")["test"].to_list() == [{"q": "3+3", "a": 6}]
 
 
 def test_files_that_a_task_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hub_calls: list[str]) -> None:

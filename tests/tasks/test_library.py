@@ -326,7 +326,12 @@ def refused(kind: type[Exception], names: Sequence[str], options: TaskOptions) -
         (
             "raise ModuleNotFoundError('Please install\\n rouge')",
             MissingDependencyError,
-            r"needs a package that is not installed: ModuleNotFoundError: Please install rouge",
+            r"needs a package, which is not installed \(Please install rouge\)$",
+        ),
+        (
+            "try: import no_such_package\nexcept Exception as e: raise ModuleNotFoundError('try extra X') from e",
+            MissingDependencyError,
+            r"needs the Python module 'no_such_package', which is not installed \(try extra X\)$",
         ),
         ("from os import no_such_name", TaskConfigError, r"cannot be loaded: ImportError: cannot import name"),
         ("def other(d): return d", TaskConfigError, r"cannot be loaded: AttributeError: .*no function 'prepare'"),
@@ -381,7 +386,7 @@ def test_missing_data_is_told_with_its_task(tmp_path: Path) -> None:
 
 def test_tasks_that_cannot_be_run(tmp_path: Path) -> None:
     options = TaskOptions(include_path=str(tmp_path))
-    write_task(tmp_path, "own", "unsafe_code: true\n")
+    write_task(tmp_path, "own", "unsafe_code: true\ntraining_split: nowhere\n")
     assert "task 'own' runs code" in refused(UnsupportedTaskError, ["own"], options)
     write_task(tmp_path, "own", "doc_to_image: q\n")
     assert "task 'own' needs images" in refused(UnsupportedTaskError, ["own"], options)
@@ -390,7 +395,7 @@ def test_tasks_that_cannot_be_run(tmp_path: Path) -> None:
 def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(
         tmp_path / "code.py",
-        "import logging, warnings\nprint('noise')\nwarnings.warn('noise')\n"
+        "import logging, sys, warnings\nprint('noise')\nprint('noise', file=sys.stderr)\nwarnings.warn('noise')\n"
         "logging.getLogger('lm_eval').warning('noise')\n"
         "def prepare(dataset):\n    return dataset.filter(lambda row: True)\n",
     )

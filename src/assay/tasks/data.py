@@ -17,35 +17,25 @@ import contextlib
 import hashlib
 import json
 import os
-import tempfile
 from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.cache import cache_dir
-from assay.errors import DataNotFoundError, FileFormatError, OutputError, SpecificationError
+from assay.cache import writable_folder
+from assay.errors import DataNotFoundError, SpecificationError
+from assay.tasks.data_errors import finding, first_line, reading, split_dict
 from assay.tasks.datasets_library import descriptions_read_once, hub_is_reachable, quiet_datasets
 from assay.tasks.file_hashes import FileHashes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 _ROWS_A_BATCH = 1000
 """Rows of a parquet file that are in memory at once while it is converted."""
 _NOT_WHICH_DATA_SET = frozenset(
-    {
-        "split",
-        "streaming",
-        "keep_in_memory",
-        "download_mode",
-        "verification_mode",
-        "num_proc",
-        "save_infos",
-        "cache_dir",
-    }
-    | {"trust_remote_code"}
+    "cache_dir download_mode keep_in_memory num_proc save_infos split streaming trust_remote_code verification_mode".split()
 )
 """Arguments of ``load_dataset`` that do not say which data set it is."""
 
@@ -72,7 +62,7 @@ class DataSource:
             raise SpecificationError(f"data_dir {data_dir!r} is no folder")
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
         self._hashes = FileHashes()
-        self._cache = _writable_cache()
+        self._cache = writable_folder("datasets")
         self._loaded: dict[str, tuple[Any, Any]] = {}
         self.files: dict[str, tuple[DataFile, ...]] = {}
         """By data set (``<path>`` or ``<path>/<config>``, or the files that a task names), in the order of loading."""
@@ -95,11 +85,11 @@ class DataSource:
         if options.get("streaming"):
             return builder.as_streaming_dataset(split=split)
         if split is None:
-            return _split_dict(splits, label)
+            return split_dict(splits, label)
         try:
             return builder.as_dataset(split=split)
         except ValueError as error:
-            raise DataNotFoundError(f"data set {label}: {_first_line(error)}") from None
+            raise DataNotFoundError(f"data set {label}: {first_line(error)}") from None
 
     def _find(self, label: str, path: str, name: str | None, options: dict[str, Any]) -> tuple[Any, Any]:
         """Return the data set's builder and splits, from the first place that has it."""
@@ -125,7 +115,7 @@ class DataSource:
         """Load files on the disk, their rows kept by the files' content."""
         import datasets
 
-        with _finding(label, "from files" if _patterns(options) else f"in {path}"):
+        with finding(label, "from files" if _patterns(options) else f"in {path}"):
             builder = datasets.load_dataset_builder(path, name, cache_dir=str(self._cache), **options)
             by_split = {str(split): list(files) for split, files in (builder.config.data_files or {}).items()}
             content = {split: [self._hashes.sha256(file) for file in files] for split, files in by_split.items()}
@@ -133,7 +123,7 @@ class DataSource:
         if getattr(builder.config, "batch_size", 0) is None:
             builder.config.batch_size = _ROWS_A_BATCH
         kept = str(self._cache / builder.dataset_name / _content_key(builder, content))
-        with _reading(label, files):
+        with reading(label, files):
             try:
                 builder.download_and_prepare(output_dir=kept)
                 splits = builder.as_dataset()
@@ -147,20 +137,37 @@ class DataSource:
     def _from_datasets_cache(
         self, label: str, path: str, name: str | None, options: dict[str, Any], root: Path
     ) -> tuple[Any, Any]:
-        """Load what the datasets library once stored below `root`."""
-        from datasets.packaged_modules.cache.cache import Cache
+        """Load what the datasets library once stored below `root`, which may be read-only."""
+        from datasets.packaged_modules.cache.cache import Cache, _find_hash_in_cache
 
-        with _finding(label, f"in {root}"):
+        with finding(label, f"in {root}"):
+            config, version, digest = _find_hash_in_cache(path, name, str(root), options, None)
+            stored = root / _cache_name(path) / config / version / digest
+            files = self._describe(str(file) for file in stored.glob("*.arrow") if not file.name.startswith("cache-"))
             builder = Cache(
-                cache_dir=str(root),
+                cache_dir=str(self._mirror(root, stored, files)),
                 repo_id=path,
                 dataset_name=path.rpartition("/")[2],
-                config_name=name,
-                version="auto",
-                hash="auto",
-                **options,
+                config_name=config,
+                version=version,
+                hash=digest,
             )
-            return self._stored(label, builder)
+            builder.download_and_prepare()
+        with reading(label, files):
+            splits = builder.as_dataset()
+        self.files[label] = files
+        return builder, splits
+
+    def _mirror(self, root: Path, stored: Path, files: Sequence[DataFile]) -> Path:
+        """Return a folder that shows `stored` as `root` does, in which the datasets library may leave its own files."""
+        key = hashlib.sha256(json.dumps([str(stored), [file.sha256 for file in files]]).encode()).hexdigest()[:32]
+        mirror = self._cache / f"mirror-{key}"
+        target = mirror / stored.relative_to(root)
+        target.mkdir(parents=True, exist_ok=True)
+        for file in [*stored.glob("*.arrow"), stored / "dataset_info.json"]:
+            with contextlib.suppress(FileExistsError):
+                (target / file.name).symlink_to(file)
+        return mirror
 
     def _from_hub(
         self, label: str, path: str, name: str | None, options: dict[str, Any], looked_in: list[Path]
@@ -168,7 +175,7 @@ class DataSource:
         import datasets
 
         if hub_is_reachable():
-            with _finding(label, "on the Hugging Face hub", looked_in):
+            with finding(label, "on the Hugging Face hub", looked_in):
                 return self._stored(label, datasets.load_dataset_builder(path, name, **options))
         if _patterns(options):
             raise DataNotFoundError(f"data set {label} is remote, and the network is out of reach")
@@ -184,7 +191,8 @@ class DataSource:
     def _stored(self, label: str, builder: Any) -> tuple[Any, Any]:
         """Let the datasets library store and load what `builder` builds, in its own cache."""
         builder.download_and_prepare()
-        self.files[label] = self._describe(str(file) for file in Path(builder.cache_dir).glob("*.arrow"))
+        stored = Path(builder.cache_dir).glob("*.arrow")
+        self.files[label] = self._describe(str(file) for file in stored if not file.name.startswith("cache-"))
         return builder, builder.as_dataset()
 
     def _describe(self, files: Iterator[str]) -> tuple[DataFile, ...]:
@@ -243,22 +251,6 @@ def _dispatcher(original: Callable[..., Any]) -> Callable[..., Any]:
     return load_dataset
 
 
-def _split_dict(splits: Mapping[str, Any], label: str) -> Any:
-    """Return a ``DatasetDict`` of its own over shared rows, which says what is missing where a split is."""
-    import copy
-
-    import datasets
-
-    class Splits(datasets.DatasetDict):  # type: ignore[misc]
-        def __missing__(self, split: str) -> Any:
-            raise DataNotFoundError(
-                f"data set {label} has no split {str(split)!r} (it has: {', '.join(map(str, self))}); "
-                "a task file that includes the task's can name another, or null for none"
-            )
-
-    return Splits({split: copy.copy(rows) for split, rows in splits.items()})
-
-
 def _content_key(builder: Any, content: dict[str, list[str]]) -> str:
     """Return a name for the rows that `builder` makes of files with these hashes."""
     import datasets
@@ -291,54 +283,3 @@ def _cache_name(path: str) -> str:
 
     owner, _, name = path.rpartition("/")
     return f"{owner}___{camelcase_to_snakecase(name)}" if owner else str(camelcase_to_snakecase(name))
-
-
-def _writable_cache() -> Path:
-    folder = cache_dir() / "datasets"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()
-    except OSError:
-        return _process_folder()
-    return folder
-
-
-def _process_folder() -> Path:
-    """Return a folder that goes with this process, for rows that are mapped into its memory."""
-    import atexit
-
-    folder = tempfile.TemporaryDirectory(prefix="assay-datasets-", ignore_cleanup_errors=True)
-    atexit.register(folder.cleanup)
-    return Path(folder.name)
-
-
-# -- errors -----------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _finding(label: str, where: str, looked_in: Sequence[Path] = ()) -> Iterator[None]:
-    """Turn what the datasets library raises where something is missing into one line for the user."""
-    try:
-        yield
-    except Exception as error:
-        before = f"; not in {' or '.join(map(str, looked_in))} either" if looked_in else ""
-        raise DataNotFoundError(f"data set {label} cannot be found {where}: {_first_line(error)}{before}") from None
-
-
-@contextlib.contextmanager
-def _reading(label: str, files: Sequence[DataFile]) -> Iterator[None]:
-    """Turn what the datasets library raises on damaged files or a full disk into one line for the user."""
-    from datasets.exceptions import DatasetGenerationError
-
-    try:
-        yield
-    except (DatasetGenerationError, OSError, ValueError) as error:
-        cause = error.__cause__ or error
-        if isinstance(cause, OSError) and cause.errno is not None:
-            raise OutputError(f"data set {label} cannot be kept in the cache folder: {_first_line(cause)}") from None
-        names = ", ".join(file.path for file in files)
-        raise FileFormatError(f"data set {label} cannot be read from {names}: {_first_line(cause)}") from None
-
-
-def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

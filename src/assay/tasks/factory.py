@@ -17,7 +17,7 @@ from lm_eval.tasks import _yaml_loader
 from lm_eval.tasks._factory import TaskFactory
 from lm_eval.tasks._index import Kind
 
-from assay.errors import AssayError, MissingDependencyError, TaskConfigError
+from assay.errors import AssayError, MissingDependencyError, TaskConfigError, UnsupportedTaskError
 from assay.tasks.nltk_data import needs_punkt_tab, require_punkt_tab
 
 if TYPE_CHECKING:
@@ -57,10 +57,26 @@ class Factory(TaskFactory):  # type: ignore[misc]
     def _load_full_config(self, entry: Any, overrides: Any = None) -> Any:
         with _nltk_data_first():
             config = super()._load_full_config(entry, overrides)
+        # Before its data and metrics are fetched, which could fail for less telling reasons.
+        refuse_unsupported(
+            entry.name, bool(config.get("unsafe_code")), bool(config.get("doc_to_image") or config.get("doc_to_audio"))
+        )
         _prepare_documents_once(config)
         if isinstance(config.get("fewshot_config"), dict):
             _prepare_documents_once(config["fewshot_config"])
         return config
+
+
+def refuse_unsupported(name: str, runs_code: bool, is_multimodal: bool) -> None:
+    """Refuse a task that Assay cannot run.
+
+    Raises:
+        UnsupportedTaskError: It runs code of the model's, or needs more than text.
+    """
+    if runs_code:
+        raise UnsupportedTaskError(f"task {name!r} runs code that the model writes, which Assay does not do")
+    if is_multimodal:
+        raise UnsupportedTaskError(f"task {name!r} needs images or sound; Assay sends text only")
 
 
 # -- documents --------------------------------------------------------------------------------------------------------
@@ -160,17 +176,19 @@ def _told(entry: Any) -> Iterator[None]:
 
 
 def _missing(where: str, error: ImportError) -> AssayError:
-    root: BaseException = error
-    while root.__cause__ is not None:
-        root = root.__cause__
-    name = root.name if isinstance(root, ModuleNotFoundError) else None
-    if name in _IFEVAL_PACKAGES:
-        return MissingDependencyError(f'{where} needs the package {name}: pip install "assay[ifeval]"')
-    if name is not None:
-        return MissingDependencyError(f"{where} needs the Python module {name!r}, which is not installed")
-    if isinstance(root, ModuleNotFoundError):
-        return MissingDependencyError(f"{where} needs a package that is not installed: {_one_line(root)}")
-    return TaskConfigError(f"{where} cannot be loaded: {_one_line(root)}")
+    chain: list[BaseException] = [error]
+    while chain[-1].__cause__ is not None:
+        chain.append(chain[-1].__cause__)
+    root = chain[-1]
+    if not isinstance(root, ModuleNotFoundError):
+        return TaskConfigError(f"{where} cannot be loaded: {_one_line(root)}")
+    if root.name in _IFEVAL_PACKAGES:
+        return MissingDependencyError(f'{where} needs the package {root.name}: pip install "assay[ifeval]"')
+    told = f"the Python module {root.name!r}" if root.name else "a package"
+    # What the task's author says about it, if anything: often which package to install.
+    advice = [str(link) for link in chain if isinstance(link, ModuleNotFoundError) and link.name is None]
+    hint = f" ({' '.join(advice[0].split())})" if advice else ""
+    return MissingDependencyError(f"{where} needs {told}, which is not installed{hint}")
 
 
 def _one_line(error: BaseException) -> str:

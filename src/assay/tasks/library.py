@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.errors import SpecificationError, UnknownTaskError, UnsupportedTaskError
+from assay.errors import SpecificationError, UnknownTaskError
 from assay.tasks.data import DataFile, data_source
 from assay.tasks.index import Kind, TaskEntry, TaskIndex, entry_from_file, task_index
 from assay.tasks.templates import keep_compiled_templates
@@ -60,8 +60,7 @@ def load_tasks(names: Sequence[str], options: TaskOptions, metadata: dict[str, A
     with _quiet(), data_source(options.data_dir) as source:
         _seed(options)
         tasks, groups = _build(entries, index, metadata)
-    for name, task in tasks.items():
-        _refuse_unsupported(name, task)
+    for task in tasks.values():
         _apply_options(task, options)
     return LoadedTasks(tasks, groups, dict(source.files))
 
@@ -100,7 +99,7 @@ def _build(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     from lm_eval.tasks import TaskManager
 
-    from assay.tasks.factory import Factory
+    from assay.tasks.factory import Factory, refuse_unsupported
 
     keep_compiled_templates()
     registry = _Registry(index)
@@ -113,6 +112,8 @@ def _build(
         loaded = TaskManager(include_defaults=False).load(built)
     except ValueError as error:
         raise SpecificationError(str(error)) from None
+    for name, task in loaded["tasks"].items():
+        refuse_unsupported(name, getattr(task, "UNSAFE_CODE", False), getattr(task, "MULTIMODAL", False))
     return loaded["tasks"], loaded["groups"]
 
 
@@ -152,13 +153,6 @@ def _seed(options: TaskOptions) -> None:
     np.random.seed(options.numpy_seed)
 
 
-def _refuse_unsupported(name: str, task: Any) -> None:
-    if getattr(task, "UNSAFE_CODE", False):
-        raise UnsupportedTaskError(f"task {name!r} runs code that the model writes, which Assay does not do")
-    if getattr(task, "MULTIMODAL", False):
-        raise UnsupportedTaskError(f"task {name!r} needs images or sound; Assay sends text only")
-
-
 def _apply_options(task: Any, options: TaskOptions) -> None:
     if options.gen_kwargs and task.get_config("output_type") == "generate_until":
         task.set_config(key="generation_kwargs", value=deepcopy(options.gen_kwargs), update=True)
@@ -181,7 +175,11 @@ def _quiet() -> Iterator[None]:
             logger.addHandler(logging.NullHandler())
     printed = io.StringIO()
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(printed):
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(printed),
+            contextlib.redirect_stderr(printed),
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:
