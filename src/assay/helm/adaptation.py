@@ -1,0 +1,197 @@
+"""HELM's adaptation: how instances become requests, and what came back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from functools import cached_property
+from typing import Any, cast
+
+import msgspec
+
+from assay.errors import FileFormatError
+from assay.helm.scenario import Instance, PerturbationDescription
+from assay.helm.structs import HelmStruct
+
+Number = int | float
+"""JSON tells ``0`` from ``0.0``, and so must what reads and writes it back."""
+
+InstanceKey = tuple[str, str | None, str | None, PerturbationDescription | None]
+
+
+class Substitution(HelmStruct, frozen=True):
+    """A regular expression and its replacement, applied to a finished prompt."""
+
+    source: str
+    target: str
+
+
+class AdapterSpec(HelmStruct, frozen=True):
+    """How a scenario's instances are turned into requests."""
+
+    method: str = ""
+    global_prefix: str = ""
+    global_suffix: str = ""
+    instructions: str = ""
+    input_prefix: str = "Input: "
+    input_suffix: str = "\n"
+    reference_prefix: str = "A. "
+    reference_prefix_characters: list[str] | None = None
+    reference_suffix: str = "\n"
+    chain_of_thought_prefix: str = ""
+    chain_of_thought_suffix: str = "\n"
+    output_prefix: str = "Output: "
+    output_suffix: str = "\n"
+    instance_prefix: str = "\n"
+    substitutions: list[Substitution] = msgspec.field(default_factory=list)
+    max_train_instances: int = 5
+    max_eval_instances: int | None = None
+    num_outputs: int = 5
+    num_train_trials: int = 1
+    num_trials: int = 1
+    sample_train: bool = True
+    model_deployment: str = ""
+    model: str = ""
+    temperature: Number = 1
+    max_tokens: int = 100
+    stop_sequences: list[str] = msgspec.field(default_factory=list)
+    random: str | None = None
+    multi_label: bool = False
+    image_generation_parameters: dict[str, Any] | None = None
+    reeval_parameters: dict[str, Any] | None = None
+    eval_splits: list[str] | None = None
+    output_mapping_pattern: str | None = None
+
+    @property
+    def predates_deployments(self) -> bool:
+        """Whether HELM 0.2 wrote this: it knew models but not yet deployments of them."""
+        return any(name == "model_deployment" for name, _ in self.extras or ())
+
+
+class Request(HelmStruct, frozen=True):
+    """One call to a model."""
+
+    model_deployment: str = ""
+    model: str = ""
+    embedding: bool = False
+    prompt: str = ""
+    temperature: Number = 1.0
+    num_completions: int = 1
+    top_k_per_token: int = 1
+    max_tokens: int = 100
+    stop_sequences: list[str] = msgspec.field(default_factory=list)
+    echo_prompt: bool = False
+    top_p: Number = 1
+    presence_penalty: Number = 0
+    frequency_penalty: Number = 0
+    random: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    multimodal_prompt: dict[str, Any] | None = None
+    image_generation_parameters: dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+
+
+class Token(HelmStruct, frozen=True):
+    """One token of a completion."""
+
+    text: str
+    logprob: Number
+    top_logprobs: dict[str, Number] | None = None
+    """Only in files of HELM 0.2."""
+
+
+class GeneratedOutput(HelmStruct, frozen=True):
+    """One completion."""
+
+    text: str
+    logprob: Number
+    """Sum over the tokens, in nats."""
+    tokens: list[Token]
+    finish_reason: dict[str, Any] | None = None
+    multimodal_content: dict[str, Any] | None = None
+    thinking: dict[str, Any] | None = None
+
+
+class RequestResult(HelmStruct, frozen=True):
+    """What came back."""
+
+    success: bool
+    embedding: list[Number]
+    completions: list[GeneratedOutput]
+    cached: bool
+    request_time: Number | None = None
+    """Seconds."""
+    request_datetime: int | None = None
+    """Seconds since 1970."""
+    error: str | None = None
+    error_flags: dict[str, Any] | None = None
+    batch_size: int | None = None
+    batch_request_time: Number | None = None
+    """Seconds that the whole batch took."""
+
+
+class RequestState(HelmStruct, frozen=True, kw_only=True):
+    """A request, the instance it was made for, and its result."""
+
+    instance: Instance
+    reference_index: int | None = None
+    request_mode: str | None = None
+    """``original`` or ``calibration`` where each reference has its own request."""
+    train_trial_index: int
+    output_mapping: dict[str, str] | None = None
+    """From the letter that the model gives to the answer that it stands for."""
+    request: Request
+    result: RequestResult | None = None
+    num_train_instances: int
+    prompt_truncated: bool
+    num_conditioning_tokens: int = 0
+    annotations: dict[str, Any] | None = None
+
+    @property
+    def answer(self) -> RequestResult:
+        """The result of a request that is answered."""
+        return cast("RequestResult", self.result)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is a completion to score."""
+        return self.result is not None and bool(self.result.completions)
+
+
+def instance_key(instance: Instance) -> InstanceKey:
+    """What tells one instance of a run from another.
+
+    Raises:
+        FileFormatError: The instance has no id.
+    """
+    if instance.id is None:
+        raise FileFormatError(f"an instance has no id (its input begins {instance.input.text[:40]!r})")
+    return instance.id, instance.split, instance.sub_split, instance.perturbation
+
+
+class ScenarioState(HelmStruct, frozen=True, dict=True):
+    """All requests of a run."""
+
+    adapter_spec: AdapterSpec
+    request_states: list[RequestState]
+    annotator_specs: list[dict[str, Any]] | None = None
+
+    @cached_property
+    def instances(self) -> list[Instance]:
+        """Each instance once, in the order of its first request."""
+        first: dict[InstanceKey, Instance] = msgspec.field(default_factory=dict)
+        for state in self.request_states:
+            first.setdefault(instance_key(state.instance), state.instance)
+        return list(first.values())
+
+    def get_request_states(
+        self, train_trial_index: int, instance: Instance, reference_index: int | None
+    ) -> list[RequestState]:
+        """The requests of one trial, instance and reference."""
+        return self._by_instance.get((train_trial_index, instance_key(instance), reference_index), [])
+
+    @cached_property
+    def _by_instance(self) -> dict[tuple[int, InstanceKey, int | None], list[RequestState]]:
+        states: dict[tuple[int, InstanceKey, int | None], list[RequestState]] = defaultdict(list)
+        for state in self.request_states:
+            states[state.train_trial_index, instance_key(state.instance), state.reference_index].append(state)
+        return dict(states)

@@ -1,0 +1,57 @@
+"""HELM's run specification: scenario, adaptation and metrics of one run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from assay.helm.adaptation import AdapterSpec  # noqa: TC001 - msgspec resolves the annotations
+from assay.helm.scenario import ScenarioSpec  # noqa: TC001 - msgspec resolves the annotations
+from assay.helm.structs import HelmStruct
+
+
+class MetricSpec(HelmStruct, frozen=True):
+    """How HELM makes a metric."""
+
+    class_name: str
+    args: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class PerturbationSpec(HelmStruct, frozen=True):
+    """How HELM makes a perturbation."""
+
+    class_name: str
+    args: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class AnnotatorSpec(HelmStruct, frozen=True):
+    """How HELM makes an annotator."""
+
+    class_name: str
+    args: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class DataAugmenterSpec(HelmStruct, frozen=True):
+    """Which perturbations make more instances."""
+
+    perturbation_specs: list[PerturbationSpec] = msgspec.field(default_factory=list)
+    should_augment_train_instances: bool = False
+    should_include_original_train: bool = False
+    should_skip_unchanged_train: bool = False
+    should_augment_eval_instances: bool = False
+    should_include_original_eval: bool = False
+    should_skip_unchanged_eval: bool = False
+    seeds_per_instance: int = 1
+
+
+class RunSpec(HelmStruct, frozen=True):
+    """One run."""
+
+    name: str
+    scenario_spec: ScenarioSpec
+    adapter_spec: AdapterSpec
+    metric_specs: list[MetricSpec]
+    data_augmenter_spec: DataAugmenterSpec = DataAugmenterSpec()
+    groups: list[str] = msgspec.field(default_factory=list)
+    annotators: list[AnnotatorSpec] | None = None

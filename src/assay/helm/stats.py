@@ -1,0 +1,175 @@
+"""HELM's statistics: named moments, per instance and aggregated."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Self
+
+import msgspec
+
+from assay.helm.adaptation import Number  # noqa: TC001 - msgspec resolves the annotations
+from assay.helm.scenario import Instance, PerturbationDescription  # noqa: TC001 - msgspec resolves the annotations
+from assay.helm.structs import HelmStruct
+
+
+class MetricContext(NamedTuple):
+    """Instances with the same context are averaged together."""
+
+    split: str | None
+    sub_split: str | None
+    perturbation: PerturbationDescription | None
+
+    @classmethod
+    def from_instance(cls, instance: Instance) -> Self:
+        """The context that an instance belongs to."""
+        return cls(instance.split, instance.sub_split, instance.perturbation)
+
+
+class MetricName(HelmStruct, frozen=True):
+    """What a statistic measures, and over which instances."""
+
+    name: str
+    split: str | None = None
+    sub_split: str | None = None
+    perturbation: PerturbationDescription | None = None
+
+    @property
+    def context(self) -> MetricContext:
+        """The instances it is about."""
+        return MetricContext(self.split, self.sub_split, self.perturbation)
+
+
+class Stat(HelmStruct, frozen=True):
+    """Moments of the values seen so far.
+
+    Integers stay integers. Variance and standard deviation are the population's, not the sample's. `add` and `merge`
+    give a new Stat; a running sum is `Moments`.
+    """
+
+    name: MetricName
+    count: int = 0
+    sum: Number = 0
+    sum_squared: Number = 0
+    min: Number | None = None
+    max: Number | None = None
+    mean: Number | None = None
+    variance: Number | None = None
+    stddev: Number | None = None
+
+    @classmethod
+    def of(cls, name: MetricName, value: Number | None) -> Stat:
+        """The Stat of one value, or of none."""
+        if value is None:
+            return cls(name)
+        mean = value / 1
+        variance = _variance(value * value, 1, mean)
+        return cls(name, 1, 0 + value, value * value, value, value, mean, variance, math.sqrt(variance))
+
+    def add(self, value: Number | None) -> Stat:
+        """This Stat with one more value; ``None`` changes nothing."""
+        moments = Moments.from_stat(self)
+        moments.add(value)
+        return moments.to_stat(self.name)
+
+    def merge(self, other: Stat) -> Stat:
+        """This Stat with another's values, whatever the other's name."""
+        moments = Moments.from_stat(self)
+        moments.merge(Moments.from_stat(other))
+        return moments.to_stat(self.name)
+
+    def take_mean(self) -> Stat:
+        """A Stat of one value, the mean; an empty Stat is left as it is."""
+        return self if self.count == 0 else Stat.of(self.name, self.mean)
+
+
+class Moments:
+    """A running sum of values, in HELM's order of operations so that every bit comes out the same."""
+
+    __slots__ = ("count", "high", "low", "squares", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total: Number = 0
+        self.squares: Number = 0
+        self.low: Number | None = None
+        self.high: Number | None = None
+
+    @classmethod
+    def of(cls, value: Number | None) -> Self:
+        """The moments of one value, or of none."""
+        moments = cls()
+        moments.add(value)
+        return moments
+
+    @classmethod
+    def from_stat(cls, stat: Stat) -> Self:
+        """The moments that a Stat holds."""
+        moments = cls()
+        moments.count, moments.total, moments.squares = stat.count, stat.sum, stat.sum_squared
+        moments.low, moments.high = stat.min, stat.max
+        return moments
+
+    def add(self, value: Number | None) -> None:
+        """Count one value; a truth value counts 0 or 1, ``None`` does not count."""
+        if value is None:
+            return
+        if isinstance(value, bool):
+            value = int(value)
+        self.total += value
+        self.squares += value * value
+        self.low = value if self.low is None else min(self.low, value)
+        self.high = value if self.high is None else max(self.high, value)
+        self.count += 1
+
+    def merge(self, other: Moments) -> None:
+        """Count another's values."""
+        self.total += other.total
+        self.squares += other.squares
+        if other.low is not None:
+            self.low = other.low if self.low is None else min(self.low, other.low)
+        if other.high is not None:
+            self.high = other.high if self.high is None else max(self.high, other.high)
+        self.count += other.count
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the values, if there are any."""
+        return self.total / self.count if self.count else None
+
+    def to_stat(self, name: MetricName) -> Stat:
+        """The Stat of these moments."""
+        if self.count == 0:
+            return Stat(name, 0, self.total, self.squares, self.low, self.high)
+        mean = self.total / self.count
+        variance = _variance(self.squares, self.count, mean)
+        return Stat(
+            name, self.count, self.total, self.squares, self.low, self.high, mean, variance, math.sqrt(variance)
+        )
+
+
+def _variance(squares: Number, count: int, mean: float) -> Number:
+    variance = squares / count - mean**2
+    return 0 if variance < 0 else variance
+
+
+class PerInstanceStats(HelmStruct, frozen=True, kw_only=True):
+    """One instance's statistics in one trial."""
+
+    instance_id: str
+    perturbation: PerturbationDescription | None = None
+    train_trial_index: int
+    stats: list[Stat]
+
+
+class MetricResult(msgspec.Struct, frozen=True):
+    """What a metric says of a run."""
+
+    aggregated_stats: list[Stat]
+    per_instance_stats: list[PerInstanceStats]
+    unscored: list[str] = msgspec.field(default_factory=list)
+    """One line for each request or instance that could not be scored: which, and why."""
+
+
+def is_finite(stat: Stat) -> bool:
+    """Whether a Stat may be written: HELM leaves out those whose sum is not a number."""
+    return not math.isnan(stat.sum)

@@ -1,0 +1,245 @@
+"""Frozen records that read and write HELM's JSON without losing a byte of it.
+
+A `HelmStruct` holds HELM's field names in HELM's order. HELM drops ``None`` at every level of its records (but not
+inside free-form dictionaries) and writes every other default. What a file of another HELM version has more, or lacks,
+is kept in `HelmStruct.extras`, so that writing the record back gives the file that was read.
+"""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from functools import cache
+from typing import Any, NamedTuple, Self, TypeVar, Union
+
+import msgspec
+
+from assay.errors import FileFormatError
+
+Extras = tuple[tuple[str, Any], ...]
+"""What a file's record has beyond today's fields, in its order; ``UNSET`` for a default that the file leaves out."""
+
+
+class HelmStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"extras": "$extras"}):
+    """Base of every record of HELM's data model."""
+
+    extras: Extras | None = None
+
+    @classmethod
+    def from_json(cls, text: bytes | str, source: str = "JSON") -> Self:
+        """Read one record.
+
+        Args:
+            text: The record's JSON.
+            source: Where it comes from, for error messages.
+
+        Raises:
+            FileFormatError: It is no JSON, or not a record of this kind.
+        """
+        raw = text.encode() if isinstance(text, str) else text
+        try:
+            record: Self = _decoder(cls).decode(raw)
+            if (required := _required_decoder(cls)) is not None:
+                required.decode(raw)
+        except msgspec.DecodeError:
+            return cls.from_builtins(parse_json(raw, source), source)
+        return record
+
+    @classmethod
+    def from_builtins(cls, value: Any, source: str = "JSON") -> Self:
+        """Read one record from what `json.loads` gives, keeping unknown keys.
+
+        Raises:
+            FileFormatError: The value is not a record of this kind.
+        """
+        return _build(cls, value, source)
+
+    def to_builtins(self) -> dict[str, Any]:
+        """The record as HELM writes it: dictionaries in field order without its ``None`` fields."""
+        record: dict[str, Any] = {}
+        for name, depth in _layout(type(self)).writing:
+            value = getattr(self, name)
+            if value is None:
+                continue
+            record[name] = _to_builtins(value, depth)
+        for key, value in self.extras or ():
+            if value is msgspec.UNSET:
+                record.pop(key, None)
+            else:
+                record[key] = value
+        return record
+
+    def to_json(self) -> bytes:
+        """The record's text in HELM's layout: ASCII, two spaces of indentation."""
+        return dump_json(self.to_builtins())
+
+
+RecordT = TypeVar("RecordT", bound=HelmStruct)
+
+_PLAIN = -1
+
+
+def _to_builtins(value: Any, depth: int) -> Any:
+    if depth == _PLAIN:
+        return value
+    if depth == 0:
+        return value.to_builtins()
+    return [_to_builtins(item, depth - 1) for item in value]
+
+
+def parse_json(raw: bytes, source: str) -> Any:
+    """What the JSON says, with Python's NaN and Infinity allowed as HELM writes them.
+
+    Raises:
+        FileFormatError: The text is damaged; the message names the byte.
+    """
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError:
+        pass
+    try:
+        return json.loads(raw.decode())
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{source} is not UTF-8 at byte {error.start}; it was damaged or is no JSON") from None
+    except json.JSONDecodeError as error:
+        byte = len(error.doc[: error.pos].encode())
+        ended = byte >= len(error.doc.encode().rstrip()) or error.msg.startswith("Unterminated string")
+        what = "ends in the middle, it was cut off" if ended else "is damaged"
+        raise FileFormatError(f"{source} {what} at byte {byte} ({error.msg})") from None
+    except ValueError as error:
+        raise FileFormatError(f"{source} holds a number that is too long: {error}") from None
+    except RecursionError:
+        raise FileFormatError(f"{source} is nested too deeply to be HELM's") from None
+
+
+def dump_json(value: Any) -> bytes:
+    """The text that ``json.dumps(value, indent=2)`` gives, several times faster."""
+    compact = json.dumps(value).encode()
+    try:
+        return msgspec.json.format(compact, indent=2)
+    except msgspec.DecodeError:  # NaN and Infinity, which Python writes although JSON has no word for them
+        return json.dumps(value, indent=2).encode()
+
+
+class _Layout(NamedTuple):
+    """How one record type is read and written."""
+
+    writing: tuple[tuple[str, int], ...]
+    """Field names in order; how deep in lists its records lie, or ``_PLAIN``."""
+    reading: dict[str, tuple[type[HelmStruct] | None, int, Any]]
+    """Field name to (record type, depth in lists, annotated type)."""
+    defaulted: tuple[str, ...]
+    """Fields that HELM always writes although they have a default."""
+    required: tuple[str, ...]
+
+
+@cache
+def _layout(cls: type[HelmStruct]) -> _Layout:
+    writing: list[tuple[str, int]] = []
+    reading: dict[str, tuple[type[HelmStruct] | None, int, Any]] = {}
+    defaulted: list[str] = []
+    required: list[str] = []
+    for field in msgspec.structs.fields(cls):
+        if field.name == "extras":
+            continue
+        record, depth = _record_inside(field.type)
+        writing.append((field.name, _PLAIN if record is None else depth))
+        reading[field.name] = (record, depth, field.type)
+        if field.required:
+            required.append(field.name)
+        elif field.default is not None:
+            defaulted.append(field.name)
+    return _Layout(tuple(writing), reading, tuple(defaulted), tuple(required))
+
+
+def _record_inside(annotation: Any) -> tuple[type[HelmStruct] | None, int]:
+    if typing.get_origin(annotation) in (Union, types.UnionType):
+        for option in typing.get_args(annotation):
+            record, depth = _record_inside(option)
+            if record is not None:
+                return record, depth
+    if typing.get_origin(annotation) is list:
+        record, depth = _record_inside(typing.get_args(annotation)[0])
+        return record, depth + 1
+    if isinstance(annotation, type) and issubclass(annotation, HelmStruct):
+        return annotation, 0
+    return None, 0
+
+
+@cache
+def _decoder(cls: type[RecordT]) -> msgspec.json.Decoder[RecordT]:
+    return msgspec.json.Decoder(cls)
+
+
+@cache
+def _required_decoder(cls: type[HelmStruct]) -> msgspec.json.Decoder[Any] | None:
+    skeleton = _skeleton(cls)
+    return None if skeleton is None else msgspec.json.Decoder(skeleton)
+
+
+@cache
+def _skeleton(cls: type[HelmStruct]) -> type[msgspec.Struct] | None:
+    """A type that decodes only if no default is left out anywhere, for a check that costs next to nothing."""
+    layout = _layout(cls)
+    fields: list[Any] = [(name, msgspec.Raw) for name in layout.defaulted if layout.reading[name][0] is None]
+    for name, (record, depth, _) in layout.reading.items():
+        inside = None if record is None else _skeleton(record)
+        if inside is None:
+            continue
+        wrapped: Any = inside
+        for _level in range(depth):
+            wrapped = list[wrapped]
+        fields.append((name, wrapped) if name in layout.defaulted else (name, wrapped | None, None))
+    return msgspec.defstruct(f"_{cls.__name__}Skeleton", fields, kw_only=True) if fields else None
+
+
+def _build(cls: type[RecordT], value: Any, source: str) -> RecordT:
+    if not isinstance(value, dict):
+        raise FileFormatError(f"{source}: expected {cls.__name__}, an object, but found {_kind(value)}")
+    layout = _layout(cls)
+    known: dict[str, Any] = {}
+    extras: list[tuple[str, Any]] = []
+    for key, item in value.items():
+        field = layout.reading.get(key)
+        if field is None:
+            extras.append((key, item))
+        else:
+            known[key] = _build_field(field, item, f"{source}.{key}")
+    for name in layout.required:
+        if name not in value:
+            raise FileFormatError(f"{source}: {cls.__name__} has no {name!r}")
+    extras.extend((name, msgspec.UNSET) for name in layout.defaulted if name not in value)
+    return cls(**known, extras=tuple(extras) or None)
+
+
+def _build_field(field: tuple[type[HelmStruct] | None, int, Any], value: Any, source: str) -> Any:
+    record, depth, annotation = field
+    if record is None or value is None:
+        return _convert(annotation, value, source)
+    return _build_nested(record, depth, value, source)
+
+
+def _build_nested(record: type[HelmStruct], depth: int, value: Any, source: str) -> Any:
+    if depth == 0:
+        return _build(record, value, source)
+    if not isinstance(value, list):
+        raise FileFormatError(f"{source}: expected a list of {record.__name__}, but found {_kind(value)}")
+    if depth == 1 and not _layout(record).defaulted:
+        try:
+            return msgspec.convert(value, list[record])  # type: ignore[valid-type]
+        except msgspec.ValidationError:
+            pass
+    return [_build_nested(record, depth - 1, item, f"{source}[{index}]") for index, item in enumerate(value)]
+
+
+def _convert(annotation: Any, value: Any, source: str) -> Any:
+    try:
+        return msgspec.convert(value, annotation)
+    except msgspec.ValidationError as error:
+        raise FileFormatError(f"{source}: {str(error)[:1].lower()}{str(error)[1:]}") from None
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
+    return names.get(type(value), "a number")
