@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 _ROWS_A_BATCH = 1000
 """Rows of a parquet file that are in memory at once while it is converted."""
 _NOT_WHICH_DATA_SET = frozenset(
-    "cache_dir download_mode keep_in_memory num_proc save_infos split streaming trust_remote_code verification_mode".split()
+    {"cache_dir", "download_mode", "keep_in_memory", "num_proc", "save_infos", "split", "streaming"}
+    | {"trust_remote_code", "verification_mode"}
 )
 """Arguments of ``load_dataset`` that do not say which data set it is."""
 
