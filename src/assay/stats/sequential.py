@@ -14,7 +14,7 @@ fail as the best; each is still right then, whatever made the document fail (its
 
 from __future__ import annotations
 
-from math import exp, log
+from math import exp, isnan, log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,6 +87,8 @@ class SequentialTest:
             self.failed += 1
             evidence = (0.0, 0.0)
         else:
+            if isnan(score):
+                raise SpecificationError("score is not a number; a document that failed has None")
             plan.check(np.array(score))
             gain = plan.gain(float(score))
             evidence = (gain * weight, (1 - gain) * weight)
@@ -135,14 +137,10 @@ class SequentialTest:
             return Interval(low=low, high=high, confidence=1.0, method="all documents")
         if self.failed < self.seen:
             gains, losses = plan.gains_and_losses(scores, weights)
+            gained = lower_confidence_bound(gains, plan.population, plan.stakes_for_pass, plan.alpha)
+            lost = lower_confidence_bound(losses, plan.population, plan.stakes_for_fail, plan.alpha)
             worst, best = plan.worst_and_best
-            ends = [
-                worst
-                + (best - worst) * lower_confidence_bound(gains, plan.population, plan.stakes_for_pass, plan.alpha),
-                best
-                + (worst - best) * lower_confidence_bound(losses, plan.population, plan.stakes_for_fail, plan.alpha),
-                self.estimate,
-            ]
+            ends = (worst + (best - worst) * gained, best + (worst - best) * lost, self.estimate)
             low, high = max(low, min(ends)), min(high, max(ends))
         return Interval(low=low, high=high, confidence=1 - 2 * plan.alpha, method="confidence sequence")
 
@@ -189,7 +187,13 @@ def confidence_sequence(plan: SequentialPlan, scores: Sequence[float]) -> tuple[
 
     Returns:
         Lower and upper bounds, one each a document; neither ever gets worse.
+
+    Raises:
+        SpecificationError: A score is not one that the plan allows, or there are more than N.
     """
+    if len(scores) > plan.population:
+        raise SpecificationError(f"{len(scores)} scores were given for a plan of {plan.population} documents")
+    plan.check(np.asarray(scores, dtype=np.float64))
     gains, losses = plan.gains_and_losses(np.asarray(scores, dtype=np.float64), np.ones(1))
     worst, best = plan.worst_and_best
     towards_best = lower_confidence_sequence(gains, plan.population, plan.stakes_for_pass, plan.alpha)
