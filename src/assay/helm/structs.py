@@ -7,6 +7,7 @@ is kept in `HelmStruct.extras`, so that writing the record back gives the file t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import types
 import typing
@@ -42,7 +43,7 @@ class HelmStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             record: Self = _decoder(cls).decode(raw)
             if (required := _required_decoder(cls)) is not None:
                 required.decode(raw)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return cls.from_builtins(parse_json(raw, source), source)
         return record
 
@@ -94,10 +95,8 @@ def parse_json(raw: bytes, source: str) -> Any:
     Raises:
         FileFormatError: The text is damaged; the message names the byte.
     """
-    try:
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
         return msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        pass
     try:
         return json.loads(raw.decode())
     except UnicodeDecodeError as error:

@@ -1,0 +1,105 @@
+"""Puts a run's request states together by trial and instance, in the order in which HELM evaluates them."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from assay.errors import FileFormatError
+from assay.helm.adaptation import AdapterSpec, InstanceKey, RequestState, ScenarioState, instance_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from assay.helm.scenario import Instance
+
+LANGUAGE_MODELING = "language_modeling"
+"""The adaptation method in which an instance may have several requests, to be looked at one by one."""
+
+
+class Group(NamedTuple):
+    """The requests that one trial made for one instance."""
+
+    trial: int
+    instance: Instance
+    generation: RequestState | None
+    """The request that asked for an answer, if it was answered."""
+    references: list[RequestState]
+    """The requests that asked for each reference's probability; empty if one of them was not answered."""
+    unanswered: str | None
+    """Which requests have no result to score, if any."""
+
+    @property
+    def answer(self) -> RequestState:
+        """The request that asked for an answer, of a group in which it was answered."""
+        return cast("RequestState", self.generation)
+
+
+class OutOfOrderError(Exception):
+    """The states come in an order in which they cannot be evaluated as they are read."""
+
+
+def groups_in_memory(state: ScenarioState) -> Iterator[Group]:
+    """All groups: trial by trial, instances in the order of their first request anywhere.
+
+    Raises:
+        FileFormatError: A request occurs twice, or an instance has no id.
+    """
+    order: dict[InstanceKey, int] = {}
+    trials: dict[int, dict[InstanceKey, list[RequestState]]] = {}
+    for request_state in state.request_states:
+        key = instance_key(request_state.instance)
+        order.setdefault(key, len(order))
+        trials.setdefault(request_state.train_trial_index, {}).setdefault(key, []).append(request_state)
+    for trial in range(state.adapter_spec.num_train_trials):
+        states = trials.get(trial, {})
+        for key in sorted(states, key=order.__getitem__):
+            yield _group(state.adapter_spec, trial, states[key])
+
+
+def groups_as_read(states: Iterable[RequestState], adapter_spec: AdapterSpec) -> Iterator[Group]:
+    """The same groups from states that come one by one, without keeping them.
+
+    Raises:
+        OutOfOrderError: The states are not sorted by trial and instance; `groups_in_memory` takes them in any order.
+        FileFormatError: A request occurs twice, or an instance has no id.
+    """
+    order: dict[InstanceKey, int] = {}
+    last = (0, -1)
+    for (trial, key), members in groupby(
+        states, key=lambda state: (state.train_trial_index, instance_key(state.instance))
+    ):
+        place = (trial, order.setdefault(key, len(order)))
+        if place <= last:
+            raise OutOfOrderError
+        last = place
+        if trial < adapter_spec.num_train_trials:
+            yield _group(adapter_spec, trial, list(members))
+
+
+def _group(adapter_spec: AdapterSpec, trial: int, states: list[RequestState]) -> Group:
+    instance = states[0].instance
+    if adapter_spec.method == LANGUAGE_MODELING:
+        unanswered = None if all(state.is_answered for state in states) else _describe(trial, instance)
+        return Group(trial, instance, None, [], unanswered)
+    generations = [state for state in states if state.reference_index is None]
+    references = [
+        state
+        for state in states
+        if state.reference_index is not None and 0 <= state.reference_index < len(instance.references)
+    ]
+    references.sort(key=lambda state: state.reference_index or 0)
+    if len(generations) > 1 or len({(state.reference_index, state.request_mode) for state in references}) < len(
+        references
+    ):
+        raise FileFormatError(f"a request state occurs twice: {_describe(trial, instance)}")
+    missing = [state for state in (*generations, *references) if not state.is_answered]
+    generation = generations[0] if generations and generations[0].is_answered else None
+    if any(not state.is_answered for state in references):
+        references = []
+    return Group(trial, instance, generation, references, _describe(trial, instance) if missing else None)
+
+
+def _describe(trial: int, instance: Instance) -> str:
+    changed = f", perturbation {instance.perturbation.name}" if instance.perturbation else ""
+    return f"instance {instance.id}{changed}, trial {trial}"

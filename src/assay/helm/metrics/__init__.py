@@ -1,0 +1,1 @@
+"""HELM's metrics, computed here."""

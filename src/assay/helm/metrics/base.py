@@ -1,0 +1,137 @@
+"""What every metric offers, and how one is run over a scenario state."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.errors import MissingDependencyError
+from assay.helm.groups import Group, groups_in_memory
+from assay.helm.stats import MetricResult, PerInstanceStats, Stat
+from assay.helm.tokenization import TokenCounter, TokenizerService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from assay.helm.adaptation import AdapterSpec, RequestState, ScenarioState
+
+DEFAULT_PARALLELISM = 4
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an evaluation needs to know besides the requests."""
+
+    adapter_spec: AdapterSpec
+    tokens: TokenCounter | None
+    """``None`` where no tokenizer is at hand."""
+    has_perturbations: bool
+    parallelism: int
+    emit: Callable[[PerInstanceStats], None]
+    """Takes each instance's statistics, in order."""
+
+
+class Evaluation(ABC):
+    """A metric at work on a run whose requests come one after the other."""
+
+    def __init__(self) -> None:
+        self.unscored: list[str] = []
+        """One line for each instance that cannot be scored although its requests were answered."""
+
+    def add_state(self, state: RequestState) -> None:  # noqa: B027 - few evaluations need it
+        """Take the next request, in the order of the file."""
+
+    def add_group(self, group: Group) -> None:  # noqa: B027 - few evaluations need it
+        """Take the next instance of a trial with its requests."""
+
+    @abstractmethod
+    def finish(self) -> list[Stat]:
+        """The run's statistics."""
+
+    def close(self) -> None:  # noqa: B027 - few evaluations need it
+        """Let go of whatever the evaluation holds, finished or not."""
+
+
+class Metric(ABC):
+    """One of HELM's metrics."""
+
+    handles_language_modeling: ClassVar[bool] = False
+    """HELM's other metrics refuse language modelling runs."""
+
+    @abstractmethod
+    def begin(self, setting: Setting) -> Evaluation:
+        """Start to evaluate a run."""
+
+    def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002 - for those that depend on it
+        """What the metric leaves out if it is given no tokenizer, or ``None`` if nothing."""
+        return None
+
+    def is_possible(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:  # noqa: ARG002 - as above
+        """Whether the metric gives anything at all in this setting."""
+        return True
+
+    def evaluate(
+        self,
+        scenario_state: ScenarioState,
+        metric_service: TokenizerService | None,
+        eval_cache_path: str | None = None,  # noqa: ARG002 - HELM's interface; nothing here needs a cache
+        parallelism: int = DEFAULT_PARALLELISM,
+    ) -> MetricResult:
+        """Compute the metric.
+
+        Args:
+            scenario_state: The run's requests and results.
+            metric_service: Answers HELM's tokenize requests; ``None`` where no tokenizer is at hand.
+            eval_cache_path: Not used.
+            parallelism: Processes that may score at the same time. It changes no value.
+
+        Raises:
+            MissingDependencyError: Nothing can be computed without a tokenizer.
+            FileFormatError: The requests contradict each other.
+        """
+        check_possible(self, scenario_state.adapter_spec, metric_service is not None)
+        per_instance: list[PerInstanceStats] = []
+        states = scenario_state.request_states
+        setting = Setting(
+            scenario_state.adapter_spec,
+            token_counter(metric_service, scenario_state.adapter_spec),
+            any(state.instance.perturbation is not None for state in states),
+            parallelism,
+            per_instance.append,
+        )
+        evaluation = self.begin(setting)
+        try:
+            for state in states:
+                evaluation.add_state(state)
+            unanswered = add_groups([evaluation], groups_in_memory(scenario_state))
+            stats = evaluation.finish()
+        finally:
+            evaluation.close()
+        return MetricResult(stats, per_instance, [*unanswered, *evaluation.unscored])
+
+
+def add_groups(evaluations: Iterable[Evaluation], groups: Iterable[Group]) -> list[str]:
+    """Feed groups to evaluations; gives a line for each group with a request that has no result."""
+    unanswered = []
+    for group in groups:
+        if group.unanswered is not None:
+            unanswered.append(f"{group.unanswered}: a request has no result")
+        for evaluation in evaluations:
+            evaluation.add_group(group)
+    return unanswered
+
+
+def check_possible(metric: Metric, adapter_spec: AdapterSpec, has_tokenizer: bool) -> None:
+    """Refuse a metric that can give nothing.
+
+    Raises:
+        MissingDependencyError: It needs a tokenizer.
+    """
+    if not metric.is_possible(adapter_spec, has_tokenizer):
+        raise MissingDependencyError(f"{type(metric).__name__} needs a tokenizer and was given none")
+
+
+def token_counter(service: TokenizerService | None, adapter_spec: AdapterSpec) -> TokenCounter | None:
+    """Counts tokens for a run's model."""
+    return None if service is None else TokenCounter(service, adapter_spec.model_deployment or adapter_spec.model)

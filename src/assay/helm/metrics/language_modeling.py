@@ -1,0 +1,69 @@
+"""``LanguageModelingMetric``: perplexity of texts that the model is given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.helm.metrics.base import Evaluation, Metric, Setting
+from assay.helm.metrics.requests import language_modeling_statistics, perplexity, request_statistics
+from assay.helm.metrics.table import ContextTotals, Named, TrialTable
+from assay.helm.stats import MetricContext, PerInstanceStats, Stat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.helm.adaptation import AdapterSpec, RequestState
+
+
+class LanguageModelingMetric(Metric):
+    """Log probability, perplexity and costs of a language modelling run; a long text is several requests."""
+
+    handles_language_modeling: ClassVar[bool] = True
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.names = tuple(names)
+
+    def begin(self, setting: Setting) -> Evaluation:
+        """Start to evaluate a run."""
+        return _Evaluation(setting)
+
+    def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
+        """The counts that depend on the prompt's tokens are left out."""
+        return "num_prompt_tokens and num_output_tokens"
+
+
+class _Evaluation(Evaluation):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__()
+        self._setting = setting
+        self._table = LanguageModelingTable()
+
+    def add_state(self, state: RequestState) -> None:
+        if state.is_answered:
+            statistics = request_statistics(self._setting.adapter_spec, state, self._setting.tokens)
+            self._setting.emit(self._table.add(state, [*statistics, *language_modeling_statistics(state)]))
+
+    def finish(self) -> list[Stat]:
+        return self._table.finish()
+
+
+class LanguageModelingTable:
+    """Collects requests, of which an instance may have several, into a run's statistics; there is only one trial."""
+
+    def __init__(self) -> None:
+        self._table = TrialTable(self._derive)
+        self._ids: dict[MetricContext, set[str | None]] = {}
+
+    def add(self, state: RequestState, statistics: Named) -> PerInstanceStats:
+        """Count one request."""
+        instance = state.instance
+        self._ids.setdefault(MetricContext.from_instance(instance), set()).add(instance.id)
+        names, values = zip(*statistics, strict=True)
+        return self._table.add(0, instance, names, values)
+
+    def finish(self) -> list[Stat]:
+        """The run's statistics."""
+        return self._table.finish()
+
+    def _derive(self, totals: ContextTotals) -> Named:
+        return [*perplexity(totals), ("num_instances", len(self._ids[totals.context]))]

@@ -1,0 +1,210 @@
+"""The metrics that only HELM 0.2 has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from assay.helm.groups import LANGUAGE_MODELING, Group
+from assay.helm.metrics.base import Evaluation, Metric, Setting
+from assay.helm.metrics.calibration import calibration_with_count
+from assay.helm.metrics.generation import AnswerScores, generation_statistics, unscorable
+from assay.helm.metrics.language_modeling import LanguageModelingTable
+from assay.helm.metrics.reference import Choice, asks_about_references, choose
+from assay.helm.metrics.requests import perplexity, request_statistics
+from assay.helm.metrics.table import Named, Perturbations, TrialTable
+from assay.helm.scoring.scorer import check_names
+from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.helm.adaptation import AdapterSpec, Request, RequestState
+    from assay.helm.tokenization import TokenCounter
+
+_GOOSEAI_FREE_TOKENS = 25
+_BILLED_FOR_OUTPUT = ("ai21", "cohere")
+
+
+class BasicMetric(Metric):
+    """HELM 0.2's basic metric: generations, references and language modelling in one.
+
+    Args:
+        names: Scores to compute, keys of `assay.helm.scoring.scorer.SCORES`.
+    """
+
+    handles_language_modeling: ClassVar[bool] = True
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        check_names(names)
+        self.names = tuple(names)
+
+    def begin(self, setting: Setting) -> Evaluation:
+        """Start to evaluate a run."""
+        if setting.adapter_spec.method == LANGUAGE_MODELING:
+            return _LanguageModeling(self.names, setting)
+        return _Basic(self.names, setting)
+
+    def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
+        """The counts that depend on the prompt's tokens are left out."""
+        return "num_prompt_tokens and what follows from it"
+
+    def is_possible(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:
+        """A tokenizer says which of a request's tokens are the reference's."""
+        return has_tokenizer or not asks_about_references(adapter_spec)
+
+
+class _Basic(Evaluation):
+    def __init__(self, names: tuple[str, ...], setting: Setting) -> None:
+        super().__init__()
+        self._setting = setting
+        self._scores = AnswerScores(names, setting)
+        self._table = TrialTable(perplexity, calibration_with_count, Perturbations.given(setting.has_perturbations))
+
+    def add_group(self, group: Group) -> None:
+        if group.generation is None:
+            self._add_references(group)
+            return
+        reason = unscorable(group)
+        if reason is not None:
+            self.unscored.append(reason)
+            return
+        self._scores.add(group)
+        self._collect(self._scores.ready())
+
+    def finish(self) -> list[Stat]:
+        self._collect(self._scores.rest())
+        return self._table.finish()
+
+    def close(self) -> None:
+        self._scores.close()
+
+    def _collect(self, scored: list[tuple[Group, Named]]) -> None:
+        for group, scores in scored:
+            self._add(group, [*generation_statistics(self._setting, group.answer, scores), *self._references(group)])
+
+    def _add_references(self, group: Group) -> None:
+        statistics = self._references(group)
+        if statistics:
+            self._collect(self._scores.rest())  # keep the order of the instances
+            self._add(group, statistics)
+
+    def _references(self, group: Group) -> Named:
+        """Statistics of the references; those of the request are the last one's, and a tie counts as right."""
+        if not group.references:
+            return []
+        choice = choose(self._setting, group)
+        if isinstance(choice, str):
+            self.unscored.append(choice)
+            return []
+        last = request_statistics(self._setting.adapter_spec, group.references[-1], self._setting.tokens)
+        return [*last, *_chosen(choice)]
+
+    def _add(self, group: Group, statistics: Named) -> None:
+        names, values = zip(*statistics, strict=True)
+        self._setting.emit(self._table.add(group.trial, group.instance, names, values))
+
+
+def _chosen(choice: Choice) -> Named:
+    return [
+        ("max_prob", choice.probability),
+        ("exact_match", float(bool(choice.likeliest & choice.correct))),
+        ("predicted_index", min(choice.likeliest)),
+    ]
+
+
+class _LanguageModeling(Evaluation):
+    def __init__(self, names: tuple[str, ...], setting: Setting) -> None:
+        super().__init__()
+        self._setting = setting
+        self._scores = AnswerScores(names, setting)
+        self._table = LanguageModelingTable()
+
+    def add_state(self, state: RequestState) -> None:
+        if not state.is_answered:
+            return
+        group = Group(0, state.instance, state, [], None)
+        reason = unscorable(group)
+        if reason is not None:
+            self.unscored.append(reason)
+            return
+        self._scores.add(group)
+        self._collect(self._scores.ready())
+
+    def finish(self) -> list[Stat]:
+        self._collect(self._scores.rest())
+        return self._table.finish()
+
+    def close(self) -> None:
+        self._scores.close()
+
+    def _collect(self, scored: list[tuple[Group, Named]]) -> None:
+        for group, scores in scored:
+            statistics = generation_statistics(self._setting, group.answer, scores)
+            self._setting.emit(self._table.add(group.answer, statistics))
+
+
+class TokensMetric(Metric):
+    """What HELM 0.2 expects a run's requests to cost, by the model's provider."""
+
+    handles_language_modeling: ClassVar[bool] = True
+
+    def begin(self, setting: Setting) -> Evaluation:
+        """Start to evaluate a run."""
+        return _TokenCosts(setting)
+
+    def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:
+        """OpenAI bills for prompts."""
+        return "estimated_num_tokens_cost" if _provider(adapter_spec.model) == "openai" else None
+
+
+class _TokenCosts(Evaluation):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__()
+        self._setting = setting
+        self._sums: dict[str, Moments] = {}
+        self._num_requests = 0
+
+    def add_state(self, state: RequestState) -> None:
+        request = state.request
+        cost = estimated_cost(request, self._setting.tokens)
+        statistics: Named = [
+            ("num_completions", request.num_completions),
+            ("max_num_output_tokens", request.num_completions * request.max_tokens),
+        ]
+        if cost is not None:
+            statistics.insert(0, ("estimated_num_tokens_cost", cost))
+        self._num_requests += 1
+        for name, value in statistics:
+            self._sums.setdefault(name, Moments()).add(value)
+        self._setting.emit(
+            PerInstanceStats(
+                instance_id=state.instance.id or "",
+                perturbation=state.instance.perturbation,
+                train_trial_index=state.train_trial_index,
+                stats=[Stat.of(MetricName(name), value) for name, value in statistics],
+            )
+        )
+
+    def finish(self) -> list[Stat]:
+        sums = {**self._sums, "num_requests": Moments.of(self._num_requests)}
+        return [moments.to_stat(MetricName(name)) for name, moments in sums.items()]
+
+
+def estimated_cost(request: Request, tokens: TokenCounter | None) -> int | None:
+    """Tokens that the provider bills at most; ``None`` where that takes a tokenizer and none is at hand."""
+    provider = _provider(request.model)
+    output = request.num_completions * request.max_tokens
+    if provider in _BILLED_FOR_OUTPUT:
+        return output
+    if provider not in ("openai", "gooseai"):
+        return 0
+    # OpenAI bills for the prompt, and again where it is echoed; GooseAI only where it is echoed.
+    prompts = (provider == "openai") + request.echo_prompt
+    if prompts and tokens is None:
+        return None
+    cost = output + (prompts * tokens.encoded(request.prompt) if prompts and tokens is not None else 0)
+    return max(cost - _GOOSEAI_FREE_TOKENS, 0) if provider == "gooseai" else cost
+
+
+def _provider(model: str) -> str:
+    return model.split("/")[0]

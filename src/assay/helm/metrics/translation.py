@@ -1,0 +1,42 @@
+"""Corpus BLEU of translations, as sacrebleu computes it (Post 2018, https://aclanthology.org/W18-6319)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from assay.errors import MissingDependencyError, UnsupportedTaskError
+from assay.helm.metrics.whole_run import WholeRunMetric, where
+from assay.helm.stats import Moments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.helm.adaptation import RequestState
+
+
+class MachineTranslationMetric(WholeRunMetric):
+    """BLEU of one translation for each text, with one reference."""
+
+    def digest(self, state: RequestState) -> tuple[str, str]:
+        """A translation and its reference."""
+        references, completions = state.instance.references, state.answer.completions
+        if len(references) != 1 or len(completions) != 1:
+            raise UnsupportedTaskError(
+                f"machine translation: {where(state.instance)} has {len(references)} references and "
+                f"{len(completions)} completions, and one of each is expected"
+            )
+        return completions[0].text, references[0].output.text
+
+    def summarize(self, digests: Sequence[object]) -> list[tuple[str, Moments]]:
+        """BLEU of a context."""
+        pairs = cast("Sequence[tuple[str, str]]", digests)
+        score = _bleu().corpus_score([text for text, _ in pairs], [[reference for _, reference in pairs]]).score
+        return [("bleu", Moments.of(float(score)))]
+
+
+def _bleu() -> Any:
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError:
+        raise MissingDependencyError("translation needs the package sacrebleu: pip install 'assay[helm]'") from None
+    return BLEU()

@@ -1,0 +1,120 @@
+"""Metrics that look at all instances of a context together."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+from assay.helm.metrics.base import Evaluation, Metric, Setting
+from assay.helm.stats import MetricContext, MetricName, Moments, Stat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.helm.adaptation import RequestState
+    from assay.helm.groups import Group
+    from assay.helm.metrics.table import Named
+    from assay.helm.scenario import Instance
+
+
+class ContextMeans:
+    """Means over trials of statistics that each trial gives once for a context."""
+
+    def __init__(self) -> None:
+        self._run: dict[MetricName, Moments] = {}
+
+    def add(self, context: MetricContext, name: str, moments: Moments) -> None:
+        """Count one trial's statistic."""
+        self._run.setdefault(MetricName(name, *context), Moments()).add(moments.mean)
+
+    def stats(self) -> list[Stat]:
+        """The run's statistics."""
+        return [moments.to_stat(name) for name, moments in self._run.items()]
+
+
+class InstancesPerSplitMetric(Metric):
+    """How many instances each context has."""
+
+    def begin(self, setting: Setting) -> Evaluation:  # noqa: ARG002
+        """Start to evaluate a run."""
+        return _InstanceCount()
+
+
+class _InstanceCount(Evaluation):
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts: dict[int, dict[MetricContext, int]] = {}
+
+    def add_group(self, group: Group) -> None:
+        counts = self._counts.setdefault(group.trial, {})
+        context = MetricContext.from_instance(group.instance)
+        counts[context] = counts.get(context, 0) + 1
+
+    def finish(self) -> list[Stat]:
+        means = ContextMeans()
+        for counts in self._counts.values():
+            for context, count in counts.items():
+                means.add(context, "num_instances", Moments.of(count))
+        return means.stats()
+
+
+class WholeRunMetric(Metric, ABC):
+    """A metric of all answers of a context together.
+
+    Only what `digest` takes of an answer is kept until the trial is complete.
+    """
+
+    handles_references = False
+
+    def begin(self, setting: Setting) -> Evaluation:  # noqa: ARG002
+        """Start to evaluate a run."""
+        return _WholeRun(self)
+
+    @abstractmethod
+    def digest(self, state: RequestState) -> object:
+        """What has to be remembered of an answer.
+
+        Raises:
+            UsageError: The metric is not made for such requests.
+        """
+
+    @abstractmethod
+    def summarize(self, digests: Sequence[object]) -> list[tuple[str, Moments]]:
+        """The statistics of one context in one trial."""
+
+
+class _WholeRun(Evaluation):
+    def __init__(self, metric: WholeRunMetric) -> None:
+        super().__init__()
+        self._metric = metric
+        self._digests: dict[MetricContext, list[object]] = {}
+        self._means = ContextMeans()
+        self._trial = 0
+
+    def add_group(self, group: Group) -> None:
+        if group.trial != self._trial:
+            self._close_trial()
+            self._trial = group.trial
+        if group.generation is not None:
+            context = MetricContext.from_instance(group.instance)
+            self._digests.setdefault(context, []).append(self._metric.digest(group.generation))
+
+    def finish(self) -> list[Stat]:
+        self._close_trial()
+        return self._means.stats()
+
+    def _close_trial(self) -> None:
+        for context, digests in self._digests.items():
+            for name, moments in self._metric.summarize(digests):
+                self._means.add(context, name, moments)
+        self._digests = {}
+
+
+def moments_of(named: Named) -> list[tuple[str, Moments]]:
+    """Each value as the moments of one value."""
+    return [(name, Moments.of(value)) for name, value in named]
+
+
+def where(instance: Instance) -> str:
+    """An instance as messages name it."""
+    return f"instance {instance.id}"

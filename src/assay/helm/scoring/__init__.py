@@ -1,0 +1,1 @@
+"""Scores of one predicted text against one gold text, with the values that HELM gives."""

@@ -1,0 +1,167 @@
+"""Scores predictions by metric name, as HELM's basic generation metric names them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError
+from assay.helm.scoring import matching, mathematics, overlap
+from assay.helm.scoring.error_rates import chinese_error_rate, error_rate
+from assay.helm.scoring.text import Text
+
+Score = int | float | None
+ScoreFunction = Callable[[Text, Text], Score]
+
+SCORES: dict[str, ScoreFunction] = {
+    "exact_match": matching.exact_match,
+    "quasi_exact_match": matching.quasi_exact_match,
+    "quasi_leave_articles_exact_match": matching.quasi_leave_articles_exact_match,
+    "prefix_exact_match": matching.prefix_exact_match,
+    "quasi_prefix_exact_match": matching.quasi_prefix_exact_match,
+    "exact_match_indicator": matching.exact_match_indicator,
+    "final_number_exact_match": matching.final_number_exact_match,
+    "exact_set_match": matching.exact_set_match,
+    "iou_set_match": matching.iou_set_match,
+    "f1_set_match": matching.f1_set_match,
+    "math_equiv": mathematics.math_equiv,
+    "math_equiv_chain_of_thought": mathematics.math_equiv_chain_of_thought,
+    "f1_score": overlap.f1_score,
+    "rouge_1": overlap.rouge_n("stems", 1),
+    "rouge_2": overlap.rouge_n("stems", 2),
+    "rouge_l": overlap.rouge_l,
+    "bleu_1": overlap.bleu("words", 1),
+    "bleu_4": overlap.bleu("words", 4),
+    "chinese_bleu_1": overlap.bleu("characters", 1),
+    "chinese_rouge_1": overlap.rouge_n("characters", 1),
+    "chinese_rouge_2": overlap.rouge_n("characters", 2),
+    "cleva_math_result_match": matching.cleva_math_result_match,
+    "absolute_value_difference": matching.absolute_value_difference,
+    "wer_score": error_rate("wer"),
+    "mer_score": error_rate("mer"),
+    "wip_score": error_rate("wip"),
+    "cer_score": error_rate("cer"),
+    "chinese_wer_score": chinese_error_rate("wer"),
+    "chinese_mer_score": chinese_error_rate("mer"),
+    "chinese_wip_score": chinese_error_rate("wip"),
+    "chinese_cer_score": chinese_error_rate("cer"),
+}
+"""Every score that needs neither a service nor a download nor to run the model's code."""
+
+_NOT_NATIVE = {
+    "cider": "it needs pycocoevalcap and Java",
+    "pass": "it runs the code that the model wrote",
+    "code_eval_acc": "it runs the code that the model wrote",
+}
+_STEMMING = ("rouge_1", "rouge_2", "rouge_l")
+_TOKENIZING = ("bleu_1", "bleu_4")
+
+
+class Answer(NamedTuple):
+    """What one request is scored on."""
+
+    golds: tuple[str, ...]
+    """The right answers."""
+    predictions: tuple[str, ...]
+    """The model's answers, likeliest first."""
+
+
+class Scorer:
+    """Scores answers under a list of metric names.
+
+    Args:
+        names: Keys of `SCORES`.
+        num_outputs: How many completions the model was asked for; with more than one, each score also has its best
+            value over all completions, named ``<name>@<num_outputs>``.
+
+    Raises:
+        UnknownMetricError: A name is no score of HELM's, or none that is computed here.
+        SpecificationError: A name is given twice.
+        MissingDependencyError: A package or NLTK's punkt_tab is missing.
+    """
+
+    def __init__(self, names: Sequence[str], num_outputs: int) -> None:
+        check_names(names)
+        self.names = tuple(names)
+        self.num_outputs = num_outputs
+        self._functions = [SCORES[name] for name in names]
+        self._texts: dict[str, Text] = {}
+
+    @property
+    def stat_names(self) -> tuple[str, ...]:
+        """Names of what `score` gives, in order."""
+        if self.num_outputs == 1:
+            return self.names
+        return tuple(stat for name in self.names for stat in (name, f"{name}@{self.num_outputs}"))
+
+    def score(self, answer: Answer) -> list[Score]:
+        """For each name the best score of the first prediction over all right answers, then that of all predictions."""
+        golds = [self._text(gold) for gold in answer.golds]
+        predictions = [Text(prediction) for prediction in answer.predictions]
+        values: list[Score] = []
+        for function in self._functions:
+            first = [function(gold, predictions[0]) for gold in golds]
+            values.append(_best(first))
+            if self.num_outputs == 1:
+                continue
+            later = [[function(gold, prediction) for prediction in predictions[1:]] for gold in golds]
+            values.append(_best([score for one, more in zip(first, later, strict=True) for score in (one, *more)]))
+        return values
+
+    def _text(self, raw: str) -> Text:
+        """The same right answers come back in every trial and perturbation."""
+        text = self._texts.get(raw)
+        if text is None:
+            if len(self._texts) >= 1000:
+                self._texts.clear()
+            text = self._texts[raw] = Text(raw)
+        return text
+
+
+def _best(scores: list[Score]) -> Score:
+    numbers = [score for score in scores if score is not None]
+    return max(numbers) if numbers else None
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse names that cannot be scored here, before anything runs.
+
+    Raises:
+        UnknownMetricError: A name is no score of HELM's, or none that is computed here.
+        SpecificationError: A name is given twice.
+        MissingDependencyError: A package or NLTK's punkt_tab is missing.
+    """
+    for name in names:
+        if name in _NOT_NATIVE:
+            raise UnknownMetricError(f"the score {name!r} is not computed here: {_NOT_NATIVE[name]}")
+        if name not in SCORES:
+            raise UnknownMetricError(f"HELM has no score {name!r}; there are {', '.join(SCORES)}")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise SpecificationError(f"the score {twice!r} is asked for twice; once is enough")
+    if any(name in _STEMMING for name in names):
+        _require("nltk", "ROUGE")
+    if "rouge_l" in names:
+        _require("rapidfuzz", "ROUGE-L")
+    if any(name in _TOKENIZING for name in names):
+        _require("nltk", "BLEU")
+        require_word_tokenizer()
+
+
+def require_word_tokenizer() -> None:
+    """Refuse to go on without the data that NLTK's word tokenizer needs.
+
+    Raises:
+        MissingDependencyError: NLTK or its punkt_tab is not installed.
+    """
+    from assay.tasks.nltk_data import require_punkt_tab
+
+    require_punkt_tab()
+
+
+def _require(package: str, what: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise MissingDependencyError(
+            f"{what} needs the package {package}, which is not installed: pip install 'assay[helm]'"
+        )

@@ -1,0 +1,178 @@
+"""HELM's tokenization requests, and services that answer them with a tokenizer at hand."""
+
+from __future__ import annotations
+
+import importlib
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from assay.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class TokenizationRequest(msgspec.Struct, frozen=True):
+    """Asks for a text's tokens."""
+
+    text: str
+    tokenizer: str
+    encode: bool = False
+    """Whether tokens are wanted as numbers rather than strings."""
+    truncation: bool = False
+    max_length: int = 2048
+
+
+class TokenizationToken(msgspec.Struct, frozen=True):
+    """One token."""
+
+    value: str | int
+
+
+class TokenizationRequestResult(msgspec.Struct, frozen=True):
+    """A text's tokens."""
+
+    success: bool
+    cached: bool
+    text: str
+    tokens: list[TokenizationToken]
+    request_time: float | None = None
+    error: str | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """How many tokens there are."""
+        return len(self.tokens)
+
+    @property
+    def raw_tokens(self) -> list[str | int]:
+        """The tokens' values."""
+        return [token.value for token in self.tokens]
+
+
+class DecodeRequest(msgspec.Struct, frozen=True):
+    """Asks for the text of tokens."""
+
+    tokens: list[int]
+    tokenizer: str
+    clean_up_tokenization_spaces: bool = False
+
+
+class DecodeRequestResult(msgspec.Struct, frozen=True):
+    """The text of tokens."""
+
+    success: bool
+    cached: bool
+    text: str
+    request_time: float | None = None
+    error: str | None = None
+
+
+class TokenizerService(Protocol):
+    """What a metric needs of the ``metric_service`` that it is given: HELM's tokenize request."""
+
+    def tokenize(self, request: Any, /) -> Any:
+        """Answer a `TokenizationRequest` with an object that has ``tokens``."""
+
+
+class Encoder(Protocol):
+    """The least that a tokenizer offers."""
+
+    def encode(self, text: str, /) -> Sequence[Any]:
+        """The text's tokens."""
+
+    def decode(self, tokens: Any, /) -> str:
+        """The tokens' text."""
+
+
+class EncoderService:
+    """Answers HELM's requests with any tokenizer that has ``encode`` and ``decode``."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self.encoder = encoder
+
+    def tokenize(self, request: TokenizationRequest) -> TokenizationRequestResult:
+        """The text's tokens, as the tokenizer gives them."""
+        tokens = list(self.encoder.encode(request.text))
+        if request.truncation:
+            tokens = tokens[: request.max_length]
+        return TokenizationRequestResult(True, False, request.text, [TokenizationToken(token) for token in tokens])
+
+    def decode(self, request: DecodeRequest) -> DecodeRequestResult:
+        """The tokens' text."""
+        return DecodeRequestResult(True, False, self.encoder.decode(request.tokens))
+
+
+class OptTokenizer:
+    """Answers HELM's requests with a Hugging Face tokenizer, as engines for OPT-like models use it.
+
+    No beginning-of-sequence token is added. Galactica's tokenizer knows no padding and end tokens; they are taken
+    from the model's configuration.
+
+    Args:
+        name: The tokenizer's directory or its name on the hub.
+        tokenizer: A tokenizer of ``transformers`` that is already loaded.
+
+    Raises:
+        MissingDependencyError: transformers is not installed.
+    """
+
+    def __init__(self, name: str, tokenizer: Any = None) -> None:
+        self.name = name
+        self.tokenizer = tokenizer if tokenizer is not None else _load(name)
+        self.tokenizer.add_bos_token = False
+
+    def tokenize(self, request: TokenizationRequest) -> TokenizationRequestResult:
+        """The text's tokens, as numbers or as strings."""
+        tokens: list[Any]
+        if not request.encode:
+            tokens = self.tokenizer.tokenize(request.text)
+        elif request.truncation:
+            tokens = self.tokenizer.encode(
+                request.text, truncation=True, max_length=request.max_length, add_special_tokens=False
+            )
+        else:
+            tokens = self.tokenizer.encode(request.text, add_special_tokens=False)
+        return TokenizationRequestResult(True, False, request.text, [TokenizationToken(token) for token in tokens])
+
+    def decode(self, request: DecodeRequest) -> DecodeRequestResult:
+        """The tokens' text."""
+        text = self.tokenizer.decode(request.tokens, clean_up_tokenization_spaces=request.clean_up_tokenization_spaces)
+        return DecodeRequestResult(True, False, text)
+
+
+def _load(name: str) -> Any:
+    try:
+        transformers: Any = importlib.import_module("transformers")
+    except ImportError:
+        raise MissingDependencyError(
+            "a Hugging Face tokenizer needs the package transformers: pip install transformers"
+        ) from None
+    tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side="left")
+    if "galactica" in name:
+        config = transformers.AutoConfig.from_pretrained(name)
+        tokenizer.pad_token_id = config.pad_token_id
+        tokenizer.eos_token_id = config.eos_token_id
+    return tokenizer
+
+
+class TokenCounter:
+    """Counts tokens through a service, remembering the texts that came last: metrics ask for the same ones."""
+
+    def __init__(self, service: TokenizerService, tokenizer: str) -> None:
+        self._service = service
+        self._tokenizer = tokenizer
+        self._count = lru_cache(maxsize=4096)(self._ask)
+
+    def encoded(self, text: str) -> int:
+        """How many numbers the text becomes."""
+        return self._count(text, True)
+
+    def split(self, text: str) -> int:
+        """How many pieces of text the text becomes."""
+        return self._count(text, False)
+
+    def _ask(self, text: str, encode: bool) -> int:
+        return len(self._service.tokenize(TokenizationRequest(text, self._tokenizer, encode=encode)).tokens)
