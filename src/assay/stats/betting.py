@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LOGITS = np.linspace(-4.0, 4.0, 24)
 _SHARES = 1 / (1 + np.exp(-_LOGITS))
 """The gamblers' stakes, 0.018 to 0.982: never all, so that one surprise ruins nobody."""
-_EVERYWHERE = 0.1
+_EVERYWHERE = 0.07
 """Share of the initial wealth spread evenly, so that no stake is forgotten."""
 _ROUNDING = 1e-9
 """Added to the claimed mean: far above the rounding error of a sum of scores, far below anything of interest."""
@@ -75,7 +75,7 @@ def difference_stakes() -> Stakes:
     Most differences between two runs of one benchmark are 0, so their variance is small and bold stakes are best:
     about margin/(share of answers that flipped).
     """
-    return _bell(centre=0.4, spread=1.0)
+    return _bell(centre=0.4, spread=0.8)
 
 
 def _bell(centre: float, spread: float) -> Stakes:
@@ -99,7 +99,7 @@ class Portfolio:
         self._claimed_totals = population * (nulls[:, None] + _ROUNDING)
         self._seen = 0
         self._sums = np.zeros(nulls.size)
-        self._log_wealths = np.tile(np.log(stakes.weights), (nulls.size, 1))
+        self._wealths = np.tile(stakes.weights, (nulls.size, 1))
 
     def advance(self, values: Floats) -> Floats:
         """Bet on the next values.
@@ -108,26 +108,29 @@ class Portfolio:
             values: Shape (runs, b): in each run the b values that follow those already seen; none below 0.
 
         Returns:
-            Shape (runs, b): the logarithm of the wealth after each value; infinite once the claim is impossible.
+            Shape (runs, b): the wealth after each value; infinite once the claim is impossible. A wealth beyond the
+            range of floating-point numbers is rounded to 0 or infinity: to 0 is on the safe side, and infinity is far
+            beyond any bar.
         """
         unseen = self._population - self._seen - np.arange(values.shape[1])
         sums = self._sums[:, None] + np.cumsum(values, axis=1)
         means = (self._claimed_totals - (sums - values)) / unseen
         gains = values / np.where(means > 0, means, 1.0) - 1
-        log_wealths = np.log1p(_SHARES * gains[:, :, None])
-        np.cumsum(log_wealths, axis=1, out=log_wealths)
-        log_wealths += self._log_wealths[:, None, :]
+        wealths = 1 + gains[:, :, None] * _SHARES
+        wealths[:, 0] *= self._wealths
+        with np.errstate(over="ignore", under="ignore"):
+            np.multiply.accumulate(wealths, axis=1, out=wealths)
         self._seen += values.shape[1]
         self._sums = sums[:, -1]
-        self._log_wealths = log_wealths[:, -1]
-        return np.where(sums > self._claimed_totals, np.inf, _log_sum_exp(log_wealths))
+        self._wealths = wealths[:, -1].copy()
+        return np.where(sums > self._claimed_totals, np.inf, wealths.sum(axis=2))
 
     def beside(self, other: Portfolio) -> Portfolio:
         """The runs of this portfolio followed by those of another on the same population, at the same point."""
         both = copy(self)
         both._claimed_totals = np.concatenate([self._claimed_totals, other._claimed_totals])
         both._sums = np.concatenate([self._sums, other._sums])
-        both._log_wealths = np.concatenate([self._log_wealths, other._log_wealths])
+        both._wealths = np.concatenate([self._wealths, other._wealths])
         return both
 
     def keep(self, runs: NDArray[np.bool_] | NDArray[np.intp]) -> Portfolio:
@@ -135,7 +138,7 @@ class Portfolio:
         kept = copy(self)
         kept._claimed_totals = self._claimed_totals[runs]
         kept._sums = self._sums[runs]
-        kept._log_wealths = self._log_wealths[runs]
+        kept._wealths = self._wealths[runs]
         return kept
 
 
@@ -158,8 +161,8 @@ def lower_confidence_bound(values: Floats, population: int, stakes: Stakes, alph
     low, high = certain, float(values.sum() + (population - values.size) * values.max()) / population
     while high - low > _PRECISION * max(high, _PRECISION):
         middle = (low + high) / 2
-        log_wealth = Portfolio(population, np.array([middle]), stakes).advance(values[None, :])
-        low, high = (middle, high) if log_wealth.max() >= log(1 / alpha) else (low, middle)
+        wealths = Portfolio(population, np.array([middle]), stakes).advance(values[None, :])
+        low, high = (middle, high) if wealths.max() >= 1 / alpha else (low, middle)
     return low
 
 
@@ -182,14 +185,8 @@ def lower_confidence_sequence(values: Floats, population: int, stakes: Stakes, a
     highest = 0.0
     for start in range(0, values.size, BLOCK):
         block = values[start : start + BLOCK]
-        rejected = portfolio.advance(np.tile(block, (grid, 1))) >= log(1 / alpha)
+        rejected = portfolio.advance(np.tile(block, (grid, 1))) >= 1 / alpha
         reached = np.maximum.accumulate(np.where(rejected, nulls[:, None], 0.0).max(axis=0))
         bounds[start : start + BLOCK] = np.maximum(bounds[start : start + BLOCK], np.maximum(reached, highest))
         highest = max(highest, float(reached[-1]))
     return bounds
-
-
-def _log_sum_exp(values: Floats) -> Floats:
-    largest = values.max(axis=-1)
-    result: Floats = largest + np.log(np.exp(values - largest[..., None]).sum(axis=-1))
-    return result

@@ -45,7 +45,7 @@ def decide_many(
     if np.isnan(orders).any():
         raise SpecificationError("orders must hold a score for every document")
     plan.check(orders)
-    levels = np.log(1 / np.array([plan.alpha] if alphas is None else alphas))
+    levels = 1 / np.array([plan.alpha] if alphas is None else alphas)
     evidence = plan.gains_and_losses(orders, np.ones((1, 1)))
     for_pass, for_fail = first_crossings(plan.portfolio(orders.shape[0]), evidence, levels)
     passed, documents = for_pass < for_fail, np.minimum(for_pass, for_fail)
@@ -64,7 +64,7 @@ def first_crossings(portfolio: Portfolio, evidence: Floats, levels: Floats) -> N
     Args:
         portfolio: As from :meth:`SequentialPlan.portfolio`, for as many runs.
         evidence: Shape (2, runs, n), as from :meth:`SequentialPlan.gains_and_losses`.
-        levels: Logarithms of the wealth to be reached.
+        levels: The wealths to be reached.
 
     Returns:
         Shape (2, runs, levels).
@@ -74,9 +74,9 @@ def first_crossings(portfolio: Portfolio, evidence: Floats, levels: Floats) -> N
     going = np.arange(runs)
     for start in range(0, n, BLOCK):
         block = evidence[:, going, start : start + BLOCK]
-        log_wealths = portfolio.advance(block.reshape(2 * going.size, -1)).reshape(block.shape)
+        wealths = portfolio.advance(block.reshape(2 * going.size, -1)).reshape(block.shape)
         for index, level in enumerate(levels):
-            reached = log_wealths >= level
+            reached = wealths >= level
             at = np.where(reached.any(axis=2), start + reached.argmax(axis=2) + 1, n + 1)
             crossings[:, going, index] = np.minimum(crossings[:, going, index], at)
         undecided = (crossings[:, going].min(axis=0) > n).any(axis=1)

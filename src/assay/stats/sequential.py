@@ -14,7 +14,7 @@ fail as the best; each is still right then, whatever made the document fail (its
 
 from __future__ import annotations
 
-from math import exp, isnan, log
+from math import isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -56,7 +56,7 @@ class SequentialTest:
         self._scores: list[float] = []
         self._weights: list[float] = []
         self._portfolio = plan.portfolio(runs=1)
-        self._best_log_wealths = [0.0, 0.0]
+        self._best_wealths = [1.0, 1.0]
 
     @property
     def seen(self) -> int:
@@ -95,7 +95,7 @@ class SequentialTest:
         self._scores.append(float("nan") if score is None else float(score))
         self._weights.append(weight)
         wealths = self._portfolio.advance(np.array(evidence)[:, None])[:, 0].tolist()
-        self._best_log_wealths = [max(pair) for pair in zip(self._best_log_wealths, wealths, strict=True)]
+        self._best_wealths = [max(pair) for pair in zip(self._best_wealths, wealths, strict=True)]
         now = self._decide(*wealths)
         if now is not self.decision:
             self.decision, self.decided_after = now, self.seen
@@ -121,7 +121,7 @@ class SequentialTest:
         The first is small where the evidence is for pass, the second where it is for fail. They may be read at any
         time and shared among checks by Holm's method.
         """
-        for_pass, for_fail = (exp(-log_wealth) for log_wealth in self._best_log_wealths)
+        for_pass, for_fail = (1 / wealth for wealth in self._best_wealths)
         return for_pass, for_fail
 
     def interval(self) -> Interval:
@@ -164,18 +164,18 @@ class SequentialTest:
         chosen = random.integers(self.seen, size=(runs, self.plan.population - self.seen))
         evidence = self.plan.gains_and_losses(np.array(self._scores)[chosen], np.array(self._weights)[chosen])
         portfolio = self._portfolio.keep(np.repeat([0, 1], runs))
-        crossed = first_crossings(portfolio, evidence, np.array([log(1 / self.plan.alpha)]))
+        crossed = first_crossings(portfolio, evidence, np.array([1 / self.plan.alpha]))
         return int(np.median(np.minimum(crossed.min(axis=(0, 2)), chosen.shape[1])))
 
-    def _decide(self, log_wealth_for_pass: float, log_wealth_for_fail: float) -> Decision:
+    def _decide(self, wealth_for_pass: float, wealth_for_fail: float) -> Decision:
         if self.seen == self.plan.population:
             return self.plan.decide_exactly(np.array(self._scores), np.array(self._weights))
         if self.decision is not Decision.OPEN or self.failed == self.seen:
             return self.decision
-        reached = log(1 / self.plan.alpha)
-        if log_wealth_for_pass >= reached:
+        reached = 1 / self.plan.alpha
+        if wealth_for_pass >= reached:
             return Decision.PASS
-        return Decision.FAIL if log_wealth_for_fail >= reached else Decision.OPEN
+        return Decision.FAIL if wealth_for_fail >= reached else Decision.OPEN
 
 
 def confidence_sequence(plan: SequentialPlan, scores: Sequence[float]) -> tuple[Floats, Floats]:
