@@ -3,6 +3,11 @@
 Everything has HELM's names. Reading and writing keep HELM's files byte for byte; the metrics' values are HELM's.
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from assay.helm.adaptation import (
     AdapterSpec,
     GeneratedOutput,
@@ -25,6 +30,26 @@ from assay.helm.scenario import (
 )
 from assay.helm.state_file import StateFile
 from assay.helm.stats import MetricContext, MetricName, MetricResult, PerInstanceStats, Stat
+from assay.helm.tokenization import OptTokenizer
+
+if TYPE_CHECKING:
+    from assay.helm.metrics.base import Metric
+    from assay.helm.metrics.registry import create_metric
+    from assay.helm.run_directory import run_entry
+
+_LATER = {
+    "Metric": "assay.helm.metrics.base",
+    "create_metric": "assay.helm.metrics.registry",
+    "run_entry": "assay.helm.run_directory",
+}
+"""Name -> module of what is imported only when it is used."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "AdapterSpec",
@@ -33,10 +58,12 @@ __all__ = [
     "GeneratedOutput",
     "Input",
     "Instance",
+    "Metric",
     "MetricContext",
     "MetricName",
     "MetricResult",
     "MetricSpec",
+    "OptTokenizer",
     "Output",
     "PerInstanceStats",
     "PerturbationDescription",
@@ -53,4 +80,6 @@ __all__ = [
     "StateFile",
     "Substitution",
     "Token",
+    "create_metric",
+    "run_entry",
 ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from assay.helm.foreign import ForeignMetric
 from assay.helm.metrics.base import Metric
 from assay.helm.metrics.registry import create_metric
 from assay.helm.run_spec import MetricSpec, RunSpec
@@ -36,7 +37,7 @@ def test_all_statistics_are_equal(oracle: Path, oracle_tokenizer: EncoderService
         _assert_equal(stat.to_builtins(), theirs)
 
 
-def _metrics(oracle: Path) -> list[Metric]:
+def _metrics(oracle: Path) -> list[Metric | ForeignMetric]:
     specs = RunSpec.from_json((oracle / "run_spec.json").read_bytes()).metric_specs
     if oracle.name.startswith("full_"):  # HELM 0.2's runner always adds it
         specs = [*specs, MetricSpec("helm.benchmark.metrics.tokens_metric.TokensMetric")]

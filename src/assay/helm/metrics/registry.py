@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from assay.errors import SpecificationError, UnknownMetricError
+from assay.errors import SpecificationError
+from assay.helm.foreign import ForeignMetric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,29 +38,22 @@ NATIVE: Mapping[str, str] = {
 """HELM's class name to the class here that computes the same."""
 
 
-def create_metric(metric_spec: MetricSpec) -> Metric:
-    """Make the metric that a run specification names.
+def create_metric(metric_spec: MetricSpec) -> Metric | ForeignMetric:
+    """Make the metric that a run specification names: ours, or else that of the installed HELM.
 
     Raises:
-        UnknownMetricError: HELM's class is not computed here, or there is none of that name.
-        MissingDependencyError: The metric needs a package that is not installed.
+        MissingDependencyError: The metric needs a package that is not installed; for metrics that are not computed
+            here that is crfm-helm.
+        UnknownMetricError: There is no metric of that name.
         SpecificationError: The arguments are not the metric's.
     """
     name = metric_spec.class_name
     if name not in NATIVE:
-        raise _refusal(name)
+        return ForeignMetric(metric_spec)
     module, _, class_name = NATIVE[name].rpartition(".")
     metric_class: type[Metric] = getattr(importlib.import_module(module), class_name)
-    return _construct(metric_class, metric_spec.args)
-
-
-def _construct(metric_class: type[Metric], args: Mapping[str, Any]) -> Metric:
     try:
-        inspect.signature(metric_class).bind(**args)
+        inspect.signature(metric_class).bind(**metric_spec.args)
     except TypeError as error:
-        raise SpecificationError(f"{metric_class.__name__}: {error}") from None
-    return metric_class(**args)
-
-
-def _refusal(name: str) -> UnknownMetricError:
-    return UnknownMetricError(f"{name}")
+        raise SpecificationError(f"{class_name}: {error}") from None
+    return metric_class(**metric_spec.args)

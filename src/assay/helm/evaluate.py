@@ -1,0 +1,219 @@
+"""Evaluates all metrics of a run in one pass over its requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from assay.helm.adaptation import AdapterSpec, RequestState, ScenarioState
+from assay.helm.foreign import ForeignMetric
+from assay.helm.groups import LANGUAGE_MODELING, OutOfOrderError, groups_as_read, groups_in_memory
+from assay.helm.metrics.base import (
+    DEFAULT_PARALLELISM,
+    Evaluation,
+    Metric,
+    Setting,
+    add_groups,
+    check_possible,
+    token_counter,
+)
+from assay.helm.state_file import StateFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from assay.helm.stats import PerInstanceStats, Stat
+    from assay.helm.tokenization import TokenizerService
+
+_PROGRESS_EVERY = 1000
+
+
+class Sink(Protocol):
+    """Takes the per-instance statistics of one metric."""
+
+    def __call__(self, record: PerInstanceStats, /) -> None:
+        """Take one instance's statistics."""
+
+    def reset(self) -> None:
+        """Forget what was taken: the evaluation starts again."""
+
+
+@dataclass
+class ListSink:
+    """Keeps per-instance statistics in memory."""
+
+    records: list[PerInstanceStats] = field(default_factory=list)
+
+    def __call__(self, record: PerInstanceStats, /) -> None:
+        """Keep one instance's statistics."""
+        self.records.append(record)
+
+    def reset(self) -> None:
+        """Forget what was taken."""
+        self.records.clear()
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What the metrics say of a run."""
+
+    stats: list[Stat]
+    """Those of the first metric first."""
+    unscored: list[str]
+    """One line for each instance that could not be scored: which, and why."""
+    num_requests: int
+
+    @property
+    def duplicate_names(self) -> list[str]:
+        """Names that more than one metric gives in the same context."""
+        counts = Counter(stat.name for stat in self.stats)
+        return sorted({name.name for name, count in counts.items() if count > 1})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which metrics can be computed, known before anything runs."""
+
+    metrics: list[Metric | ForeignMetric]
+    left_out: list[str]
+    """One line for whatever cannot be computed without a tokenizer."""
+
+
+def plan(metrics: Sequence[Metric | ForeignMetric], adapter_spec: AdapterSpec, has_tokenizer: bool) -> Plan:
+    """Sort out what cannot be computed in this setting.
+
+    HELM computes nothing but its language modelling metric where an instance may have several requests.
+    """
+    possible: list[Metric | ForeignMetric] = []
+    left_out = []
+    for metric in metrics:
+        name = type(metric).__name__
+        if isinstance(metric, ForeignMetric):
+            possible.append(metric)
+        elif adapter_spec.method == LANGUAGE_MODELING and not metric.handles_language_modeling:
+            left_out.append(f"{name} is not made for language modelling runs and is left out")
+        elif not metric.is_possible(adapter_spec, has_tokenizer):
+            left_out.append(f"{name} needs a tokenizer and is left out")
+        else:
+            possible.append(metric)
+            missing = None if has_tokenizer else metric.without_tokenizer(adapter_spec)
+            if missing:
+                left_out.append(f"{name}: without a tokenizer {missing} is left out")
+    return Plan(possible, left_out)
+
+
+def evaluate(
+    metrics: Sequence[Metric | ForeignMetric],
+    source: ScenarioState | StateFile,
+    metric_service: TokenizerService | None,
+    sinks: Sequence[Sink],
+    parallelism: int = DEFAULT_PARALLELISM,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Evaluated:
+    """Compute metrics over a run's requests.
+
+    A state on disk is read once and never held as a whole, unless its requests are not sorted by trial and instance or
+    a metric of the installed HELM wants all of it.
+
+    Args:
+        metrics: What to compute.
+        source: The requests with their results.
+        metric_service: Answers HELM's tokenize requests; ``None`` where no tokenizer is at hand.
+        sinks: One for each metric; takes its per-instance statistics in order.
+        parallelism: Processes that may score at the same time. It changes no value.
+        progress: Told now and then how many requests have been taken.
+
+    Raises:
+        MissingDependencyError: A metric needs a tokenizer and there is none.
+        FileFormatError: The state is damaged or contradicts itself.
+    """
+    for metric in metrics:
+        if isinstance(metric, Metric):
+            check_possible(metric, source.adapter_spec, metric_service is not None)
+    if isinstance(source, StateFile) and any(isinstance(metric, ForeignMetric) for metric in metrics):
+        source = source.load()
+    job = _Job(metrics, metric_service, sinks, parallelism, progress)
+    if isinstance(source, ScenarioState):
+        return job.in_memory(source)
+    try:
+        return job.as_read(source)
+    except OutOfOrderError:
+        for sink in sinks:
+            sink.reset()
+        return job.in_memory(source.load())
+
+
+@dataclass(frozen=True)
+class _Job:
+    metrics: Sequence[Metric | ForeignMetric]
+    service: TokenizerService | None
+    sinks: Sequence[Sink]
+    parallelism: int
+    progress: Callable[[int], None]
+
+    def as_read(self, source: StateFile) -> Evaluated:
+        with ExitStack() as stack:
+            evaluations = self._begin(source.adapter_spec, source.mentions("perturbation"), stack)
+            tap = _Tap(evaluations, self.progress)
+            unanswered = add_groups(evaluations, groups_as_read(tap.watch(source), source.adapter_spec))
+            return self._finish(evaluations, {}, unanswered, tap.count)
+
+    def in_memory(self, state: ScenarioState) -> Evaluated:
+        perturbed = any(one.instance.perturbation is not None for one in state.request_states)
+        with ExitStack() as stack:
+            evaluations = self._begin(state.adapter_spec, perturbed, stack)
+            tap = _Tap(evaluations, self.progress)
+            for _ in tap.watch(state.request_states):
+                pass
+            unanswered = add_groups(evaluations, groups_in_memory(state))
+            foreign = {
+                place: metric.evaluate(state, self.service, None, self.parallelism)
+                for place, metric in enumerate(self.metrics)
+                if isinstance(metric, ForeignMetric)
+            }
+            for place, result in foreign.items():
+                for record in result.per_instance_stats:
+                    self.sinks[place](record)
+            stats = {place: result.aggregated_stats for place, result in foreign.items()}
+            return self._finish(evaluations, stats, unanswered, tap.count)
+
+    def _begin(self, adapter_spec: AdapterSpec, perturbed: bool, stack: ExitStack) -> list[Evaluation]:
+        tokens = token_counter(self.service, adapter_spec)
+        evaluations = []
+        for metric, sink in zip(self.metrics, self.sinks, strict=True):
+            if isinstance(metric, Metric):
+                evaluation = metric.begin(Setting(adapter_spec, tokens, perturbed, self.parallelism, sink))
+                stack.callback(evaluation.close)
+                evaluations.append(evaluation)
+        return evaluations
+
+    def _finish(
+        self, evaluations: list[Evaluation], foreign: dict[int, list[Stat]], unanswered: list[str], count: int
+    ) -> Evaluated:
+        native = iter(evaluations)
+        stats: list[Stat] = []
+        for place in range(len(self.metrics)):
+            stats += foreign[place] if place in foreign else next(native).finish()
+        unscored = [*unanswered, *(line for evaluation in evaluations for line in evaluation.unscored)]
+        return Evaluated(stats, list(dict.fromkeys(unscored)), count)
+
+
+class _Tap:
+    """Shows every request to the evaluations on its way into a group."""
+
+    def __init__(self, evaluations: list[Evaluation], progress: Callable[[int], None]) -> None:
+        self.count = 0
+        self._evaluations = evaluations
+        self._progress = progress
+
+    def watch(self, states: StateFile | list[RequestState]) -> Iterator[RequestState]:
+        for state in states:
+            for evaluation in self._evaluations:
+                evaluation.add_state(state)
+            self.count += 1
+            if self.count % _PROGRESS_EVERY == 0:
+                self._progress(self.count)
+            yield state
+        self._progress(self.count)

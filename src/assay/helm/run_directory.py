@@ -1,0 +1,190 @@
+"""A run's directory: HELM's five files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from assay.errors import FileFormatError, OutputError
+from assay.helm.evaluate import Evaluated, evaluate
+from assay.helm.metrics.base import DEFAULT_PARALLELISM
+from assay.helm.metrics.registry import create_metric
+from assay.helm.run_spec import MetricSpec, RunSpec
+from assay.helm.stat_writer import PerInstanceWriter, write_list
+from assay.helm.state_file import StateFile
+from assay.helm.stats import Stat, is_finite
+from assay.helm.structs import dump_json, parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from assay.helm.adaptation import ScenarioState
+    from assay.helm.foreign import ForeignMetric
+    from assay.helm.metrics.base import Metric
+    from assay.helm.scenario import Scenario
+    from assay.helm.stats import PerInstanceStats
+    from assay.helm.tokenization import TokenizerService
+
+RUN_SPEC = "run_spec.json"
+SCENARIO = "scenario.json"
+SCENARIO_STATE = "scenario_state.json"
+STATS = "stats.json"
+PER_INSTANCE_STATS = "per_instance_stats.json"
+
+_TOKENS_METRIC = MetricSpec("helm.benchmark.metrics.tokens_metric.TokensMetric")
+
+
+def read_run_spec(path: Path) -> RunSpec:
+    """Read a run specification.
+
+    Raises:
+        FileFormatError: The file is missing, damaged, or no run specification.
+    """
+    return RunSpec.from_json(_read(path), str(path))
+
+
+def read_stats(path: Path) -> list[Stat]:
+    """Read the statistics of a run.
+
+    Raises:
+        FileFormatError: The file is missing, damaged, or holds no statistics.
+    """
+    value = parse_json(_read(path), str(path))
+    if not isinstance(value, list):
+        raise FileFormatError(f"{path} holds no list of statistics")
+    return [Stat.from_builtins(item, f"{path}: [{place}]") for place, item in enumerate(value)]
+
+
+def metrics_of(run_spec: RunSpec, first_only: bool = False) -> list[Metric | ForeignMetric]:
+    """The metrics that a run is evaluated with.
+
+    HELM 0.2 adds its token counts to those that the specification names.
+
+    Args:
+        run_spec: The run.
+        first_only: Take only the first metric, and no token counts, as FlexLLMGen does.
+    """
+    specs = run_spec.metric_specs
+    if first_only:
+        specs = specs[:1]
+    elif run_spec.adapter_spec.predates_deployments and _TOKENS_METRIC not in specs:
+        specs = [*specs, _TOKENS_METRIC]
+    return [create_metric(spec) for spec in specs]
+
+
+@dataclass(frozen=True)
+class RunFiles:
+    """What a run's directory holds besides its statistics. ``None`` leaves a file out."""
+
+    run_spec: RunSpec | None
+    scenario: Scenario | Path | None
+    state: ScenarioState | StateFile
+
+
+def run_entry(
+    run_spec: RunSpec,
+    state: ScenarioState | StateFile,
+    output_dir: Path,
+    metric_service: TokenizerService | None = None,
+    *,
+    scenario: Scenario | Path | None = None,
+    first_metric_only: bool = False,
+    parallelism: int = DEFAULT_PARALLELISM,
+) -> Evaluated:
+    """Evaluate all metrics of a run and write its five files, each of them whole or not at all.
+
+    Args:
+        run_spec: The run; its metrics are evaluated.
+        state: Its requests with their results.
+        output_dir: Where the files go; HELM's tools look for a directory named as the run.
+        metric_service: Answers HELM's tokenize requests.
+        scenario: What ``scenario.json`` says, or such a file.
+        first_metric_only: Evaluate only the first metric, as FlexLLMGen does.
+        parallelism: Processes that may score at the same time.
+
+    Raises:
+        UsageError: A metric cannot be computed, or the state is damaged.
+        OutputError: The files cannot be written.
+    """
+    metrics = metrics_of(run_spec, first_metric_only)
+    return write_run(RunFiles(run_spec, scenario, state), metrics, output_dir, metric_service, parallelism)
+
+
+def write_run(
+    files: RunFiles,
+    metrics: Sequence[Metric | ForeignMetric],
+    output_dir: Path,
+    metric_service: TokenizerService | None = None,
+    parallelism: int = DEFAULT_PARALLELISM,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Evaluated:
+    """Evaluate metrics over a run's requests and write its files, each of them whole or not at all.
+
+    Raises:
+        UsageError: A metric cannot be computed, or the state is damaged.
+        OutputError: The files cannot be written.
+    """
+    try:
+        output_dir.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            draft = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".evaluating-", dir=output_dir)))
+            spools = [_Spool(stack.enter_context(_scratch(draft))) for _ in metrics]
+            evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress)
+            _write_list_of_stats(draft / STATS, evaluated.stats)
+            with (draft / PER_INSTANCE_STATS).open("w", encoding="ascii") as file:
+                write_list(file, (spool.file for spool in spools))
+            _write_inputs(draft, files, output_dir)
+            for path in sorted(draft.glob("*.json")):
+                os.replace(path, output_dir / path.name)
+    except OSError as error:
+        raise OutputError(f"{output_dir} cannot be written: {error.strerror or error}") from None
+    return evaluated
+
+
+class _Spool:
+    """Keeps one metric's per-instance statistics on disk until all metrics are done."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self.file = file
+        self._writer = PerInstanceWriter(file)
+
+    def __call__(self, record: PerInstanceStats, /) -> None:
+        self._writer.write(record)
+
+    def reset(self) -> None:
+        self.file.seek(0)
+        self.file.truncate()
+        self._writer = PerInstanceWriter(self.file)
+
+
+def _scratch(folder: Path) -> IO[str]:
+    return tempfile.TemporaryFile("w+", encoding="ascii", dir=folder)
+
+
+def _write_list_of_stats(path: Path, stats: Iterable[Stat]) -> None:
+    path.write_bytes(dump_json([stat.to_builtins() for stat in stats if is_finite(stat)]))
+
+
+def _write_inputs(draft: Path, files: RunFiles, output_dir: Path) -> None:
+    if files.run_spec is not None:
+        (draft / RUN_SPEC).write_bytes(files.run_spec.to_json())
+    if isinstance(files.scenario, Path):
+        shutil.copyfile(files.scenario, draft / SCENARIO)
+    elif files.scenario is not None:
+        (draft / SCENARIO).write_bytes(files.scenario.to_json())
+    if not isinstance(files.state, StateFile):
+        (draft / SCENARIO_STATE).write_bytes(files.state.to_json())
+    elif files.state.path.resolve() != (output_dir / SCENARIO_STATE).resolve():
+        shutil.copyfile(files.state.path, draft / SCENARIO_STATE)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be read: {error.strerror}") from None
