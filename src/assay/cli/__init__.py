@@ -44,15 +44,27 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+_EXIT_CODES = """\b
+Exit codes:
+  0  done, and every check met
+  1  a check is not met
+  2  wrong usage
+  4  could not be judged: server gone, or failed samples could change it
+  130, 143  interrupted; the same command goes on where it stopped"""
+
+
+@click.group(
+    cls=_LazyGroup,
+    epilog=_EXIT_CODES,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 110,
+        "token_normalize_func": lambda name: name.replace("_", "-"),  # lm-eval's spelling is understood too
+    },
+)
 @click.version_option(__version__, prog_name="assay")
 def cli() -> None:
-    r"""Tell whether a served language model still answers as it should, how sure that is, and if not, why.
-
-    \b
-    Exit codes: 0 done, every check met · 1 a check is not met · 2 wrong usage
-    4 could not be judged (server gone, or failed samples could change it) · 130, 143 interrupted
-    """
+    """Tell whether a served language model still answers as it should, how sure that is, and if not, why."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -61,13 +73,19 @@ def main(arguments: list[str] | None = None) -> None:
         result: Any = cli.main(args=arguments, prog_name="assay", standalone_mode=False)
     except click.exceptions.Abort:
         _end("interrupted", 130)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "assay"
+        _end(f"{error.format_message()} (see '{command} --help')", error.exit_code)
     except click.ClickException as error:
-        _end(f"{error.format_message()} (see 'assay --help')", error.exit_code)
+        _end(error.format_message(), error.exit_code)
     except AssayError as error:
         _end(str(error), error.exit_code)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except Exception as error:
+        place = _keep_traceback()
+        _end(f"internal error, please report it: {type(error).__name__}: {error}; traceback in {place}", 70)
     else:
         sys.exit(result if isinstance(result, int) else 0)
 
@@ -75,6 +93,15 @@ def main(arguments: list[str] | None = None) -> None:
 def _end(message: str, exit_code: int) -> None:
     print(f"assay: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(exit_code)
+
+
+def _keep_traceback() -> str:
+    import tempfile
+    import traceback
+
+    with tempfile.NamedTemporaryFile("w", prefix="assay-traceback-", suffix=".txt", delete=False) as file:
+        file.write(traceback.format_exc())
+    return file.name
 
 
 def _near(name: str) -> str:

@@ -68,13 +68,12 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
 def run(**options: Any) -> int:
-    r"""Evaluate a served model on lm-eval tasks.
+    """Evaluate a served model on lm-eval tasks.
 
     Writes lm-eval's results_*.json and samples_*.jsonl under the output directory. If the run is interrupted, the same
     command goes on where it stopped.
 
-    \b
-    assay run gsm8k_cot --base-url http://localhost:8000 --model my-model --min exact_match,strict-match=0.6
+    Example: assay run gsm8k_cot --base-url http://localhost:8000 --model my-model --min exact_match,strict-match=0.6
     """
     from assay.cli.output import present
     from assay.evaluation import evaluate

@@ -1,0 +1,283 @@
+"""Whole runs against a scripted server: interruption, failure, order, resumption."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import ModelNotServedError, ServerUnreachableError, UnknownMetricError, UnknownTaskError
+from assay.evaluation import Evaluation, evaluate, evaluate_async
+from assay.gate import Verdict
+from assay.journal import check, find_journals, records
+from assay.journal.records import ResponseRecord
+from assay.types import Answer, Check, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
+from tests.servers.scripted import Fault, ScriptedServer
+
+KEY = "exact_match,get-answer"
+TASKS = Path(__file__).parent / "evaluation_tasks"
+
+
+def specification(
+    server: ScriptedServer, output_dir: Path, *, checks: tuple[Check, ...] = (), **model: Any
+) -> Specification:
+    return Specification(
+        tasks=("counting", "naming"),
+        model=ModelSpec(base_url=server.url, model="scripted", **{"concurrency": 8, **model}),
+        options=TaskOptions(include_path=str(TASKS)),
+        checks=checks,
+        output_dir=str(output_dir),
+    )
+
+
+def answer(body: dict[str, Any]) -> str:
+    """Right for two questions in three, by the question alone."""
+    question = body["messages"][-1]["content"]
+    digits = [int(word) for word in question.split() if word.isdigit()]
+    return f"The answer is {sum(digits)}" if sum(digits) % 3 else "I cannot say"
+
+
+@pytest.fixture
+def server() -> Any:
+    with ScriptedServer(answer=answer, models=["scripted"]) as running:
+        yield running
+
+
+def without_times(results: dict[str, Any]) -> dict[str, Any]:
+    """A results document without what may differ between a run and its repetition."""
+    document: dict[str, Any] = json.loads(json.dumps(results))
+    for key in ("date", "total_evaluation_time_seconds"):
+        document.pop(key)
+    document["config"]["model_args"].pop("num_concurrent")
+    for config in document["configs"].values():
+        config["metadata"].pop("num_concurrent")
+    assay = document["assay"]
+    for key in ("seconds", "latency_seconds", "attempts"):
+        assay["totals"].pop(key)
+    provenance = assay["provenance"]
+    provenance.pop("journal")
+    for key in ("output_dir", "fresh"):
+        provenance["specification"].pop(key)
+    provenance["specification"]["model"].pop("concurrency")
+    return document
+
+
+def samples(evaluation: Evaluation) -> dict[str, str]:
+    stamp = evaluation.results_file.stem.removeprefix("results_")
+    return {
+        path.name.removesuffix(f"_{stamp}.jsonl"): path.read_text()
+        for path in evaluation.results_file.parent.glob(f"samples_*_{stamp}.jsonl")
+    }
+
+
+def test_concurrency_changes_no_result(server: ScriptedServer, tmp_path: Path) -> None:
+    alone = evaluate(specification(server, tmp_path / "alone", concurrency=1))
+    server.latency = lambda body: random.Random(json.dumps(body)).random() * 0.05
+    together = evaluate(specification(server, tmp_path / "together", concurrency=32))
+    assert without_times(alone.results) == without_times(together.results)
+    assert samples(alone) == samples(together)
+    assert len(samples(alone)) == 2
+
+
+def test_passing_faults_change_no_result(server: ScriptedServer, tmp_path: Path) -> None:
+    healthy = evaluate(specification(server, tmp_path / "healthy"))
+    server.faults = (
+        Fault("http_500", fraction=0.2, first=1),
+        Fault("malformed_json", fraction=0.2, first=1),
+        Fault("reset", fraction=0.2, first=1),
+    )
+    troubled = evaluate(specification(server, tmp_path / "troubled"))
+    assert without_times(troubled.results) == without_times(healthy.results)
+    assert samples(troubled) == samples(healthy)
+
+
+def test_what_fails_for_good_is_failed_and_nothing_else_changes(server: ScriptedServer, tmp_path: Path) -> None:
+    healthy = evaluate(specification(server, tmp_path / "healthy"))
+    server.faults = (Fault("http_400", fraction=0.1),)
+    troubled = evaluate(specification(server, tmp_path / "troubled"))
+
+    failed = {(failure.task, failure.doc_id) for failure in troubled.failures}
+    assert 0 < len(failed) < 30
+    assert {failure.cause for failure in troubled.failures} == {FailureCause.BAD_REQUEST}
+    for name, text in samples(healthy).items():
+        task = name.removeprefix("samples_")
+        kept = [line for line in text.splitlines() if (task, json.loads(line)["doc_id"]) not in failed]
+        assert samples(troubled)[name].splitlines() == kept
+    for score in troubled.scores:
+        assert score.failed == sum(1 for task, _ in failed if task == score.task)
+        assert score.n + score.failed == 60
+        assert score.bounds is not None
+        assert score.bounds.high - score.bounds.low == pytest.approx(score.failed / 60)
+
+
+def test_failed_samples_alone_are_asked_again(server: ScriptedServer, tmp_path: Path) -> None:
+    server.faults = (Fault("http_400", fraction=0.1),)
+    troubled = evaluate(specification(server, tmp_path))
+    asked = len(server.requests)
+    server.faults = ()
+    mended = evaluate(specification(server, tmp_path))
+    assert mended.failures == ()
+    assert mended.journal == troubled.journal
+    completions = [request for request in server.requests[asked:] if request.path.endswith("completions")]
+    assert len(completions) == len(troubled.failures)
+
+
+def test_a_finished_run_is_not_reused(server: ScriptedServer, tmp_path: Path) -> None:
+    first = evaluate(specification(server, tmp_path))
+    second = evaluate(specification(server, tmp_path))
+    assert first.journal != second.journal
+    assert first.results_file != second.results_file
+    assert Counter(json.dumps(body) for body in server.answered).most_common(1)[0][1] == 2
+
+
+def test_failures_decide_no_verdict(server: ScriptedServer, tmp_path: Path) -> None:
+    healthy = evaluate(
+        specification(server, tmp_path / "healthy", checks=(Check(metric=KEY, min=0.5, task="counting"),))
+    )
+    assert [result.verdict for result in healthy.checks] == [Verdict.PASS]
+    server.faults = (Fault("http_400", fraction=0.1),)
+    checks = tuple(Check(metric=KEY, min=minimum, task="counting") for minimum in (0.2, 0.65, 0.95))
+    troubled = evaluate(specification(server, tmp_path / "troubled", checks=checks))
+    assert [result.verdict for result in troubled.checks] == [Verdict.PASS, Verdict.INVALID, Verdict.FAIL]
+
+
+def test_outcomes(server: ScriptedServer, tmp_path: Path) -> None:
+    server.faults = (
+        Fault("truncated", indices=frozenset({0})),
+        Fault("empty_content", indices=frozenset({1})),
+        Fault("null_content", indices=frozenset({2})),
+        Fault("http_400", indices=frozenset({3})),
+    )
+    evaluation = evaluate(specification(server, tmp_path, concurrency=1))
+    counting = next(score for score in evaluation.scores if score.task == "counting")
+    assert counting.outcomes[Outcome.TRUNCATED] == 1
+    assert counting.outcomes[Outcome.EMPTY] == 2
+    assert counting.outcomes[Outcome.FAILED] == 1
+    assert counting.outcomes[Outcome.UNEXTRACTED] > 10
+    assert sum(counting.outcomes.values()) == 60
+
+
+def test_a_bad_key_is_refused_before_any_request(server: ScriptedServer, tmp_path: Path) -> None:
+    with pytest.raises(UnknownMetricError, match=r"exact_match,get-answer"):
+        evaluate(
+            specification(server, tmp_path, checks=(Check(metric="exact_match,strict", min=0.5, task="counting"),))
+        )
+    assert server.answered == []
+
+
+def test_an_unknown_task_names_the_near_ones(server: ScriptedServer, tmp_path: Path) -> None:
+    spec = specification(server, tmp_path)
+    with pytest.raises(UnknownTaskError, match="counting"):
+        evaluate(Specification(tasks=("countin",), model=spec.model, options=spec.options, output_dir=spec.output_dir))
+
+
+def test_a_wrong_model_shows_what_is_served(server: ScriptedServer, tmp_path: Path) -> None:
+    spec = specification(server, tmp_path)
+    wrong = ModelSpec(base_url=server.url, model="other")
+    with pytest.raises(ModelNotServedError, match="'scripted'"):
+        evaluate(Specification(tasks=spec.tasks, model=wrong, options=spec.options, output_dir=spec.output_dir))
+
+
+def test_no_server(tmp_path: Path) -> None:
+    nowhere = ModelSpec(base_url="http://127.0.0.1:9", model="m")
+    with pytest.raises(ServerUnreachableError, match=r"127\.0\.0\.1:9"):
+        evaluate(Specification(tasks=("gsm8k",), model=nowhere, output_dir=str(tmp_path)))
+
+
+def test_inside_a_running_loop(server: ScriptedServer, tmp_path: Path) -> None:
+    evaluation = asyncio.run(evaluate_async(specification(server, tmp_path)))
+    assert evaluation.results_file.exists()
+
+
+def start(server: ScriptedServer, output_dir: Path) -> subprocess.Popen[str]:
+    command = [
+        *(sys.executable, "-m", "assay", "run", "counting,naming", "--base-url", server.url, "--model", "scripted"),
+        *("--include-path", str(TASKS), "--output-dir", str(output_dir), "--concurrency", "4"),
+    ]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy())
+
+
+def journaled(output_dir: Path) -> set[tuple[str, int]]:
+    """Documents whose answers the run's journals hold."""
+    return {
+        (record.task, record.doc_id)
+        for path in find_journals(output_dir / "scripted" / "journal")
+        for record in records(path)
+        if isinstance(record, ResponseRecord) and isinstance(record.response, Answer)
+    }
+
+
+def wait_for_answers(server: ScriptedServer, count: int) -> None:
+    give_up = time.monotonic() + 30
+    while len(server.answered) < count:
+        assert time.monotonic() < give_up, "the run did not get going"
+        time.sleep(0.005)
+
+
+def test_kill_9_three_times(server: ScriptedServer, tmp_path: Path) -> None:
+    untouched = evaluate(specification(server, tmp_path / "untouched", concurrency=4))
+    prompts = {
+        (name.removeprefix("samples_"), line["doc_id"]): line["arguments"]["gen_args_0"]["arg_0"][0]
+        for name, text in samples(untouched).items()
+        for line in map(json.loads, text.splitlines())
+    }
+    output_dir = tmp_path / "killed"
+    server.latency = 0.02
+    chance = random.Random(5)
+    for kill in range(3):
+        kept = {prompts[place] for place in journaled(output_dir)}
+        before = len(server.answered)
+        process = start(server, output_dir)
+        wait_for_answers(server, before + chance.randint(5, 25))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        asked = {json.dumps(body["messages"], ensure_ascii=False) for body in server.answered[before:]}
+        assert not asked & kept, f"after kill {kill} an answer that was kept was asked for again"
+    kept = {prompts[place] for place in journaled(output_dir)}
+    assert 15 <= len(kept) < 120
+    before = len(server.answered)
+    out, err = start(server, output_dir).communicate(timeout=60)
+    assert "going on with" in err, err
+    asked = {json.dumps(body["messages"], ensure_ascii=False) for body in server.answered[before:]}
+    assert asked == set(prompts.values()) - kept
+
+    results_file = next((output_dir / "scripted").glob("results_*.json"))
+    assert str(results_file) in out
+    assert without_times(json.loads(results_file.read_text())) == without_times(untouched.results)
+    stamp = results_file.stem.removeprefix("results_")
+    for name, text in samples(untouched).items():
+        assert results_file.with_name(f"{name}_{stamp}.jsonl").read_text() == text
+    (journal,) = find_journals(output_dir / "scripted" / "journal")
+    assert check(journal).finished
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interruption_leaves_a_resumable_run(
+    server: ScriptedServer, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    server.latency = 0.05
+    process = start(server, tmp_path)
+    wait_for_answers(server, 8)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert "run the same command again" in err
+    assert "Traceback" not in out + err
+    kept = journaled(tmp_path)
+    assert kept
+    server.latency = 0.0
+    before = len(server.answered)
+    resumed = start(server, tmp_path)
+    resumed.communicate(timeout=60)
+    assert resumed.returncode == 0
+    assert len(server.answered) - before == 120 - len(kept)

@@ -1,0 +1,59 @@
+"""Intervals are chosen by the kind of values; groups combine their members."""
+
+from __future__ import annotations
+
+from math import isclose
+
+import pytest
+
+from assay.measure import interval_of, metric_keys
+from assay.stats.intervals import Interval, clustered_mean_interval, mean_interval, wilson
+from assay.stats.strata import stratified_interval
+
+
+def test_zeros_and_ones_get_wilsons_interval() -> None:
+    assert interval_of([1, 0, 1.0, True]) == wilson(3, 4)
+
+
+def test_graded_scores_get_the_mean_s_interval_within_their_support() -> None:
+    assert interval_of([0.2, 0.9, 1.0]) == mean_interval([0.2, 0.9, 1.0], support=(0.0, 1.0))
+    bleu = interval_of([12.0, 40.0, 33.0])
+    assert bleu is not None
+    assert bleu.high > 40
+
+
+def test_several_verdicts_a_document_are_a_cluster() -> None:
+    values = [[True, False], [True], [False, False, True]]
+    flat, documents = [1.0, 0.0, 1.0, 0.0, 0.0, 1.0], [0, 0, 1, 2, 2, 2]
+    assert interval_of(values) == clustered_mean_interval(flat, documents, support=(0.0, 1.0))
+
+
+@pytest.mark.parametrize("values", [[], [(1.0, 2)], ["a"], [0.5], [[]]])
+def test_what_has_no_mean_has_no_interval(values: list[object]) -> None:
+    assert interval_of(values) is None
+
+
+def test_metric_keys_leave_standard_errors_and_names_out() -> None:
+    entry = {"name": "t", "alias": "t", "sample_len": 3, "acc,none": 1.0, "acc_stderr,none": 0.1, "f1,a,b": 0.2}
+    assert metric_keys(entry) == ["acc,none", "f1,a,b"]
+
+
+def test_one_stratum_keeps_its_interval() -> None:
+    own = wilson(30, 40)
+    combined = stratified_interval([0.75], [own], [40])
+    assert isclose(combined.low, own.low)
+    assert isclose(combined.high, own.high)
+
+
+def test_strata_are_narrower_than_their_parts() -> None:
+    parts = [wilson(50, 100), wilson(60, 100), wilson(70, 100), wilson(80, 100)]
+    combined = stratified_interval([0.5, 0.6, 0.7, 0.8], parts, [100] * 4)
+    assert combined.low < 0.65 < combined.high
+    assert combined.high - combined.low < 0.55 * (parts[0].high - parts[0].low)
+
+
+def test_weights_count() -> None:
+    sure, unsure = Interval(0.9, 0.9, 0.95, "x"), Interval(0.0, 1.0, 0.95, "x")
+    combined = stratified_interval([0.9, 0.5], [sure, unsure], [3, 1])
+    assert isclose(combined.low, 0.8 - 0.125)
+    assert isclose(combined.high, 0.8 + 0.125)
