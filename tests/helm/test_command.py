@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.cli.helm import helm
+from assay.errors import (
+    AssayError,
+    FileFormatError,
+    MissingDependencyError,
+    NothingMeasuredError,
+    SpecificationError,
+    UnknownMetricError,
+)
+from assay.helm import MetricSpec, RunSpec, ScenarioSpec
+from assay.helm.run_directory import PER_INSTANCE_STATS, RUN_SPEC, SCENARIO_STATE, STATS
+from tests.helm.states import generation, result, state
+
+BASIC = "helm.benchmark.metrics.basic_metrics."
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """A run without statistics: three questions, two of them answered rightly, one without a result."""
+    run = state(
+        [generation(0, result("yes")), generation(1, result("no")), generation(2, result("yes")), generation(3, None)]
+    )
+    spec = RunSpec(
+        "a-run",
+        ScenarioSpec("x.Scenario"),
+        run.adapter_spec,
+        [
+            MetricSpec(f"{BASIC}BasicGenerationMetric", {"names": ["exact_match", "prefix_exact_match"]}),
+            MetricSpec(f"{BASIC}InstancesPerSplitMetric"),
+        ],
+    )
+    folder = tmp_path / "a-run"
+    folder.mkdir()
+    (folder / SCENARIO_STATE).write_bytes(run.to_json())
+    (folder / RUN_SPEC).write_bytes(spec.to_json())
+    return folder
+
+
+@pytest.fixture
+def tokenizer_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    name = "a_tokenizer_of_the_users_own"
+    (tmp_path / f"{name}.py").write_text(
+        "class Words:\n"
+        "    def encode(self, text): return text.split()\n"
+        "    def decode(self, tokens): return ' '.join(tokens)\n"
+        "words = Words()\n"
+        "nothing = 3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    return name
+
+
+def run_command(*arguments: object) -> None:
+    helm.main(args=[str(argument) for argument in arguments], standalone_mode=False)
+
+
+def means(folder: Path) -> dict[str, float]:
+    return {stat["name"]["name"]: stat["mean"] for stat in json.loads((folder / STATS).read_bytes()) if stat["count"]}
+
+
+@pytest.mark.parametrize("object_name", ["words", "Words"])
+def test_evaluate_writes_statistics_beside_the_run(
+    run_dir: Path, tokenizer_module: str, object_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_command("evaluate", run_dir, "--tokenizer", f"{tokenizer_module}:{object_name}", "--parallelism", 1)
+    assert means(run_dir)["exact_match"] == pytest.approx(2 / 3)
+    assert means(run_dir)["num_prompt_tokens"] == 2
+    assert means(run_dir)["num_instances"] == 4
+    assert len(json.loads((run_dir / PER_INSTANCE_STATS).read_bytes())) == 3
+    shown = capsys.readouterr()
+    assert "exact_match" in shown.out
+    assert "num_prompt_tokens" not in shown.out
+    assert "1 instances could not be scored:\n  instance id3, trial 0: a request has no result" in shown.err
+
+
+def test_what_needs_a_tokenizer_is_named_and_the_rest_computed(
+    run_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_command("evaluate", run_dir)
+    assert "without a tokenizer num_prompt_tokens and what follows from it is left out" in capsys.readouterr().err
+    assert "num_prompt_tokens" not in means(run_dir)
+    assert "exact_match" in means(run_dir)
+
+
+def test_less_does_not_replace_more(run_dir: Path, tokenizer_module: str, tmp_path: Path) -> None:
+    run_command("evaluate", run_dir, "--tokenizer", f"{tokenizer_module}:words")
+    before = (run_dir / STATS).read_bytes()
+    for arguments in (["--metric", "exact_match"], [], ["--first-metric-only"]):
+        with pytest.raises(SpecificationError, match="may hold more than this would compute"):
+            run_command("evaluate", run_dir, *arguments)
+    assert (run_dir / STATS).read_bytes() == before
+    run_command("evaluate", run_dir, "--metric", "exact_match", "--output-dir", tmp_path / "out")
+    assert "prefix_exact_match" not in means(tmp_path / "out")
+    assert (tmp_path / "out" / RUN_SPEC).read_bytes() == (run_dir / RUN_SPEC).read_bytes()
+    assert (tmp_path / "out" / SCENARIO_STATE).read_bytes() == (run_dir / SCENARIO_STATE).read_bytes()
+
+
+def test_a_bare_state_needs_metrics(run_dir: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "state.json"
+    bare.write_bytes((run_dir / SCENARIO_STATE).read_bytes())
+    with pytest.raises(SpecificationError, match="which metrics"):
+        run_command("evaluate", bare)
+    run_command("evaluate", bare, "--metric", "exact_match", "--metric", "InstancesPerSplitMetric")
+    assert set(means(tmp_path)) >= {"exact_match", "num_instances"}
+    run_command("evaluate", bare, "--run-spec", run_dir / RUN_SPEC, "--output-dir", tmp_path / "out")
+    assert "prefix_exact_match" in means(tmp_path / "out")
+
+
+def test_a_class_is_taken_with_the_runs_arguments(run_dir: Path, tmp_path: Path) -> None:
+    run_command("evaluate", run_dir, "--metric", "BasicGenerationMetric", "--output-dir", tmp_path / "out")
+    assert "prefix_exact_match" in means(tmp_path / "out")
+    assert "num_instances" not in means(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (["--metric", "exact_mach"], UnknownMetricError, "there is no metric 'exact_mach'; did you mean exact_match"),
+        (["--metric", "BasicGenerationMetrics"], UnknownMetricError, "did you mean BasicGenerationMetric"),
+        (["--tokenizer", "words"], SpecificationError, "neither hf:PATH nor MODULE:OBJECT"),
+        (["--tokenizer", "no_such_module:words"], SpecificationError, "cannot be loaded: No module named"),
+        (["--run-spec", "absent.json"], FileFormatError, r"absent\.json cannot be read: No such file"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_named(
+    run_dir: Path, arguments: list[str], error: type[AssayError], message: str
+) -> None:
+    with pytest.raises(error, match=message) as refusal:
+        run_command("evaluate", run_dir, *arguments)
+    assert "\n" not in str(refusal.value)
+    assert sorted(path.name for path in run_dir.iterdir()) == [RUN_SPEC, SCENARIO_STATE]
+
+
+@pytest.mark.parametrize("name", ["nothing", "absent"])
+def test_an_object_that_is_no_tokenizer_is_refused(run_dir: Path, tokenizer_module: str, name: str) -> None:
+    with pytest.raises(SpecificationError, match=r"has no encode and decode|cannot be loaded"):
+        run_command("evaluate", run_dir, "--tokenizer", f"{tokenizer_module}:{name}")
+
+
+def test_a_metric_of_helms_own_says_what_to_install(run_dir: Path) -> None:
+    name = "helm.benchmark.metrics.toxicity_metrics.ToxicityMetric"
+    try:
+        import helm.benchmark  # type: ignore[import-not-found]  # noqa: F401
+    except ImportError:
+        with pytest.raises(MissingDependencyError, match="pip install crfm-helm"):
+            run_command("evaluate", run_dir, "--metric", name)
+    else:
+        pytest.skip("HELM is installed")
+
+
+def test_a_run_without_results_measures_nothing(tmp_path: Path) -> None:
+    path = tmp_path / SCENARIO_STATE
+    path.write_bytes(state([generation(0, None)]).to_json())
+    with pytest.raises(NothingMeasuredError, match="not one request could be scored"):
+        run_command("evaluate", path, "--metric", "exact_match")
+
+
+def test_a_missing_run_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match=r"has no scenario_state\.json"):
+        run_command("evaluate", tmp_path)
+    with pytest.raises(FileFormatError, match="there is no file"):
+        run_command("evaluate", tmp_path / "absent")
+    with pytest.raises(FileFormatError, match=r"stats\.json cannot be read: No such file"):
+        run_command("show", tmp_path)
+
+
+def test_show_gives_scores_or_everything(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_command("evaluate", run_dir)
+    capsys.readouterr()
+    run_command("show", run_dir)
+    scores = capsys.readouterr().out
+    assert "exact_match" in scores
+    assert "0.6667" in scores
+    assert "num_references" not in scores
+    assert "robustness" not in scores
+    run_command("show", run_dir, "--all")
+    everything = capsys.readouterr().out
+    assert "num_references" in everything
+    assert "robustness (worst)" in everything
+    run_command("show", run_dir, "--json")
+    assert json.loads(capsys.readouterr().out) == json.loads((run_dir / STATS).read_bytes())
+
+
+def test_show_lets_no_control_codes_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stat = {"name": {"name": "\x1b[31mred[bold]"}, "count": 1, "sum": 1, "sum_squared": 1, "mean": 1.0}
+    (tmp_path / STATS).write_text(json.dumps([stat]))
+    run_command("show", tmp_path)
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "red[bold]" in shown
+
+
+@pytest.mark.parametrize("text", ["{}", "[3]", "[", '[{"name": {"name": "a"}, "count": "b"}]'])
+def test_damaged_statistics_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / STATS).write_text(text)
+    with pytest.raises(FileFormatError, match=r"stats\.json"):
+        run_command("show", tmp_path)
