@@ -16,7 +16,9 @@ def stratified_interval(values: Sequence[float], intervals: Sequence[Interval], 
 
     By the method of variance estimates recovery: for estimates pᵢ in [lᵢ, uᵢ] and weights wᵢ that sum to 1, the ends
     are Σwᵢpᵢ − √Σ(wᵢ(pᵢ − lᵢ))² and Σwᵢpᵢ + √Σ(wᵢ(uᵢ − pᵢ))² (Zou and Donner 2008, Statistics in Medicine 27:1693).
-    The strata are the benchmark's own and fixed: their differences are part of what is measured, not of its uncertainty.
+
+    The strata are the benchmark's own and fixed: their differences are part of what is measured, not of its
+    uncertainty.
 
     Args:
         values: Each stratum's estimate.
