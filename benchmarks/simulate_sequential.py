@@ -275,8 +275,8 @@ def draw(folder: Path, runs: int) -> None:
 
 def draw_confidence_sequence(axes: Any, _runs: int) -> None:
     n, threshold = EXAMPLE_N, EXAMPLE_THRESHOLD
-    for score, colour, label in ((0.535, "tab:green", "healthy"), (0.3, "tab:red", "broken")):
-        order = next(random_orders(right_or_wrong(n, round(score * n)), 1, seed=5))[0]
+    for score, colour, label, below in ((0.535, "tab:green", "healthy", 6), (0.3, "tab:red", "broken", -14)):
+        order = next(random_orders(right_or_wrong(n, round(score * n)), 1, seed=1))[0]
         low, high = confidence_sequence(threshold_plan(n, threshold, 0.01), order.tolist())
         t = np.arange(1, n + 1)
         kept = np.unique(np.concatenate([t[:60], t[60::8], t[-1:]])) - 1
@@ -284,7 +284,7 @@ def draw_confidence_sequence(axes: Any, _runs: int) -> None:
         axes.plot(t[kept], (np.cumsum(order) / t)[kept], color=colour, lw=1, label=f"{label}: true score {score}")
         decided = int(np.argmax((low >= threshold) | (high < threshold)))
         axes.plot(decided + 1, threshold, "o", color=colour)
-        axes.annotate(f"decided after {decided + 1}", (decided + 1, threshold), (8, 5), textcoords="offset points")
+        axes.annotate(f"decided after {decided + 1}", (decided + 1, threshold), (8, below), textcoords="offset points")
     axes.axhline(threshold, color="black", lw=1, ls="--")
     axes.set(xlabel="documents seen", ylabel="score", ylim=(0, 1), xlim=(0, n))
 

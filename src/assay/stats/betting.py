@@ -14,9 +14,9 @@ Which stake is best depends on the unknown truth, so the wealth is spread over a
 own constant stake: an average of supermartingales is one again, and it grows nearly as fast as the best of them.
 
 Sources: Waudby-Smith and Ramdas (2023), "Estimating means of bounded random variables by betting", JRSS-B 86:1
-(without replacement: section 5; mixtures of constant bets: appendix B); Stark (2022), "ALPHA: audit that learns from
-previously hand-audited ballots", Ann. Appl. Stat. 17:641. For right-or-wrong values a stake c is ALPHA with the
-alternative η_t = m_t + c·(1 − m_t).
+(sampling without replacement; portfolios of constant bets, there called diversified Kelly); Stark (2023), "ALPHA: audit
+that learns from previously hand-audited ballots", Ann. Appl. Stat. 17:641. For right-or-wrong values a stake c is ALPHA
+with the alternative η_t = m_t + c·(1 − m_t).
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class Portfolio:
 def lower_confidence_bound(values: Floats, population: int, stakes: Stakes, alpha: float) -> float:
     """Lower bound for the population's mean that holds at all sample sizes at once with probability 1 − α.
 
-    The bound is the largest null whose portfolio ever reached 1/α on the way (Waudby-Smith and Ramdas 2023, theorem 3,
-    with running intersection). All nulls use the same stakes, so the wealth falls as null grows and bisection finds it.
+    The bound is the largest null whose portfolio ever reached 1/α on the way (the running intersection of Waudby-Smith
+    and Ramdas 2023). All nulls use the same stakes, so the wealth falls as null grows and bisection finds it.
 
     Args:
         values: Shape (n,): the values seen, in the order drawn; none below 0.

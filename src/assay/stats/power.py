@@ -4,7 +4,7 @@ Normal approximations, as usual for planning. Error rates are one-sided unless `
 a part of a benchmark of N and its full score is what counts, give ``population``: then fewer are needed.
 
 Sources: Miller (2024), arXiv 2411.00640, section 5; Cochran (1977), "Sampling Techniques", section 4.6 (finite
-populations); Connett, Smith and McHugh (1987), Statistics in Medicine 6:733 (paired shares).
+populations); Connett, Smith and McHugh (1987), Statistics in Medicine 6:53 (paired shares).
 """
 
 from __future__ import annotations
