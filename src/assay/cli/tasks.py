@@ -19,8 +19,10 @@ def tasks(pattern: str, include_path: str | None, as_json: bool) -> None:
     names = index.match(pattern if any(mark in pattern for mark in "*?[") else f"*{pattern}*")
     if not names:
         raise click.ClickException(f"no task, group or tag matches '{pattern}'")
+    entries = [index.entry(name) for name in names]
     if as_json:
-        print(json.dumps([{"name": name, "kind": index.kind(name)} for name in names]))
+        listed = [{"name": entry.name, "kind": entry.kind, "output_type": entry.output_type} for entry in entries]
+        print(json.dumps(listed))
         return
-    for name in names:
-        print(f"{index.kind(name):6} {name}")
+    for entry in entries:
+        print(f"{entry.kind:12} {entry.output_type or '':22} {entry.name}")

@@ -1,0 +1,153 @@
+"""The command line as a person meets it: one clear line for each mistake, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers.scripted import ScriptedServer
+
+TASKS = Path(__file__).parent.parent / "evaluation_tasks"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ScriptedServer]:
+    with ScriptedServer(answer=lambda _: "The answer is 8", models=["scripted"]) as running:
+        yield running
+
+
+def assay(*arguments: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "assay", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        check=False,
+    )
+
+
+def run(server: ScriptedServer, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    where = ["--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS)]
+    return assay("run", *where, *arguments, cwd=cwd)
+
+
+def test_a_table_and_a_verdict(server: ScriptedServer, tmp_path: Path) -> None:
+    ran = run(server, tmp_path, "counting", "--limit", "10", "--min", "exact_match=0.05")
+    assert ran.returncode == 0, ran.stderr
+    head, row, *_ = ran.stdout.splitlines()
+    assert head.split()[:4] == ["task", "metric", "value", "stderr"]
+    assert row.split()[:4] == ["counting", "exact_match,get-answer", "0.1000", "0.1000"]
+    assert "PASS" in ran.stdout
+    assert list((tmp_path / "results" / "scripted").glob("results_*.json"))
+    assert "10 samples" in ran.stderr
+    assert "\x1b" not in ran.stdout + ran.stderr
+
+
+def test_json_is_all_there_is_on_stdout(server: ScriptedServer, tmp_path: Path) -> None:
+    ran = run(server, tmp_path, "counting,naming", "--limit", "0.1", "--json")
+    document: dict[str, Any] = json.loads(ran.stdout)
+    assert document["n-samples"]["naming"] == {"original": 60, "effective": 6}
+    assert {score["task"] for score in document["assay"]["scores"]} == {"counting", "naming"}
+    assert Path(tmp_path / document["results_file"]).is_file()
+
+
+def test_a_minimum_that_is_not_met(server: ScriptedServer, tmp_path: Path) -> None:
+    ran = run(server, tmp_path, "counting", "--limit", "10", "--min", "exact_match=0.9")
+    assert ran.returncode == 1
+    assert "FAIL" in ran.stdout
+
+
+MISTAKES: list[tuple[list[str], int, str]] = [
+    (["countin"], 2, "near: counting"),
+    (["counting", "--min", "exact_match,strict=0.5"], 2, "it reports exact_match,get-answer"),
+    (["counting", "--min", "exact_match"], 2, "is no minimum"),
+    (["counting", "--limit", "0"], 2, "limit is 0"),
+    (["counting", "--limit", "-1"], 2, "limit is -1"),
+    (["counting", "--limit", "2.5"], 2, "whole number"),
+    (["counting", "--limit", "many"], 2, "'many' is not a valid float"),
+    (["counting", "--num-fewshot", "-1"], 2, "num_fewshot is -1"),
+    (["counting", "--concurrency", "0"], 2, "concurrency is 0"),
+    (["counting", "--gen-kwargs", "temperature"], 2, "gen_kwargs"),
+    (["counting", "--output-dir", "/proc/nowhere"], 2, "/proc/nowhere"),
+    (["counting", "--include-path", "/nowhere"], 2, "/nowhere"),
+    (["counting", "--model", "other"], 2, "it serves 'scripted'"),
+    (["counting", "--base-url", "http://127.0.0.1:9"], 4, "nothing answers at http://127.0.0.1:9"),
+    (["counting", "--base-url", "127.0.0.1:8000"], 2, "http://"),
+    (["arc_easy"], 2, "log-likelihood"),
+    ([","], 2, "name at least one task"),
+    (["counting", "--frehs"], 2, "--fresh"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES, ids=[" ".join(case[0]) for case in MISTAKES])
+def test_a_mistake_is_one_clear_line(
+    server: ScriptedServer, tmp_path: Path, data_dir: Path, arguments: list[str], code: int, message: str
+) -> None:
+    asked = len(server.answered)
+    ran = run(server, tmp_path, "--data-dir", str(data_dir), *arguments)
+    assert (ran.returncode, ran.stdout) == (code, ""), ran.stderr
+    assert message in ran.stderr
+    assert ran.stderr.startswith("assay: ")
+    assert ran.stderr.count("\n") == 1
+    assert len(server.answered) == asked
+
+
+def test_malformed_yaml(server: ScriptedServer, tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("task: broken\n  metric_list: [\n")
+    ran = run(server, tmp_path, "broken", "--include-path", str(tmp_path))
+    assert ran.returncode == 2
+    assert "broken.yaml, line 2" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_everything_failed(tmp_path: Path) -> None:
+    from tests.servers.scripted import Fault
+
+    with ScriptedServer(models=["scripted"], faults=(Fault("http_400"),)) as broken:
+        ran = run(broken, tmp_path, "counting", "--limit", "5")
+        assert ran.returncode == 4
+        assert "5 bad_request" in ran.stderr
+        assert "no sample could be scored" in ran.stderr
+        ran = run(broken, tmp_path, "counting", "--limit", "5", "--min", "exact_match=0")
+        assert ran.returncode == 4
+        assert "INVALID" in ran.stdout
+
+
+def test_the_key_is_in_no_output_or_file(tmp_path: Path) -> None:
+    key = "sk-very-secret-0123456789"
+    with ScriptedServer(models=["scripted"], api_key=key) as guarded:
+        where = ["--base-url", guarded.url, "--model", "scripted", "--include-path", str(TASKS)]
+        ran = assay("run", "counting", *where, "--limit", "3", "--api-key-env", "MY_KEY", cwd=tmp_path, MY_KEY=key)
+        assert ran.returncode == 0, ran.stderr
+        refused = assay("run", "counting", *where, "--limit", "3", cwd=tmp_path, OPENAI_API_KEY=key[:-1])
+        assert refused.returncode == 4
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) >= 3
+    for text in [ran.stdout, ran.stderr, refused.stdout, refused.stderr, *(str(path.read_bytes()) for path in written)]:
+        assert key[:-1] not in text
+
+
+@pytest.mark.parametrize("command", [["rnu"], ["run"], ["tasks", "no-such-task-anywhere"]])
+def test_other_commands_mistakes(tmp_path: Path, command: list[str]) -> None:
+    ran = assay(*command, cwd=tmp_path)
+    assert ran.returncode != 0
+    assert ran.stderr.startswith("assay: ")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_tasks_are_listed(tmp_path: Path) -> None:
+    ran = assay("tasks", "gsm8k*", cwd=tmp_path)
+    assert ran.stdout.splitlines()[0] == "task         generate_until         gsm8k"
+    assert "gsm8k_cot" in [line.split()[-1] for line in ran.stdout.splitlines()]
+    listed = json.loads(assay("tasks", "mmlu_pro", "--json", cwd=tmp_path).stdout)
+    assert {"name": "mmlu_pro", "kind": "group", "output_type": None} in listed
+    assert {"name": "leaderboard_mmlu_pro", "kind": "task", "output_type": "multiple_choice"} in listed
