@@ -108,8 +108,9 @@ class _Queue:
             if sample is None:
                 raise StopAsyncIteration
             self._start(sample)
-            # Building a sample takes a while: let responses that arrived meanwhile be read.
-            await asyncio.sleep(0)
+            if not self._ready:
+                # All its answers were kept: let others have a turn, for the next may be kept as well.
+                await asyncio.sleep(0)
         return self._ready.popleft()
 
     def _start(self, sample: Sample) -> None:

@@ -7,6 +7,7 @@ never stopped and asks for no answer twice.
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import signal
@@ -150,8 +151,19 @@ def _open_work(plan: _Plan) -> Iterator[_Work]:
     with journal, Spool(plan.folder) as spool:
         deadline = Deadline(_SCORING_SECONDS)
         scores = {name: TaskScores(name, task, spool, deadline) for name, task in plan.loaded.tasks.items()}
-        with deadline.watching():
+        with deadline.watching(), _loaded_objects_left_alone():
             yield _Work(journal, scores, RunTotals())
+
+
+@contextmanager
+def _loaded_objects_left_alone() -> Iterator[None]:
+    """Spare the garbage collector all that is there by now: libraries and tasks, which live to the end."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 async def _answer(plan: _Plan, work: _Work, progress: Progress) -> None:

@@ -3,33 +3,65 @@
 from __future__ import annotations
 
 import tempfile
+from array import array
 from typing import TYPE_CHECKING, Self
+
+from assay.errors import OutputError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+_BLOCK = 2**20
+"""Bytes that are written at once."""
 
 
 class Spool:
     """An unnamed file that holds byte strings and leaves nothing behind, whatever ends the process."""
 
     def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by __exit__
-        self._end = 0
+        self._ends = array("q", [0])
+        """Where each byte string ends in the file; the first entry is the file's beginning."""
+        self._written = 0
+        self._unwritten: list[bytes] = []
 
     def append(self, data: bytes) -> int:
-        """Keep `data`; the number that comes back is for :meth:`read`."""
-        place = self._end
-        self._file.seek(place)
-        self._file.write(len(data).to_bytes(8, "little"))
-        self._file.write(data)
-        self._end += 8 + len(data)
-        return place
+        """Keep `data`; the number that comes back is for :meth:`read`.
 
-    def read(self, place: int) -> bytes:
-        """The bytes that :meth:`append` was given."""
-        self._file.seek(place)
-        size = int.from_bytes(self._file.read(8), "little")
-        return self._file.read(size)
+        Raises:
+            OutputError: the disk is full or broken.
+        """
+        self._unwritten.append(data)
+        self._ends.append(self._ends[-1] + len(data))
+        if self._ends[-1] - self._written > _BLOCK:
+            self._write()
+        return len(self._ends) - 2
+
+    def read(self, number: int) -> bytes:
+        """The bytes that :meth:`append` was given.
+
+        Raises:
+            OutputError: the disk is full or broken.
+        """
+        if self._unwritten:
+            self._write()
+        start, end = self._ends[number : number + 2]
+        self._file.seek(start)
+        return self._file.read(end - start)
+
+    def _write(self) -> None:
+        try:
+            self._file.seek(self._written)
+            self._file.write(b"".join(self._unwritten))
+            self._file.flush()
+        except OSError as error:
+            raise OutputError(
+                f"cannot write scored samples to {self._folder}: {error.strerror}; "
+                "make room, then run the same command again"
+            ) from error
+        self._written = self._ends[-1]
+        self._unwritten.clear()
 
     def __enter__(self) -> Self:
         return self

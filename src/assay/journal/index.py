@@ -35,6 +35,8 @@ class OffsetIndex:
 
     def get(self, key: str) -> int | None:
         """The offset of the newest answer to ``key``, or to a key of the same hash; None if there is none."""
+        if not self._recent and not len(self._hashes):
+            return None
         hashed = _hash(key)
         if hashed in self._recent:
             return self._recent[hashed]
