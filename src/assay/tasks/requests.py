@@ -6,18 +6,19 @@ that lm-eval's ``local-chat-completions`` and ``local-completions`` clients woul
 
 from __future__ import annotations
 
-import functools
+import codecs
 import hashlib
 import itertools
 import json
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from assay.errors import UnsupportedTaskError
 from assay.tasks.documents import documents
 from assay.tasks.fewshot import remember_fewshot_examples
+from assay.tasks.prompts import ChatPrompt, ContextBuilder
 from assay.types import ModelSpec, Request, RequestKind, TaskOptions
 
 if TYPE_CHECKING:
@@ -41,16 +42,6 @@ class Sample(msgspec.Struct):
     """For every instance its repeats, one after another."""
 
 
-class ChatPrompt(NamedTuple):
-    """A conversation as JSON text; lm-eval's ``JsonChatStr``, whose shape shows in the samples files."""
-
-    prompt: str
-
-    def encode(self, encoding: str) -> bytes:
-        """The JSON text's bytes; lm-eval hashes prompts through this."""
-        return self.prompt.encode(encoding)
-
-
 def sample_count(task: Any, options: TaskOptions) -> int:
     """How many documents of `task` the options' ``limit`` leaves."""
     total = len(task.eval_docs)
@@ -70,24 +61,15 @@ def samples(name: str, task: Any, model: ModelSpec, options: TaskOptions) -> Ite
     """
     is_chat = model.endpoint == "chat"
     repeats = task.get_config("repeats") or 1
-    template = _chat_prompt if is_chat else None
     remember_fewshot_examples(task)
+    builder = ContextBuilder(task, options, is_chat=is_chat)
     for doc_id, doc in enumerate(itertools.islice(documents(task.eval_docs), sample_count(task, options))):
-        context = task.fewshot_context(
-            doc,
-            num_fewshot=task.get_config("num_fewshot") or 0,
-            system_instruction=options.system_instruction,
-            apply_chat_template=is_chat,
-            fewshot_as_multiturn=options.fewshot_as_multiturn,
-            chat_template=template,
-            gen_prefix=task.doc_to_prefix(doc),
-        )
         built = task.construct_requests(
             doc=doc,
-            ctx=context,
+            ctx=builder.context(doc),
             metadata=(name, doc_id, repeats),
             apply_chat_template=is_chat,
-            chat_template=template,
+            chat_template=builder.chat_template,
         )
         instances = built if isinstance(built, list) else [built]
         requests = [request for instance in instances for request in _requests_of(instance, name, model)]
@@ -107,24 +89,6 @@ def refuse_unsupported(tasks: Mapping[str, Any], model: ModelSpec) -> None:
             raise UnsupportedTaskError(
                 f"task '{name}' is scored by log-likelihood ({kind}), {why}; choose a generative task"
             )
-
-
-def _chat_prompt(chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> ChatPrompt:  # noqa: ARG001
-    """``json.dumps(chat_history, ensure_ascii=False)``, with the few-shot examples' texts kept."""
-    examples = [_message_json(message) for message in chat_history[:-1]]
-    question = json.dumps(chat_history[-1], ensure_ascii=False)
-    return ChatPrompt(f"[{', '.join([*examples, question])}]")
-
-
-def _message_json(message: dict[str, str]) -> str:
-    if list(message) == ["role", "content"]:
-        return _plain_message_json(message["role"], message["content"])
-    return json.dumps(message, ensure_ascii=False)
-
-
-@functools.lru_cache(maxsize=4096)
-def _plain_message_json(role: str, content: str) -> str:
-    return json.dumps({"role": role, "content": content}, ensure_ascii=False)
 
 
 def _requests_of(instance: Any, task: str, model: ModelSpec) -> Iterator[Request]:
@@ -147,20 +111,27 @@ def generation_payload(prompt: str | ChatPrompt, gen_kwargs: dict[str, Any], mod
         model: names the model, the endpoint and the seed.
     """
     if isinstance(prompt, ChatPrompt):
-        content = f'"messages": {_ascii_json(prompt.prompt)}'
+        content = b'"messages": ' + _ascii(prompt.prompt)
     elif model.endpoint == "chat":
         raise UnsupportedTaskError("the task writes plain-text prompts that cannot become chat messages")
     else:
-        content = f'"prompt": {json.dumps(prompt)}'
-    settings = json.dumps(_settings(gen_kwargs, model))
-    return f"{{{content}, {settings[1:]}".encode("ascii")
+        content = b'"prompt": ' + json.dumps(prompt).encode("ascii")
+    settings = json.dumps(_settings(gen_kwargs, model)).encode("ascii")
+    return b"{%b, %b" % (content, settings[1:])
 
 
-def _ascii_json(text: str) -> str:
-    """The same JSON with everything escaped that ``json.dumps`` escapes by default."""
-    if text.isascii() and "\x7f" not in text:
-        return text
-    return json.dumps(json.loads(text))
+def _ascii(text: str) -> bytes:
+    """JSON text with everything escaped that ``json.dumps`` escapes by default: all that is not ASCII, and DEL."""
+    return text.encode("ascii", "assay.json_escape").replace(b"\x7f", b"\\u007f")
+
+
+def _json_escape(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+
+codecs.register_error("assay.json_escape", _json_escape)
 
 
 def _settings(gen_kwargs: dict[str, Any], model: ModelSpec) -> dict[str, Any]:
