@@ -1,0 +1,110 @@
+"""What people see: safe text, a full table, quiet progress."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from assay.gate import CheckResult, Verdict
+from assay.measure import Score
+from assay.report.progress import ProgressBar, ProgressLines, watch
+from assay.report.table import check_lines, score_table
+from assay.report.text import printable
+from assay.stats.intervals import wilson
+from assay.types import Answer, Failure, FailureCause, Outcome
+
+
+@given(st.text())
+def test_no_text_can_move_the_cursor_or_reorder_a_line(text: str) -> None:
+    shown = printable(text)
+    assert all(character.isprintable() for character in shown)
+    assert len(shown) <= 10 * 200 + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain – ünïcode 😀", "plain – ünïcode 😀"),
+        ("\x1b[2J\x07", "\\x1b[2J\\x07"),
+        ("a\nb\tc\r", "a\\nb\\tc\\r"),
+        ("\u202eevil", "\\u202eevil"),
+        ("\ud800", "\\ud800"),
+        ("x" * 300, "x" * 200 + "…"),
+    ],
+)
+def test_hidden_characters_are_shown(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def score(**changes: Any) -> Score:
+    values = {
+        "task": "gsm8k",
+        "metric": "exact_match,strict-match",
+        "value": 0.75,
+        "stderr": 0.0217,
+        "interval": wilson(300, 400),
+        "bounds": None,
+        "n": 400,
+        "outcomes": {Outcome.ANSWERED: 390, Outcome.TRUNCATED: 10, Outcome.FAILED: 3},
+    }
+    return Score(**{**values, **changes})
+
+
+def rendered(item: Any) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    console.print(item)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_the_table_has_every_figure() -> None:
+    text = rendered(score_table([score(), score(task="\x1b[31mred", value=None, stderr=None, interval=None, n=0)]))
+    head, first, second = text.splitlines()
+    for heading in ("task", "metric", "value", "stderr", "95 % interval", "n", *Outcome):
+        assert heading in head
+    assert " ".join(first.split()) == "gsm8k exact_match,strict-match 0.7500 0.0217 0.7053 – 0.7899 400 390 10 0 0 3"
+    assert "\x1b" not in second
+    assert second.split()[2:5] == ["–", "–", "–"]
+
+
+def test_a_check_says_why() -> None:
+    check = CheckResult(
+        task="gsm8k", metric="acc,none", min=0.5, value=0.4, verdict=Verdict.FAIL, reason="0.4000 < 0.5"
+    )
+    assert rendered(check_lines([check])).strip() == "FAIL  gsm8k acc,none: 0.4000 < 0.5"
+
+
+def follow(progress: ProgressLines | ProgressBar, failures: int = 1) -> None:
+    progress.loaded({"a": 3, "b": 2}, 2, Path("run.journal"))
+    for number in range(5):
+        failed = number < failures
+        response = Failure(cause=FailureCause.RESET, message="") if failed else Answer(text="x")
+        progress.responded(None, response)
+        progress.completed(None, [response])  # type: ignore[arg-type]
+
+
+def test_elsewhere_than_on_a_terminal_progress_is_a_few_plain_lines() -> None:
+    stream = io.StringIO()
+    with watch(stream) as progress:
+        assert isinstance(progress, ProgressLines)
+        follow(progress)
+    opening, last = stream.getvalue().splitlines()
+    assert opening == "2 tasks: 5 samples, going on with 2 answers kept in run.journal"
+    assert last.startswith("5 of 5 samples, ")
+    assert last.endswith(", 1 failed")
+
+
+def test_on_a_terminal_progress_is_a_bar() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    bar = ProgressBar(console)
+    with bar.live:
+        follow(bar)
+    assert isinstance(console.file, io.StringIO)
+    assert "5/5" in console.file.getvalue()
+    assert "1 failed" in console.file.getvalue()

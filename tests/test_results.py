@@ -1,0 +1,71 @@
+"""Results files are whole or absent, and read back with a clear word about what is wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from assay.errors import FileFormatError, OutputError
+from assay.results import date_id, model_folder, read_results, write_results
+from assay.totals import RunTotals
+from assay.types import Answer, Failure, FailureCause
+
+
+def test_folders_are_named_as_lm_eval_names_them() -> None:
+    assert model_folder("results", "org/model:v1") == Path("results/org__model__v1")
+
+
+def test_times_are_written_as_lm_eval_writes_them() -> None:
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{6}", date_id())
+    assert date_id(1795986458.0).endswith(".000000")
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    document = {"results": {"t": {"acc,none": 0.5}}, "text": "ü \ud800"}
+    path = write_results(tmp_path, "now", document, {})
+    assert path == tmp_path / "results_now.json"
+    assert read_results(path)["results"] == document["results"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="cannot write"):
+        write_results(tmp_path / "missing", "now", {"results": {}}, {})
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"results": []}', b"\xff\xfe", b'{"samples": {}}'])
+def test_what_is_no_results_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "results_x.json"
+    path.write_bytes(content)
+    with pytest.raises(FileFormatError, match=r"results_x\.json"):
+        read_results(path)
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="there is no results file"):
+        read_results(tmp_path / "results_y.json")
+
+
+def test_totals_add_up() -> None:
+    totals = RunTotals()
+    totals.add([Answer(text="a", prompt_tokens=10, completion_tokens=3, latency=0.5, attempts=2), Answer(text="b")])
+    totals.add([Failure(cause=FailureCause.RESET, message="", attempts=8)])
+    summary = totals.summary(1.5)
+    assert summary == {
+        "answers": 2,
+        "failures": {"reset": 1},
+        "attempts": 11,
+        "prompt_tokens": 10,
+        "completion_tokens": 3,
+        "answers_without_usage": 1,
+        "latency_seconds": {"p50": 0.5, "p90": 0.5, "p99": 0.5},
+        "seconds": 1.5,
+    }
+    json.dumps(summary)
+
+
+def test_totals_of_nothing() -> None:
+    assert RunTotals().summary(0.0)["latency_seconds"] == {"p50": None, "p90": None, "p99": None}

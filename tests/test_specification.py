@@ -1,0 +1,98 @@
+"""What identifies a run, and what does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from assay.errors import SpecificationError
+from assay.specification import fingerprint, validate
+from assay.types import Check, ModelSpec, Specification, TaskOptions
+
+BASE = Specification(
+    tasks=("gsm8k",), model=ModelSpec(base_url="http://localhost:8000", model="m"), options=TaskOptions(limit=10)
+)
+
+
+def changed(**changes: Any) -> Specification:
+    """`BASE` with fields of it, its model or its options replaced."""
+    model = {name: changes.pop(name) for name in ModelSpec.__struct_fields__ if name in changes}
+    options = {name: changes.pop(name) for name in TaskOptions.__struct_fields__ if name in changes}
+    return msgspec.structs.replace(
+        BASE,
+        model=msgspec.structs.replace(BASE.model, **model),
+        options=msgspec.structs.replace(BASE.options, **options),
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"concurrency": 1},
+        {"request_timeout": 1.0},
+        {"max_attempts": 1},
+        {"api_key_env": "OTHER"},
+        {"output_dir": "elsewhere"},
+        {"fresh": True},
+        {"checks": (Check(metric="acc,none", min=0.5),)},
+        {"base_url": "http://localhost:8000/v1/"},
+    ],
+    ids=str,
+)
+def test_how_a_run_is_made_does_not_identify_it(change: dict[str, Any]) -> None:
+    assert fingerprint(changed(**change)) == fingerprint(BASE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tasks": ("gsm8k", "mmlu_pro")},
+        {"model": "other"},
+        {"base_url": "http://localhost:8001"},
+        {"endpoint": "completions"},
+        {"seed": 1},
+        {"max_length": 4096},
+        {"limit": 11.0},
+        {"num_fewshot": 0},
+        {"gen_kwargs": {"temperature": 1}},
+        {"fewshot_as_multiturn": False},
+        {"system_instruction": "Be brief."},
+        {"include_path": "tasks"},
+        {"fewshot_seed": 1},
+        {"random_seed": 1},
+    ],
+    ids=str,
+)
+def test_what_can_change_an_answer_or_a_score_does(change: dict[str, Any]) -> None:
+    assert fingerprint(changed(**change)) != fingerprint(BASE)
+
+
+def test_a_reasonable_specification_is_accepted() -> None:
+    validate(BASE)
+    validate(changed(limit=0.5, num_fewshot=0, concurrency=1024))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tasks": ()}, "no task"),
+        ({"model": ""}, "no model"),
+        ({"limit": 0}, "limit is 0"),
+        ({"limit": -0.5}, "limit is -0.5"),
+        ({"limit": float("nan")}, "limit is nan"),
+        ({"limit": 1.5}, "whole number"),
+        ({"num_fewshot": -1}, "num_fewshot is -1"),
+        ({"concurrency": 0}, "concurrency is 0"),
+        ({"max_attempts": 0}, "max_attempts is 0"),
+        ({"request_timeout": 0.0}, "request_timeout is 0"),
+        ({"max_length": -4}, "max_length is -4"),
+        ({"base_url": "localhost:8000"}, "localhost:8000"),
+    ],
+    ids=str,
+)
+def test_what_could_not_be_meant_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecificationError, match=message):
+        validate(changed(**change))
