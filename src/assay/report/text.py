@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import unicodedata
-
-_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode categories that can move the cursor, reorder text or hide it: control, format, surrogates and the like."""
-
 
 def printable(text: str, limit: int = 200) -> str:
-    """`text` in one line, control and bidirectional characters shown as escapes, cut to `limit` characters."""
-    shown = "".join(_visible(character) for character in text[: limit + 1])
-    return shown if len(text) <= limit else f"{shown[:limit]}…"
+    """`text` in one line, cut to `limit` characters; what is not printable, such as control codes, is shown escaped.
+
+    Python counts as not printable what could move the cursor, reorder a line or hide in it: control, format and
+    bidirectional characters, surrogates, and spaces other than the plain one.
+    """
+    shown = "".join(map(_visible, text[:limit]))
+    return shown if len(text) <= limit else f"{shown}…"
 
 
 def _visible(character: str) -> str:
-    if unicodedata.category(character) in _HIDDEN:
-        return (
-            character.encode("unicode_escape").decode("ascii")
-            if ord(character) < 0xD800 or ord(character) > 0xDFFF
-            else f"\\u{ord(character):04x}"
-        )
-    return character
+    return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
