@@ -7,16 +7,16 @@ under a random state of its own, because some of lm-eval's scorers draw random n
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 import sys
 from collections import Counter
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from lm_eval.utils import handle_non_serializable, sanitize_list
 
+from assay.tasks.exact_match import remember_exact_matches
+from assay.tasks.sample_lines import SampleLines
 from assay.types import Answer, Failure, FailureCause, Outcome, Response
 
 if TYPE_CHECKING:
@@ -40,6 +40,15 @@ class FailedSample(msgspec.Struct, frozen=True):
     message: str
 
 
+class _Scored(NamedTuple):
+    """A sample under one filter."""
+
+    filter_name: str
+    filtered: list[Any]
+    metrics: dict[str, Any]
+    line: bytes
+
+
 class TaskScores:
     """Everything known about one task's samples so far."""
 
@@ -53,6 +62,7 @@ class TaskScores:
         self._deadline = deadline
         self._random_state = _own_random_state if _may_draw_random_numbers(task) else _shared_random_state
         self._filters = {ensemble.name: _fallbacks(ensemble) for ensemble in _filter_ensembles(task)}
+        remember_exact_matches(task)
         self._metrics: dict[str, dict[int, dict[str, Any]]] = {}
         self._lines: dict[str, dict[int, int]] = {}
         self._hashes: dict[int, bytes] = {}
@@ -87,30 +97,36 @@ class TaskScores:
         answers = [response for response in responses if isinstance(response, Answer)]
         try:
             with self._deadline, self._random_state(sample):
-                self._score(sample, answers)
+                hashes, scored = self._score(sample, answers)
         except Exception as error:  # a scorer is foreign code: whatever it raises concerns this one sample
             reason = f"the task's scorer raised {type(error).__name__}: {error}"
             self._fail(sample, FailureCause.UNSCORABLE, reason)
+            return
+        self._keep(sample.doc_id, answers, hashes, scored)
 
     def _fail(self, sample: Sample, cause: FailureCause, message: str) -> None:
         self.failed[sample.doc_id] = FailedSample(self.name, sample.doc_id, cause, message)
 
-    def _score(self, sample: Sample, answers: Sequence[Answer]) -> None:
+    def _score(self, sample: Sample, answers: Sequence[Answer]) -> tuple[bytes, list[_Scored]]:
         _fill_in(sample, answers)
         for ensemble in _filter_ensembles(self.task):
             ensemble.apply(sample.instances)
-        document = _Document.of(sample, self.task)
-        scored = {}
+        lines = SampleLines.of(sample, self.task)
+        scored = []
         for name in sample.instances[0].filtered_resps:
             filtered = [instance.filtered_resps[name] for instance in sample.instances]
             metrics = self.task.process_results(_copy(sample.doc), filtered)
-            scored[name] = (filtered, metrics, document.line(name, filtered, metrics))
-        for name, (filtered, metrics, line) in scored.items():
-            self._metrics.setdefault(name, {})[sample.doc_id] = metrics
-            self._lines.setdefault(name, {})[sample.doc_id] = self._spool.append(line)
-            outcome = _outcome(answers, filtered, self._filters.get(name, ()))
+            scored.append(_Scored(name, filtered, metrics, lines.line(name, filtered, metrics)))
+        return lines.hashes, scored
+
+    def _keep(self, doc_id: int, answers: Sequence[Answer], hashes: bytes, scored: list[_Scored]) -> None:
+        for by_filter in scored:
+            name = by_filter.filter_name
+            self._metrics.setdefault(name, {})[doc_id] = by_filter.metrics
+            self._lines.setdefault(name, {})[doc_id] = self._spool.append(by_filter.line)
+            outcome = _outcome(answers, by_filter.filtered, self._filters.get(name, ()))
             self.outcomes.setdefault(name, Counter())[outcome] += 1
-        self._hashes[sample.doc_id] = document.hashes
+        self._hashes[doc_id] = hashes
 
     def failed_samples(self) -> list[FailedSample]:
         """Samples without a score, in document order."""
@@ -146,58 +162,6 @@ class TaskScores:
 
     def _ordered(self, by_filter: dict[str, Any]) -> list[str]:
         return [name for name in self._filters if name in by_filter]
-
-
-class _Document(msgspec.Struct):
-    """The part of a samples line that is the same for every filter."""
-
-    head: str
-    """The line's JSON up to and with ``resps``, without the closing brace."""
-    hashes: bytes
-    """SHA-256 of document, prompt and target, one after another."""
-
-    @classmethod
-    def of(cls, sample: Sample, task: Any) -> _Document:
-        target = str(task.doc_to_target(sample.doc))
-        doc = _json(sample.instances[0].doc)
-        prompt = sample.instances[0].arguments[0]
-        arguments = {
-            f"gen_args_{number}": {f"arg_{place}": argument for place, argument in enumerate(instance.args)}
-            for number, instance in enumerate(sample.instances)
-        }
-        responses = sanitize_list([instance.resps for instance in sample.instances])
-        head = (
-            f'{{"doc_id": {sample.doc_id}, "doc": {doc}, "target": {_json(target)}, '
-            f'"arguments": {_json(arguments)}, "resps": {_json(responses)}'
-        )
-        hashed = (_indented(doc, sample.instances[0].doc), prompt.encode("utf-8"), target.encode("utf-8"))
-        return cls(head, b"".join(hashlib.sha256(text).digest() for text in hashed))
-
-    def line(self, filter_name: str, filtered: list[Any], metrics: dict[str, Any]) -> bytes:
-        doc_hash, prompt_hash, target_hash = (self.hashes[start : start + 32].hex() for start in (0, 32, 64))
-        rest = {
-            "filtered_resps": sanitize_list(filtered),
-            "filter": filter_name,
-            "metrics": list(metrics),
-            "doc_hash": doc_hash,
-            "prompt_hash": prompt_hash,
-            "target_hash": target_hash,
-            **metrics,
-        }
-        # A lone surrogate in a model's text cannot be written as UTF-8; it stays visible as an escape.
-        return f"{self.head}, {_json(rest)[1:]}\n".encode("utf-8", "backslashreplace")
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, default=handle_non_serializable, ensure_ascii=False)
-
-
-def _indented(text: str, doc: Any) -> bytes:
-    """The JSON that lm-eval hashes: ``json.dumps(doc, indent=2)``, whose Python encoder is slow."""
-    try:
-        return msgspec.json.format(text.encode("utf-8"), indent=2)
-    except msgspec.DecodeError:  # NaN and infinities, which JSON does not know
-        return json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False).encode("utf-8")
 
 
 def _fill_in(sample: Sample, answers: Sequence[Answer]) -> None:

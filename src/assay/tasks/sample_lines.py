@@ -1,0 +1,104 @@
+"""Lines of lm-eval's samples files, and the hashes in them: JSON equal to lm-eval's, written faster.
+
+Prompts make up most of a line. They are text, which any JSON encoder writes the same; whatever may hold numbers or
+foreign types is left to the standard library, whose JSON lm-eval's is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from lm_eval.utils import handle_non_serializable, sanitize_list
+
+from assay.tasks.prompts import ChatPrompt
+
+if TYPE_CHECKING:
+    from assay.tasks.requests import Sample
+
+
+class SampleLines(msgspec.Struct):
+    """A scored sample's lines: what they have in common, from which :meth:`line` makes one for each filter."""
+
+    head: bytes
+    """The line's JSON up to and with ``resps``, without the closing brace."""
+    hashes: bytes
+    """SHA-256 of document, prompt and target, one after another."""
+
+    @classmethod
+    def of(cls, sample: Sample, task: Any) -> SampleLines:
+        """Of a sample whose instances hold their responses."""
+        first = sample.instances[0]
+        doc = _json(first.doc)
+        target = str(task.doc_to_target(sample.doc))
+        arguments = b", ".join(
+            b'"gen_args_%d": {%b}' % (number, _arguments(instance.args))
+            for number, instance in enumerate(sample.instances)
+        )
+        responses = sanitize_list([instance.resps for instance in sample.instances])
+        head = b'{"doc_id": %d, "doc": %b, "target": %b, "arguments": {%b}, "resps": %b' % (
+            sample.doc_id,
+            doc,
+            _text(target),
+            arguments,
+            _text(responses),
+        )
+        hashed = (_indented(doc, first.doc), first.arguments[0].encode("utf-8"), target.encode("utf-8"))
+        return cls(head, b"".join(hashlib.sha256(text).digest() for text in hashed))
+
+    def line(self, filter_name: str, filtered: list[Any], metrics: dict[str, Any]) -> bytes:
+        """The line for one filter.
+
+        Args:
+            filter_name: the filter.
+            filtered: what it made of the responses, one entry for each instance.
+            metrics: the task's metrics of that.
+        """
+        doc_hash, prompt_hash, target_hash = (self.hashes[start : start + 32].hex() for start in (0, 32, 64))
+        rest = {
+            "filtered_resps": sanitize_list(filtered),
+            "filter": filter_name,
+            "metrics": list(metrics),
+            "doc_hash": doc_hash,
+            "prompt_hash": prompt_hash,
+            "target_hash": target_hash,
+            **metrics,
+        }
+        return b"%b, %b\n" % (self.head, _json(rest)[1:])
+
+
+_standard = json.JSONEncoder(default=handle_non_serializable, ensure_ascii=False)
+_fast = msgspec.json.Encoder()
+
+
+def _json(value: Any) -> bytes:
+    # A lone surrogate in a model's text cannot be written as UTF-8; it stays visible as an escape.
+    return _standard.encode(value).encode("utf-8", "backslashreplace")
+
+
+def _text(value: Any) -> bytes:
+    """The JSON of a string, or of nested lists of strings."""
+    try:
+        return _fast.encode(value)
+    except UnicodeEncodeError:
+        return _json(value)
+
+
+def _arguments(args: tuple[Any, ...]) -> bytes:
+    return b", ".join(b'"arg_%d": %b' % (place, _argument(argument)) for place, argument in enumerate(args))
+
+
+def _argument(argument: Any) -> bytes:
+    if isinstance(argument, ChatPrompt):
+        return _text([argument.prompt])
+    return _text(argument) if isinstance(argument, str) else _json(argument)
+
+
+def _indented(text: bytes, doc: Any) -> bytes:
+    """The JSON that lm-eval hashes: ``json.dumps(doc, indent=2)``, whose Python encoder is slow."""
+    try:
+        return msgspec.json.format(text, indent=2)
+    except msgspec.DecodeError:  # NaN and infinities, which JSON does not know
+        return json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False).encode("utf-8")
