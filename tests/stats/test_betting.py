@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.stats import betting
@@ -103,6 +103,15 @@ def test_a_claim_met_exactly_is_not_impossible() -> None:
     assert np.isfinite(graded.advance(np.full((1, 10), 0.3))).all()
 
 
+def test_wealth_beyond_floating_point_is_zero_or_infinite() -> None:
+    portfolio = Portfolio(20_000, np.array([0.5, 0.5]), score_stakes(0.5))
+    for _ in range(9_000):
+        wealth = portfolio.advance(np.array([[1.0], [0.0]]))[:, 0]
+    assert np.isposinf(wealth[0])
+    assert 0 <= wealth[1] < 1e-60
+    assert portfolio.advance(np.array([[0.0], [1.0]]))[:, 0] == pytest.approx([np.inf, 0.0], abs=1e-60)
+
+
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=30), st.integers(1, 29), st.floats(0.05, 0.95))
 def test_wealth_does_not_depend_on_how_values_are_bundled(values: list[float], cut: int, null: float) -> None:
     array = np.array([values])
@@ -128,7 +137,6 @@ def test_runs_side_by_side_are_independent() -> None:
     assert beside.advance(values[:, :10])[2:] == pytest.approx(first[2:])
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from([0, 0.2, 0.5, 1]), min_size=1, max_size=60), st.integers(0, 100))
 def test_bounds_never_fall_and_allow_for_the_rest(values: list[float], unseen: int) -> None:
     array, population = np.array(values, dtype=float), len(values) + unseen

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ALPHAS = (0.05, 0.01, 0.001)
-RUNS = {198: 500, 541: 250, 1319: 100, 12032: 10}
+RUNS = {198: 400, 541: 150, 1319: 60, 12032: 6}
 THRESHOLDS = (0.3, 0.435, 0.7, 0.95)
 
 

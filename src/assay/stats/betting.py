@@ -117,8 +117,8 @@ class Portfolio:
         means = (self._claimed_totals - (sums - values)) / unseen
         gains = values / np.where(means > 0, means, 1.0) - 1
         wealths = 1 + gains[:, :, None] * _SHARES
-        wealths[:, 0] *= self._wealths
         with np.errstate(over="ignore", under="ignore"):
+            wealths[:, 0] *= self._wealths
             np.multiply.accumulate(wealths, axis=1, out=wealths)
         self._seen += values.shape[1]
         self._sums = sums[:, -1]

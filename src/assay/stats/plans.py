@@ -93,13 +93,14 @@ class SequentialPlan(msgspec.Struct, frozen=True, kw_only=True):
     def certain_bounds(self, scores: Floats, weights: Floats) -> Support:
         """Least and greatest mean over all N that the scores seen (NaN: missing) leave possible.
 
-        Sums are rounded once, at their end, so that the order of the scores cannot matter.
+        Sums are rounded once, at their end, so that neither the order of the scores nor a missing one can turn a
+        comparison round.
         """
-        scored = ~np.isnan(scores)
-        total = fsum((scores[scored] * weights[scored]).tolist())
-        complete = np.count_nonzero(scored) == self.population
-        unknown = 0.0 if complete else self.population - fsum(weights[scored].tolist())
-        low, high = ((total + unknown * bound) / self.population for bound in self.support)
+        unseen = 0.0 if scores.size == self.population else self.population - fsum(weights.tolist())
+        low, high = (
+            fsum([*(np.where(np.isnan(scores), bound, scores) * weights).tolist(), unseen * bound]) / self.population
+            for bound in self.support
+        )
         return low, high
 
     def decide_exactly(self, scores: Floats, weights: Floats) -> Decision:
