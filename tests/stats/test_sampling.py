@@ -45,6 +45,6 @@ def test_weighted_documents_give_the_aggregate(subtasks: list[tuple[int, float]]
 
 
 def test_impossible_weights_are_an_error() -> None:
-    for sizes, weights in (([1], [1.0, 2.0]), ([0], [1.0]), ([1], [-1.0]), ([1, 2], [0.0, 0.0])):
+    for sizes, weights in (([1], [1.0, 2.0]), ([0], [1.0]), ([1], [-1.0]), ([1, 2], [1.0, 0.0])):
         with pytest.raises(SpecificationError):
             document_weights(sizes, weights)

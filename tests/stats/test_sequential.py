@@ -224,6 +224,9 @@ def test_weights_make_the_groups_aggregate() -> None:
     assert test.estimate == pytest.approx((0.9 + 0.2) / 2)
     assert test.decision is Decision.FAIL
     assert test.interval().low == pytest.approx(0.55)
+    for weight in (0.0, -1.0, nan):
+        with pytest.raises(SpecificationError, match="weight"):
+            SequentialTest(threshold_plan(40, 0.6)).add(1.0, weight)
     with pytest.raises(SpecificationError, match="resolution"):
         SequentialTest(threshold_plan(40, 0.6, resolution=1)).add(1.0, 2.0)
 

@@ -43,11 +43,11 @@ def document_weights(sizes: Sequence[int], weights: Sequence[float]) -> list[flo
         weights: Share of each subtask in the aggregate; they need not sum to 1.
 
     Raises:
-        SpecificationError: A size is not positive, a weight is negative, or all weights are 0.
+        SpecificationError: A size or weight is not positive, or there are not as many of one as of the other.
     """
     if len(sizes) != len(weights):
         raise SpecificationError(f"{len(sizes)} subtasks need as many weights, not {len(weights)}")
-    if any(weight < 0 for weight in weights) or sum(weights) <= 0:
-        raise SpecificationError("the weights of subtasks must not be negative, nor all 0")
+    if not all(weight > 0 for weight in weights):
+        raise SpecificationError("the weights of subtasks must be positive; one that does not count need not be asked")
     total, share = sum(count("subtask size", size, least=1) for size in sizes), sum(weights)
     return [total * weight / share / size for size, weight in zip(sizes, weights, strict=True)]

@@ -14,7 +14,7 @@ fail as the best; each is still right then, whatever made the document fail (its
 
 from __future__ import annotations
 
-from math import isnan
+from math import inf, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,11 +76,13 @@ class SequentialTest:
             The decision now.
 
         Raises:
-            SpecificationError: The score is not one that the plan allows, or all N were already added.
+            SpecificationError: The score or weight is not one that the plan allows, or all N were already added.
         """
         plan = self.plan
         if self.seen == plan.population:
             raise SpecificationError(f"all {plan.population} documents of the plan were already added")
+        if not 0 < weight < inf:
+            raise SpecificationError(f"weight is {weight}; it must be a positive number")
         if weight != 1.0 and plan.resolution is not None:
             raise SpecificationError("weighted scores have no resolution: make the plan without one")
         if score is None:
