@@ -1,0 +1,140 @@
+"""Pairs two runs of a task, document by document, and names whatever makes them incomparable."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.runs import Score, TaskRecord
+
+_SHOWN = 60
+"""Characters shown of a setting's value."""
+
+
+class Pair(NamedTuple):
+    """One document in both runs."""
+
+    doc_id: int
+    """The candidate's."""
+    before: int | None
+    """Its place among the baseline's scored documents; None if it failed there."""
+    after: int | None
+    """Its place among the candidate's scored documents; None if it failed there."""
+
+
+class Pairing(msgspec.Struct, frozen=True, kw_only=True):
+    """Which documents of two runs are the same."""
+
+    baseline: TaskRecord
+    candidate: TaskRecord
+    pairs: tuple[Pair, ...]
+    """In the candidate's order. Documents with the same text and another prompt are among them."""
+    mismatches: tuple[str, ...]
+    """What differs besides the answers, in words; empty where the runs can be compared."""
+    not_asked: int
+    """Documents that only the baseline has."""
+
+    def scores(self, key: str) -> list[tuple[Score | None, Score | None]]:
+        """Baseline's and candidate's score of each pair under one metric key; None where it failed.
+
+        Raises:
+            KeyError: one of the runs has no such scores.
+        """
+        before, after = self.baseline.scores[key], self.candidate.scores[key]
+        return [
+            (None if pair.before is None else before[pair.before], None if pair.after is None else after[pair.after])
+            for pair in self.pairs
+        ]
+
+
+def pair_tasks(baseline: TaskRecord, candidate: TaskRecord) -> Pairing:
+    """Pair the documents of two runs of one task.
+
+    Documents are the same if text and target are: by number where that agrees, else wherever the other run has them.
+    """
+    pairs = sorted([*_same_documents(baseline, candidate), *_failed_documents(baseline, candidate)])
+    changed_prompts = sum(
+        baseline.prompts[pair.before] != candidate.prompts[pair.after]
+        for pair in pairs
+        if pair.before is not None and pair.after is not None
+    )
+    unknown = len(candidate.doc_ids) + len(candidate.failed) - len(pairs)
+    mismatches = settings_changes(baseline.settings, candidate.settings)
+    if unknown:
+        of = len(candidate.doc_ids) + len(candidate.failed)
+        mismatches.append(f"data: {unknown} of {of} documents are not in the baseline")
+    if changed_prompts:
+        mismatches.append(f"prompts: {changed_prompts} of {len(pairs)} differ")
+    return Pairing(
+        baseline=baseline,
+        candidate=candidate,
+        pairs=tuple(pairs),
+        mismatches=tuple(mismatches),
+        not_asked=len(baseline.doc_ids) + len(baseline.failed) - len(pairs),
+    )
+
+
+def settings_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Name every setting that differs, with both values; none where one run does not say."""
+    if not before or not after:
+        return []
+    return list(_changes("", before, after))
+
+
+def _changes(path: str, before: Any, after: Any) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys([*before, *after]):
+            yield from _changes(f"{path}.{name}" if path else name, before.get(name), after.get(name))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for place, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _changes(f"{path}[{place}]", old, new)
+    elif before != after:
+        yield f"{path}: {_shown(before)} -> {_shown(after)}"
+
+
+def _shown(value: Any) -> str:
+    text = "not set" if value is None else repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _same_documents(baseline: TaskRecord, candidate: TaskRecord) -> list[Pair]:
+    numbered = dict(zip(baseline.doc_ids, range(len(baseline.doc_ids)), strict=True))
+    free = set(range(len(baseline.doc_ids)))
+    pairs, homeless = [], []
+    for after, (doc_id, document) in enumerate(zip(candidate.doc_ids, candidate.documents, strict=True)):
+        before = numbered.get(doc_id)
+        if before is not None and baseline.documents[before] == document:
+            free.discard(before)
+            pairs.append(Pair(doc_id, before, after))
+        else:
+            homeless.append((doc_id, document, after))
+    elsewhere = _places(baseline.documents, sorted(free, reverse=True))
+    for doc_id, document, after in homeless:
+        if elsewhere[document]:
+            pairs.append(Pair(doc_id, elsewhere[document].pop(), after))
+    return pairs
+
+
+def _places(documents: Sequence[str], places: Sequence[int]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for place in places:
+        found[documents[place]].append(place)
+    return found
+
+
+def _failed_documents(baseline: TaskRecord, candidate: TaskRecord) -> Iterator[Pair]:
+    """A failed document has no hash: its number has to do."""
+    before = dict(zip(baseline.doc_ids, range(len(baseline.doc_ids)), strict=True))
+    after = dict(zip(candidate.doc_ids, range(len(candidate.doc_ids)), strict=True))
+    failed_before = set(baseline.failed)
+    for doc_id in candidate.failed:
+        if doc_id in before or doc_id in failed_before:
+            yield Pair(doc_id, before.get(doc_id), None)
+    for doc_id in baseline.failed:
+        if doc_id in after:
+            yield Pair(doc_id, None, after[doc_id])

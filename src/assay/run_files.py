@@ -1,0 +1,304 @@
+"""Reads finished runs from result files: Assay's, lm-eval's, and baselines.
+
+A run may be named by a results file, a samples file, a baseline file, a model's folder or an output directory; of a
+folder the newest run is meant.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from math import isclose
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.errors import FileFormatError
+from assay.results import read_results
+from assay.runs import AnswerText, GroupRecord, RecordedRun, Score, TaskRecord, document_hash, mean, prompt_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+_STAMP = re.compile(r"_(\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl?$")
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Where a function lay in memory: part of its ``repr``, which lm-eval writes for Python functions in a task."""
+_COMPARED = ("output_type", "repeats", "generation_kwargs", "filter_list", "metric_list", "process_results")
+"""Entries of a task's configuration that change scores. What changes the prompts shows in their hashes."""
+
+
+def read_run(path: str | Path) -> RecordedRun:
+    """Read the run that `path` names.
+
+    Raises:
+        FileFormatError: there is none, there are several to choose from, or a file is damaged.
+    """
+    place = Path(path)
+    if place.is_dir():
+        return _read_results_run(_newest_results(place))
+    if not place.exists():
+        raise FileFormatError(f"there is no run {path}: name a results file, a folder of results or a baseline")
+    if place.name.endswith(".jsonl"):
+        return _read_samples_run(place)
+    from assay.baseline import is_baseline, load_baseline
+
+    return load_baseline(place) if is_baseline(place) else _read_results_run(place)
+
+
+def read_answers(task: TaskRecord, filter_name: str, doc_ids: Collection[int]) -> dict[int, AnswerText]:
+    """Texts of some answers, by document; empty where the run kept none.
+
+    Args:
+        task: the task.
+        filter_name: which filter's extract is wanted.
+        doc_ids: the documents.
+
+    Raises:
+        FileFormatError: the samples file is damaged.
+    """
+    wanted = set(doc_ids)
+    if filter_name in task.texts:
+        kept = zip(task.doc_ids, task.texts[filter_name], strict=True)
+        return {doc_id: text for doc_id, text in kept if doc_id in wanted}
+    if task.samples_file is None or not Path(task.samples_file).exists():
+        return {}
+    answers = {}
+    for line in _lines(Path(task.samples_file)):
+        doc_id = _value(line, "doc_id")
+        if doc_id in wanted and _filter_of(line) == filter_name:
+            response, extracted, target = (_value(line, name) for name in ("resps", "filtered_resps", "target"))
+            answers[doc_id] = AnswerText(_first_text(response), _first_text(extracted), str(target))
+    return answers
+
+
+def _newest_results(folder: Path) -> Path:
+    """The newest results file of a model's folder, or of the one model's folder in an output directory."""
+    holding = {file.parent for file in [*folder.glob("results_*.json"), *folder.glob("*/results_*.json")]}
+    if folder in holding:
+        holding = {folder}
+    if not holding:
+        raise FileFormatError(f"there is no run in {folder}: no results_*.json there or one folder below")
+    if len(holding) > 1:
+        names = ", ".join(sorted(str(found) for found in holding))
+        raise FileFormatError(f"{folder} holds runs of several models; name one of {names}")
+    return max(holding.pop().glob("results_*.json"), key=lambda file: file.name)
+
+
+def _read_results_run(file: Path) -> RecordedRun:
+    document = read_results(file)
+    stamp = _STAMP.search(file.name)
+    assay = document.get("assay") if isinstance(document.get("assay"), dict) else {}
+    try:
+        names = [name for name in document.get("configs", document["results"]) if name in document["results"]]
+        tasks = {name: _task(name, document, file.with_name(_samples_name(name, stamp))) for name in names}
+        return RecordedRun(
+            source=str(file),
+            model=str(document.get("model_name") or "?"),
+            date=stamp.group(1) if stamp else "",
+            versions=_versions(document),
+            tasks=tasks,
+            groups=_groups(document, tasks),
+            stopped_early=bool(assay.get("early_stopping")) if assay else False,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(f"cannot read {file} as a results file: {type(error).__name__} {error}") from error
+
+
+def _samples_name(task: str, stamp: re.Match[str] | None) -> str:
+    return f"samples_{task}_{stamp.group(1)}.jsonl" if stamp else f"samples_{task}.jsonl"
+
+
+def _read_samples_run(file: Path) -> RecordedRun:
+    """A samples file alone stands for its one task; the results file of the same run adds what it says."""
+    stamp = _STAMP.search(file.name)
+    results = file.with_name(f"results_{stamp.group(1)}.json") if stamp else None
+    task_name = _STAMP.sub("", file.name).removeprefix("samples_").removesuffix(".jsonl")
+    if results is not None and results.exists():
+        run = _read_results_run(results)
+        if task_name in run.tasks:
+            return msgspec.structs.replace(run, source=str(file), tasks={task_name: run.tasks[task_name]}, groups={})
+    task = _task(task_name, {"results": {task_name: {}}}, file)
+    return RecordedRun(source=str(file), model="?", date=stamp.group(1) if stamp else "", tasks={task_name: task})
+
+
+def _versions(document: Mapping[str, Any]) -> dict[str, str]:
+    versions = {"lm_eval": str(document.get("lm_eval_version", "?"))}
+    provenance = (document.get("assay") or {}).get("provenance", {})
+    if "versions" in provenance:
+        versions["assay"] = str(provenance["versions"].get("assay", "?"))
+    return versions
+
+
+def _task(name: str, document: Mapping[str, Any], samples_file: Path) -> TaskRecord:
+    entry = document["results"][name]
+    values = {key: float(value) for key, value in entry.items() if _names_metric(key) and _is_number(value)}
+    directions = document.get("higher_is_better", {}).get(name, {})
+    failures = (document.get("assay") or {}).get("failures", ())
+    failed = tuple(sorted(int(failure["doc_id"]) for failure in failures if failure["task"] == name))
+    samples = _Samples.read(samples_file, may_be_missing=_scored_nothing(document, name))
+    scores = {key: found for key, found in samples.scores().items() if _explains(found, values.get(key))}
+    return TaskRecord(
+        name=name,
+        settings=_settings(name, document),
+        doc_ids=tuple(samples.doc_ids),
+        documents=tuple(samples.documents),
+        prompts=tuple(samples.prompts),
+        failed=failed,
+        scores=scores,
+        values=values,
+        higher_is_better={
+            key: directions[metric]
+            for key in [*values, *scores]
+            if isinstance(directions.get(metric := key.split(",", 1)[0]), bool)
+        },
+        samples_file=str(samples_file),
+    )
+
+
+def _settings(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    config = document.get("configs", {}).get(name)
+    if config is None:
+        return {}
+    settings = {"version": document.get("versions", {}).get(name)}
+    settings |= {key: config[key] for key in _COMPARED if config.get(key) is not None}
+    plain: dict[str, Any] = json.loads(_ADDRESS.sub("", json.dumps(settings)))
+    return plain
+
+
+def _scored_nothing(document: Mapping[str, Any], name: str) -> bool:
+    counts = document.get("n-samples", {}).get(name)
+    return isinstance(counts, dict) and counts.get("effective") == 0
+
+
+def _explains(scores: Sequence[Score], value: float | None) -> bool:
+    """Whether the metric is the mean of the documents' scores; others (BLEU, perplexity) cannot be paired."""
+    return value is None or isclose(mean(scores), value, rel_tol=1e-9, abs_tol=1e-12)
+
+
+class _Samples:
+    """What a samples file says of each document: identity, and scores by metric key."""
+
+    def __init__(self) -> None:
+        self.doc_ids: list[int] = []
+        self.documents: list[str] = []
+        self.prompts: list[str] = []
+        self._found: dict[str, dict[int, Score | None]] = {}
+
+    @classmethod
+    def read(cls, file: Path, *, may_be_missing: bool) -> _Samples:
+        samples = cls()
+        if may_be_missing and not file.exists():
+            return samples
+        identities: dict[int, tuple[str, str]] = {}
+        for line in _lines(file):
+            samples._take(line, identities)
+        samples.doc_ids = sorted(identities)
+        samples.documents = [identities[doc_id][0] for doc_id in samples.doc_ids]
+        samples.prompts = [identities[doc_id][1] for doc_id in samples.doc_ids]
+        return samples
+
+    def _take(self, line: dict[str, msgspec.Raw], identities: dict[int, tuple[str, str]]) -> None:
+        doc_id = int(_value(line, "doc_id"))
+        if doc_id not in identities:
+            doc, prompt, target = (_value(line, f"{name}_hash") for name in ("doc", "prompt", "target"))
+            identities[doc_id] = (document_hash(doc, target), prompt_hash(prompt))
+        for metric in _value(line, "metrics"):
+            key = f"{metric},{_filter_of(line)}"
+            self._found.setdefault(key, {})[doc_id] = _score(_value(line, metric))
+
+    def scores(self) -> dict[str, tuple[Score, ...]]:
+        """By metric key, where every document has a score that can be averaged."""
+        found = {}
+        for key, by_document in self._found.items():
+            scores = [by_document.get(doc_id) for doc_id in self.doc_ids]
+            known = tuple(score for score in scores if score is not None)
+            if len(known) == len(scores):
+                found[key] = known
+        return found
+
+
+def _score(value: Any) -> Score | None:
+    if _is_number(value):
+        return float(value)
+    if isinstance(value, list) and value and all(isinstance(item, bool) for item in value):
+        return tuple(value)
+    return None
+
+
+def _lines(file: Path) -> Iterator[dict[str, msgspec.Raw]]:
+    """A samples file line by line: the JSON of each key, parsed no further."""
+    decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+    number = 0
+    try:
+        with file.open("rb") as lines:
+            for line in lines:
+                number += 1
+                try:
+                    yield decoder.decode(line)
+                except msgspec.DecodeError:  # NaN and infinities, which msgspec does not take
+                    yield {key: msgspec.Raw(json.dumps(value).encode()) for key, value in json.loads(line).items()}
+    except FileNotFoundError:
+        raise FileFormatError(
+            f"there is no samples file {file}: lm-eval writes it only with --log_samples, and runs are compared by it"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(f"{file}, line {number}: cannot be read as a sample ({error})") from error
+
+
+def _value(line: Mapping[str, msgspec.Raw], key: str) -> Any:
+    return json.loads(bytes(line[key]))
+
+
+def _filter_of(line: Mapping[str, msgspec.Raw]) -> str:
+    return str(_value(line, "filter")) if "filter" in line else "none"
+
+
+def _groups(document: Mapping[str, Any], tasks: Mapping[str, TaskRecord]) -> dict[str, GroupRecord]:
+    members = document.get("group_subtasks", {})
+    groups = {}
+    for name, entry in document["results"].items():
+        if name in tasks or not members.get(name):
+            continue
+        values = {key: float(value) for key, value in entry.items() if _names_metric(key) and _is_number(value)}
+        leaves = tuple(_leaves(name, members))
+        weighting = {key: _weighted_by_size(leaves, tasks, key, value) for key, value in values.items()}
+        known = {key: by_size for key, by_size in weighting.items() if by_size is not None}
+        groups[name] = GroupRecord(tasks=leaves, weighted_by_size=known, values=values)
+    return groups
+
+
+def _leaves(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
+    below = members.get(name)
+    if not below:
+        return [name]
+    return list(dict.fromkeys(leaf for member in below for leaf in _leaves(member, members)))
+
+
+def _weighted_by_size(leaves: Sequence[str], tasks: Mapping[str, TaskRecord], key: str, value: float) -> bool | None:
+    """Which of lm-eval's two aggregates gives the group's value; None if neither does."""
+    parts = [tasks[leaf] for leaf in leaves if leaf in tasks and key in tasks[leaf].values and tasks[leaf].doc_ids]
+    if not parts:
+        return None
+    sizes = Counter({part.name: len(part.doc_ids) for part in parts})
+    by_size = sum(part.values[key] * sizes[part.name] for part in parts) / sizes.total()
+    plain = sum(part.values[key] for part in parts) / len(parts)
+    if isclose(by_size, value, rel_tol=1e-9, abs_tol=1e-12):
+        return True
+    return False if isclose(plain, value, rel_tol=1e-9, abs_tol=1e-12) else None
+
+
+def _names_metric(key: str) -> bool:
+    return "," in key and not key.split(",", 1)[0].endswith("_stderr")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _first_text(value: Any) -> str:
+    """The first of nested lists of answers, as text."""
+    while isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,110 @@
+"""A finished run as data: what each document scored, and what would have to be equal to compare it with another run.
+
+Read from result files by :mod:`assay.run_files`, kept for later as a baseline by :mod:`assay.baseline`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from math import fsum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+Score = float | tuple[bool, ...]
+"""A document's score under one metric: a number, or one verdict for each of several demands (IFEval's instructions)."""
+
+_SHORT = 8
+"""Hexadecimal digits kept of a hash: a changed document goes unnoticed once in four billion."""
+
+
+class AnswerText(msgspec.Struct, frozen=True):
+    """What the model said to one document, and what was made of it."""
+
+    response: str
+    extracted: str
+    """The filter's result."""
+    target: str
+
+
+class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One task of a run. The tuples have one entry a scored document, in the order of ``doc_ids``."""
+
+    name: str
+    settings: dict[str, Any]
+    """What makes scores comparable beyond documents and prompts: version, generation settings, filters, metrics. Empty
+    where the run's files do not say."""
+    doc_ids: tuple[int, ...]
+    documents: tuple[str, ...]
+    """Hash of each document with its target; see :func:`document_hash`."""
+    prompts: tuple[str, ...]
+    """Hash of each prompt, shortened."""
+    failed: tuple[int, ...] = ()
+    """Documents that were asked and have no score."""
+    scores: dict[str, tuple[Score, ...]] = {}
+    """By metric key, for metrics that are means over documents (or over their verdicts)."""
+    values: dict[str, float] = {}
+    """By metric key, what the results file says."""
+    higher_is_better: dict[str, bool] = {}
+    """By metric key, where the run says it."""
+    samples_file: str | None = None
+    """Where the answers' texts are."""
+    texts: dict[str, tuple[AnswerText, ...]] = {}
+    """By filter, where the texts were kept with the record."""
+
+
+class GroupRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of tasks that are reported together."""
+
+    tasks: tuple[str, ...]
+    """All its tasks, those of its subgroups too."""
+    weighted_by_size: dict[str, bool]
+    """By metric key, how the aggregate is formed: over documents, or as the plain mean of the tasks' scores."""
+    values: dict[str, float] = {}
+
+
+class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run, read back."""
+
+    source: str
+    """The file that it was read from."""
+    model: str
+    date: str
+    versions: dict[str, str] = {}
+    """Of Assay and lm-eval."""
+    tasks: dict[str, TaskRecord]
+    groups: dict[str, GroupRecord] = {}
+    stopped_early: bool = False
+    """Only a random part of the documents was asked."""
+
+    @property
+    def documents(self) -> int:
+        """Scored documents of all tasks."""
+        return sum(len(task.doc_ids) for task in self.tasks.values())
+
+
+def document_hash(doc_hash: str, target_hash: str) -> str:
+    """Identity of a document with its target, from lm-eval's two hashes (hexadecimal)."""
+    return hashlib.sha256(f"{doc_hash}{target_hash}".encode()).hexdigest()[:_SHORT]
+
+
+def prompt_hash(full: str) -> str:
+    """Identity of a prompt, from lm-eval's hash (hexadecimal)."""
+    return full[:_SHORT]
+
+
+def mean(scores: Iterable[Score]) -> float:
+    """A metric's value, as lm-eval forms it: over documents, or over all verdicts of all documents.
+
+    NaN where there are none.
+    """
+    flat = [value for score in scores for value in (score if isinstance(score, tuple) else (score,))]
+    return fsum(flat) / len(flat) if flat else float("nan")
+
+
+def document_means(scores: Sequence[Score]) -> list[float]:
+    """One number a document: its score, or the share of its verdicts that are good."""
+    return [mean((score,)) for score in scores]
