@@ -13,6 +13,8 @@ from assay.errors import AssayError
 
 _COMMANDS = {
     "run": ("assay.cli.run", "run", "Evaluate a served model on one or more tasks."),
+    "compare": ("assay.cli.compare", "compare", "Compare runs, document by document."),
+    "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
     "tasks": ("assay.cli.tasks", "tasks", "List the tasks, groups and tags there are."),
     "demo": ("assay.cli.demo", "demo", "See it work: a small real model, served and evaluated on this machine."),
 }

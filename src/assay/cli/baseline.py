@@ -1,0 +1,35 @@
+"""``assay baseline``: keep a run to compare later ones with."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.group(short_help="Keep a run as a small file to compare later runs with.")
+def baseline() -> None:
+    """Keep a run as a small file to compare later runs with."""
+
+
+@baseline.command(short_help="Write a run's scores and hashes to a file.")
+@click.argument("run")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--with-texts", is_flag=True, help="Keep the answers' texts too: readable flips, a much larger file.")
+def save(run: str, file: Path, with_texts: bool) -> None:
+    """Write the scores, hashes and versions of RUN to FILE, made to be kept in git.
+
+    RUN is a results_*.json, a samples_*.jsonl or a folder of results, of Assay or lm-eval.
+
+    Example: assay baseline save results/my-model baselines/my-model.json
+    """
+    from assay.baseline import save_baseline
+    from assay.run_files import read_run
+
+    read = read_run(run)
+    save_baseline(read, file, with_texts=with_texts)
+    left_out = [f"{task.name} {key}" for task in read.tasks.values() for key in task.values if key not in task.scores]
+    if left_out:
+        print(f"not per document, so left out: {', '.join(left_out)}", file=sys.stderr)
+    print(f"{file}: {read.documents} documents of {len(read.tasks)} tasks, {file.stat().st_size} bytes")

@@ -1,0 +1,47 @@
+"""``assay compare``: finished runs, document by document."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+_RUN_HELP = "A run is a results_*.json, a samples_*.jsonl, a baseline, or a folder of results (its newest run)."
+
+
+@click.command(
+    short_help="Compare runs: differences with intervals, exact p-values, flipped answers.", epilog=_RUN_HELP
+)
+@click.argument("baseline", metavar="A")
+@click.argument("candidates", nargs=-1, required=True, metavar="B [C…]")
+@click.option("--flips", type=click.IntRange(min=0), default=6, show_default=True, help="Flipped answers to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, with all flipped answers.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
+def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: bool, as_markdown: bool) -> None:
+    """Compare runs B, C, … with run A, on the documents that both scored. Assay's and lm-eval's runs alike.
+
+    Example: assay compare results/old results/new
+    """
+    from assay.compare import compare_runs
+    from assay.run_files import read_run
+
+    first = read_run(baseline)
+    comparisons = [compare_runs(first, read_run(candidate)) for candidate in candidates]
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(comparisons).decode())
+        return
+    if as_markdown:
+        from assay.report.comparison import comparison_markdown
+
+        print("\n".join(comparison_markdown(comparison, flips) for comparison in comparisons), end="")
+        return
+    from rich.console import Console
+
+    from assay.report.comparison import comparison_text
+
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    for comparison in comparisons:
+        console.print(comparison_text(comparison, flips))
+        console.print()

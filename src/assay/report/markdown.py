@@ -1,0 +1,25 @@
+"""Markdown that says what it is given, whatever characters are in it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from assay.report.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_SPECIAL = re.compile(r"[\\`*\[\]<>#|~&@]|(?<!\w)_|_(?!\w)")
+
+
+def escaped(text: str, limit: int = 200) -> str:
+    """`text` in one line, with everything escaped that Markdown or HTML would interpret, mentions of users included."""
+    shown = _SPECIAL.sub(lambda found: f"&#{ord(found.group()):d};", printable(text, limit))
+    return shown.replace("://", "&#58;//")
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Lines of a table; its cells are escaped."""
+    lines = [f"| {' | '.join(headings)} |", f"|{' --- |' * len(headings)}"]
+    return lines + [f"| {' | '.join(escaped(cell) for cell in row)} |" for row in rows]

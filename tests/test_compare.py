@@ -1,0 +1,126 @@
+"""Two runs are compared on the documents that both scored, with the figures of the paired statistics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from assay.cli.compare import compare as command
+from assay.compare import Comparison, compare_runs
+from assay.errors import SpecificationError
+from assay.run_files import read_run
+from assay.stats.paired import Flips, mcnemar, newcombe_interval
+from tests.result_files import KEY, write_run
+
+BEFORE = [1, 1, 1, 1, 0, 0, 1, 0]
+AFTER = [1, 0, 0, 1, 1, 0, 1, 0]
+
+
+def compared(before: Path, after: Path) -> Comparison:
+    return compare_runs(read_run(before), read_run(after))
+
+
+def test_right_or_wrong_scores(tmp_path: Path) -> None:
+    comparison = compared(write_run(tmp_path / "a", {"t": BEFORE}), write_run(tmp_path / "b", {"t": AFTER}))
+    (change,) = comparison.changes
+    assert (change.baseline, change.candidate, change.difference) == (5 / 8, 4 / 8, -1 / 8)
+    assert (change.lost, change.gained, change.n, change.failed) == (2, 1, 8, 0)
+    assert change.p_value == mcnemar(2, 1)
+    assert change.interval == newcombe_interval(Flips(both_right=3, lost=2, gained=1, both_wrong=2))
+    assert [(flip.doc_id, flip.change) for flip in comparison.flips] == [(1, "lost"), (2, "lost"), (4, "gained")]
+    flip = comparison.flips[0]
+    assert flip.before is not None
+    assert flip.after is not None
+    assert (flip.before.response, flip.after.response) == ("I say right 1", "I say wrong 1")
+
+
+def test_failed_documents_take_no_part(tmp_path: Path) -> None:
+    comparison = compared(
+        write_run(tmp_path / "a", {"t": [1, 1, 0, None]}, failed={"t": [3]}),
+        write_run(tmp_path / "b", {"t": [None, 1, 1, 1]}, failed={"t": [0]}),
+    )
+    (change,) = comparison.changes
+    assert (change.n, change.failed, change.gained) == (2, 2, 1)
+    assert comparison.mismatches == {}
+
+
+def test_lower_is_better(tmp_path: Path) -> None:
+    options = {"metric": "error", "higher_is_better": False}
+    before = write_run(tmp_path / "a", {"t": [0, 0, 0]}, **options)  # type: ignore[arg-type]
+    after = write_run(tmp_path / "b", {"t": [1, 0, 0]}, **options)  # type: ignore[arg-type]
+    (change,) = compared(before, after).changes
+    assert (change.lost, change.gained, change.higher_is_better) == (1, 0, False)
+    assert compared(before, after).flips[0].change == "lost"
+
+
+def test_graded_scores_and_verdict_lists(tmp_path: Path) -> None:
+    (graded,) = compared(
+        write_run(tmp_path / "a", {"t": [0.5, 0.25, 1.0, 0.0]}),
+        write_run(tmp_path / "b", {"t": [0.25, 0.25, 0.5, 0.5]}),
+    ).changes
+    assert graded.difference == pytest.approx(-0.0625)
+    assert (graded.lost, graded.gained) == (2, 1)
+    assert graded.p_value == 1.0  # of 8 patterns of signs, 6 reach |-0.25|; none falls below
+    (lists,) = compared(
+        write_run(tmp_path / "c", {"t": [[True, True], [True], [False, False, True]]}),
+        write_run(tmp_path / "d", {"t": [[True, False], [True], [False, False, False]]}),
+    ).changes
+    assert lists.difference == pytest.approx(2 / 6 - 4 / 6)
+    assert lists.lost == 2
+    assert lists.interval is not None
+
+
+@pytest.mark.parametrize(("by_size", "difference"), [(True, -2 / 6), (False, (-1 + 0) / 2)])
+def test_groups_are_weighted_as_their_aggregate(tmp_path: Path, by_size: bool, difference: float) -> None:
+    before = write_run(tmp_path / "a", {"s": [1, 1], "t": [1, 0, 0, 0]}, group="g", by_size=by_size)
+    after = write_run(tmp_path / "b", {"s": [0, 0], "t": [0, 1, 0, 0]}, group="g", by_size=by_size)
+    group = compared(before, after).changes[0]
+    assert (group.task, group.is_group, group.n) == ("g", True, 6)
+    assert group.difference == pytest.approx(difference)
+    assert (group.lost, group.gained) == (3, 1)
+    if by_size:
+        assert group.p_value == mcnemar(3, 1)
+    assert group.interval is not None
+    assert group.interval.low <= group.difference <= group.interval.high
+
+
+def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
+    comparison = compared(
+        write_run(tmp_path / "a", {"t": [1, 0, 1], "u": [1]}), write_run(tmp_path / "b", {"t": [1, 0]}, version=2.0)
+    )
+    assert comparison.mismatches == {"t": ("version: 1.0 -> 2.0",)}
+    assert any("only in" in remark and "u" in remark for remark in comparison.remarks)
+    assert any("1 documents are only in" in remark for remark in comparison.remarks)
+    with pytest.raises(SpecificationError, match="no task of"):
+        compared(tmp_path / "a", write_run(tmp_path / "c", {"other": [1]}))
+
+
+def test_the_command_shows_table_json_and_markdown(tmp_path: Path) -> None:
+    for name, scores in (("a", BEFORE), ("b", AFTER), ("c", BEFORE)):
+        write_run(tmp_path / name, {"t": scores})
+    runs = [str(tmp_path / name) for name in "abc"]
+    shown = CliRunner().invoke(command, runs).output
+    assert "-0.1250" in shown
+    assert "lost   t 1 exact_match,get-answer: target right 1" in shown
+    assert "wrong 1  <-  I say wrong 1" in shown
+    document = json.loads(CliRunner().invoke(command, [*runs, "--json"]).output)
+    assert [one["changes"][0]["lost"] for one in document] == [2, 0]
+    markdown = CliRunner().invoke(command, [*runs, "--markdown"]).output
+    assert "| t | exact_match,get-answer | 0.6250 | 0.5000 | -0.1250 |" in markdown
+    assert "<summary>3 flipped answers</summary>" in markdown
+
+
+def test_hostile_answers_are_shown_as_text(tmp_path: Path) -> None:
+    before, after = write_run(tmp_path / "a", {"t": [1]}), write_run(tmp_path / "b", {"t": [0]})
+    samples = next((tmp_path / "b").glob("samples_*"))
+    samples.write_text(samples.read_text().replace('"wrong 0"', json.dumps("<img src=x>\x1b[2J| @all")))
+    shown = CliRunner().invoke(command, [str(before), str(after)]).output
+    assert "\x1b[2J" not in shown
+    markdown = CliRunner().invoke(command, [str(before), str(after), "--markdown"]).output
+    assert "<img" not in markdown
+    assert "@all" not in markdown
+    assert "\x1b" not in markdown
+    assert KEY.split(",")[1] in markdown
