@@ -8,6 +8,7 @@ Each asks a served model one of lm-eval's tasks and gives back its metrics and t
 
 from __future__ import annotations
 
+import argparse
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -17,7 +18,9 @@ from assay.types import ModelSpec, Specification, TaskOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Unpack
+    from typing import NoReturn, Unpack
+
+    _Results = Mapping[str, Mapping[str, Any]]
 
 _logger = logging.getLogger(__name__)
 
@@ -33,13 +36,13 @@ class RunnerOptions(TypedDict, total=False):
     fewshot_as_multiturn: bool
     num_fewshot: int | None
     max_concurrent: int | None
-    """Requests outstanding at once; by default Assay's own choice."""
-    timeout: float
+    """Requests outstanding at once; by default the engine's own choice."""
+    timeout: float | None
     """Seconds for one attempt at a request."""
     data_dir: str | None
     """Data sets on disk: ``DIR/<owner>/<name>``, or a Hugging Face datasets cache."""
     extra_args: Sequence[str] | None
-    """Arguments for lm-eval's command line; only with ``engine="lm_eval"``."""
+    """More arguments as lm-eval's command line has them. Assay's own engine takes those that it has a meaning for."""
     engine: Literal["assay", "lm_eval"]
     """Who asks: Assay (default), or lm-eval itself as a child process."""
 
@@ -78,30 +81,21 @@ class AccuracyRunner:
             Metric key -> value, each with its standard error where lm-eval has one; and the results file.
 
         Raises:
-            AssayError: see :func:`assay.evaluate`.
+            AssayError: see :func:`assay.evaluate`; with ``engine="lm_eval"``, :func:`assay.run_lm_eval`.
         """
-        if options.get("engine", "assay") == "lm_eval":
-            raise SpecificationError('engine="lm_eval" is not available yet; leave it out to use Assay\'s own engine')
-        from assay.evaluation import evaluate
-        from assay.tasks.gen_kwargs import parse_gen_kwargs
-
-        task_options = TaskOptions(
+        given = _given(options)
+        engine = _ENGINES[given.pop("engine", "assay")]
+        results, results_file = engine(
+            base_url,
+            model,
+            results_dir,
+            self.task,
             limit=limit,
-            num_fewshot=options.get("num_fewshot"),
-            gen_kwargs=parse_gen_kwargs(gen_kwargs),
-            fewshot_as_multiturn=options.get("fewshot_as_multiturn", True),
-            data_dir=options.get("data_dir"),
+            gen_kwargs=gen_kwargs,
+            max_length=max_length,
+            **given,
         )
-        evaluation = evaluate(
-            Specification(
-                tasks=(self.task,),
-                model=_model_spec(base_url, model, max_length, options),
-                options=task_options,
-                output_dir=results_dir,
-            )
-        )
-        results = evaluation.results["results"]
-        return resolve_metric(results, self.task, self._keys_in(results)), str(evaluation.results_file)
+        return resolve_metric(results, self.task, self._keys_in(results)), results_file
 
     def _keys_in(self, results: Mapping[str, Mapping[str, Any]]) -> list[str]:
         entry = results.get(self.task, {})
@@ -111,25 +105,6 @@ class AccuracyRunner:
             stderr = f"{metric}_stderr,{filter_name}"
             keys += [key, stderr] if isinstance(entry.get(stderr), float) else [key]
         return keys
-
-
-def _model_spec(base_url: str, model: str, max_length: int, options: RunnerOptions) -> ModelSpec:
-    known = RunnerOptions.__annotations__
-    if unknown := [name for name in options if name not in known]:
-        raise SpecificationError(f"a runner has no option '{unknown[0]}'; it has {', '.join(known)}")
-    if options.get("extra_args"):
-        raise SpecificationError('extra_args are arguments of lm-eval\'s command line; they need engine="lm_eval"')
-    chosen: dict[str, Any] = {
-        "concurrency": options.get("max_concurrent"),
-        "request_timeout": options.get("timeout"),
-        "endpoint": "chat" if options.get("use_chat", True) else "completions",
-    }
-    return ModelSpec(
-        base_url=base_url,
-        model=model,
-        max_length=max_length,
-        **{name: value for name, value in chosen.items() if value is not None},
-    )
 
 
 def resolve_metric(results: Mapping[str, Mapping[str, Any]], task: str, metric_keys: Sequence[str]) -> dict[str, float]:
@@ -149,6 +124,101 @@ def resolve_metric(results: Mapping[str, Mapping[str, Any]], task: str, metric_k
             _logger.error("the results of '%s' have no metric '%s'; they have %s", task, key, ", ".join(entry))
     return {key: entry.get(key, _MISSING) for key in metric_keys}
 
+
+# -- engines ----------------------------------------------------------------------------------------------------------
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that say something, checked by name."""
+    known = RunnerOptions.__annotations__
+    if unknown := [name for name in options if name not in known]:
+        raise SpecificationError(f"a runner has no option '{unknown[0]}'; it has {', '.join(known)}")
+    given = {name: value for name, value in options.items() if value is not None}
+    if (engine := given.get("engine", "assay")) not in _ENGINES:
+        raise SpecificationError(f"there is no engine '{engine}'; there are {', '.join(_ENGINES)}")
+    return given
+
+
+def _ask_with_lm_eval(*arguments: Any, **options: Any) -> tuple[_Results, str]:
+    from assay.lm_eval_process import run_lm_eval
+
+    return run_lm_eval(*arguments, **options)
+
+
+def _ask_with_assay(
+    base_url: str, model: str, results_dir: str, task: str, gen_kwargs: str, max_length: int, **options: Any
+) -> tuple[_Results, str]:
+    from assay.evaluation import evaluate
+    from assay.tasks.gen_kwargs import parse_gen_kwargs
+
+    model_options = {
+        "concurrency": options.pop("max_concurrent", None),
+        "request_timeout": options.pop("timeout", None),
+        "endpoint": "chat" if options.pop("use_chat", True) else "completions",
+    }
+    extra = _read_extra_args(options.pop("extra_args", ()))
+    evaluation = evaluate(
+        Specification(
+            tasks=(task,),
+            model=ModelSpec(
+                base_url=base_url,
+                model=model,
+                max_length=max_length,
+                **{name: value for name, value in model_options.items() if value is not None},
+            ),
+            options=TaskOptions(**{**options, "gen_kwargs": parse_gen_kwargs(gen_kwargs), **extra}),
+            output_dir=results_dir,
+        )
+    )
+    return evaluation.results["results"], str(evaluation.results_file)
+
+
+_ENGINES = {"assay": _ask_with_assay, "lm_eval": _ask_with_lm_eval}
+
+
+class _ExtraArgs(argparse.ArgumentParser):
+    """Reads what lm-eval's command line and Assay both have a meaning for."""
+
+    def __init__(self) -> None:
+        super().__init__(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
+        self.add_argument("--limit", "-L", type=float)
+        self.add_argument("--num_fewshot", "-f", type=int)
+        self.add_argument("--system_instruction")
+        self.add_argument("--include_path")
+        self.add_argument("--seed")
+        # How much lm-eval says and keeps; Assay keeps everything.
+        for silent in (("--log_samples", "-s"), ("--write_out", "-w"), ("--show_config",)):
+            self.add_argument(*silent, action="store_true", dest="ignored")
+        self.add_argument("--verbosity", "-v", dest="ignored")
+
+    def error(self, message: str) -> NoReturn:
+        raise SpecificationError(f"extra_args cannot be read: {message}")
+
+
+def _read_extra_args(extra_args: Sequence[str]) -> dict[str, Any]:
+    """The task options that arguments for lm-eval's command line stand for."""
+    read, unknown = _ExtraArgs().parse_known_args(extra_args)
+    if unknown:
+        raise SpecificationError(
+            f'extra_args has {unknown[0]!r}, for which Assay\'s own engine has no meaning; engine="lm_eval" takes it'
+        )
+    options = vars(read)
+    options.pop("ignored", None)
+    if "seed" in options:
+        options |= _read_seeds(options.pop("seed"))
+    return options
+
+
+def _read_seeds(text: str) -> dict[str, int]:
+    """lm-eval's ``--seed``: one for all, or four for Python, NumPy, PyTorch and the few-shot examples."""
+    seeds = text.split(",")
+    if len(seeds) not in (1, 4) or not all(seed.strip().isdecimal() for seed in seeds):
+        raise SpecificationError(f"extra_args has the seed '{text}'; it must be one whole number, or four")
+    python, numpy, _, fewshot = map(int, seeds * 4 if len(seeds) == 1 else seeds)
+    return {"random_seed": python, "numpy_seed": numpy, "fewshot_seed": fewshot}
+
+
+# -- the runners ------------------------------------------------------------------------------------------------------
 
 _GSM8K_KEYS = ("exact_match,flexible-extract", "exact_match,strict-match")
 

@@ -1,0 +1,206 @@
+"""The accuracy runners: on all of their real data, beside lm-eval itself, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay import runners
+from assay.errors import SpecificationError
+from assay.runners import AccuracyRunner, resolve_metric
+from tests.servers.scripted import ScriptedServer, number_for
+
+MODEL = "scripted-model"
+
+WHOLE = {
+    "gsm8k": 1319,
+    "gsm8k_cot": 1319,
+    "gsm8k_cot_llama": 1319,
+    "bbh": 6511,
+    "ifeval": 541,
+    "mmlu_pro": 12032,
+}
+"""Documents of each runner's data."""
+
+
+def runner_called(name: str) -> AccuracyRunner:
+    runner: AccuracyRunner = getattr(runners, f"run_accuracy_{name}")
+    return runner
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_whole_of_a_benchmark(name: str, data_dir: Path, tmp_path: Path) -> None:
+    runner = runner_called(name)
+    with ScriptedServer(answer=number_for, models=[MODEL]) as server:
+        metrics, file = runner(server.url, MODEL, str(tmp_path), data_dir=str(data_dir))
+    document = json.loads(Path(file).read_text())
+    assert sum(task["effective"] for task in document["n-samples"].values()) == WHOLE[name] == server.count
+    assert len({body["messages"][-1]["content"] for body in server.answered}) > 0.95 * WHOLE[name]
+    assert set(metrics) == {*runner.metric_keys, *map(stderr_key, runner.metric_keys)} - NO_STDERR
+    assert all(math.isfinite(value) and 0 <= value <= 1 for value in metrics.values())
+    assert {key: document["results"][runner.task][key] for key in metrics} == metrics
+
+
+def stderr_key(key: str) -> str:
+    metric, _, filter_name = key.partition(",")
+    return f"{metric}_stderr,{filter_name}"
+
+
+NO_STDERR = {"inst_level_strict_acc_stderr,none", "inst_level_loose_acc_stderr,none"}
+"""IFEval's instruction-level metrics have none: lm-eval writes "N/A"."""
+
+
+# -- beside lm-eval ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def gsm8k_answers(data_dir: Path) -> dict[str, str]:
+    """The final number of each of GSM8K's questions."""
+    lines = (data_dir / "openai" / "gsm8k" / "main" / "test.jsonl").read_text().splitlines()
+    return {row["question"]: row["answer"].rpartition("#### ")[2] for row in map(json.loads, lines)}
+
+
+@pytest.mark.parametrize("name", ["gsm8k", "gsm8k_cot", "ifeval"])
+def test_both_engines_ask_and_score_alike(
+    name: str, data_dir: Path, gsm8k_answers: dict[str, str], tmp_path: Path
+) -> None:
+    def answer(body: dict[str, Any]) -> str:
+        """Right in two ways that one filter or the other sees, or wrong, or prose that meets some instructions."""
+        asked = body["messages"][-1]["content"]
+        number = next((right for question, right in gsm8k_answers.items() if question in asked), None)
+        prose = f"<<Title>>\n\nMy *answer* to this is long, dear reader, and has {len(asked)} parts.\n\n* one\n* two"
+        forms = [f"So it is.\n#### {number}", f"The answer is {number}.", "The answer is 7001."]
+        return prose if number is None else forms[len(asked) % 3]
+
+    asked, scores = {}, {}
+    for engine in ("assay", "lm_eval"):
+        with ScriptedServer(answer=answer, models=[MODEL]) as server:
+            scores[engine], file = runner_called(name)(
+                server.url,
+                MODEL,
+                str(tmp_path / engine),
+                limit=20,
+                max_concurrent=4,
+                data_dir=str(data_dir),
+                engine=engine,
+            )
+            asked[engine] = Counter(json.dumps(request.body, sort_keys=True) for request in server.requests)
+        assert Path(file).parent.parent == tmp_path / engine
+    assert asked["assay"] == asked["lm_eval"]
+    assert asked["assay"].total() == 20
+    assert scores["assay"] == scores["lm_eval"]
+    assert any(0 < score < 1 for score in scores["assay"].values())
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+def asked_by(data_dir: Path, folder: Path, **options: Any) -> list[dict[str, Any]]:
+    """The bodies that a run of two questions sends."""
+    options = {"limit": 2, "data_dir": str(data_dir), **options}
+    with ScriptedServer(models=[MODEL]) as server:
+        runners.run_accuracy_gsm8k(server.url, MODEL, str(folder), **options)
+        return [{**request.body, "path": request.path} for request in server.requests]
+
+
+def test_the_options_that_the_interface_names(data_dir: Path, tmp_path: Path) -> None:
+    plain = asked_by(data_dir, tmp_path / "plain")
+    assert [len(body["messages"]) for body in plain] == [11, 11], "five examples, each a turn of the user and an answer"
+    assert {body["path"] for body in plain} == {"/v1/chat/completions"}
+    one_turn = asked_by(data_dir, tmp_path / "one", fewshot_as_multiturn=False, num_fewshot=2)
+    assert [len(body["messages"]) for body in one_turn] == [1, 1]
+    assert one_turn[0]["messages"][0]["content"].count("Question:") == 3
+    text = asked_by(data_dir, tmp_path / "text", use_chat=False, max_concurrent=1, timeout=60, extra_args=None)
+    assert {body["path"] for body in text} == {"/v1/completions"}
+    assert text[0]["prompt"].count("Question:") == 6
+    warm = asked_by(data_dir, tmp_path / "warm", gen_kwargs="temperature=0.5,max_gen_toks=99")
+    assert [(body["temperature"], body["max_tokens"]) for body in warm] == [(0.5, 99)] * 2
+
+
+def test_extra_args_that_assay_has_a_meaning_for(data_dir: Path, tmp_path: Path) -> None:
+    arguments = [
+        "--system_instruction",
+        "Be brief.",
+        "--seed",
+        "1,2,3,4",
+        "--num_fewshot=1",
+        "-L",
+        "3",
+        "--log_samples",
+    ]
+    bodies = asked_by(data_dir, tmp_path / "extra", extra_args=[*arguments, "--verbosity", "DEBUG"])
+    assert len(bodies) == 3
+    assert [message["role"] for message in bodies[0]["messages"]] == ["system", "user", "assistant", "user"]
+    assert bodies[0]["messages"][0]["content"] == "Be brief."
+    other_seed = asked_by(data_dir, tmp_path / "seed", extra_args=["--num_fewshot=1", "--seed", "5"])
+    assert other_seed[0]["messages"][0]["content"] != bodies[0]["messages"][1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_concurrency": 3}, "a runner has no option 'max_concurrency'; it has use_chat, .*max_concurrent, "),
+        ({"engine": "helm"}, "there is no engine 'helm'; there are assay, lm_eval"),
+        ({"extra_args": ["--use_cache", "x"]}, "extra_args has '--use_cache', .* engine=\"lm_eval\" takes it"),
+        ({"extra_args": ["--num_fewshot", "few"]}, "extra_args cannot be read: .*--num_fewshot/-f: invalid int"),
+        ({"extra_args": ["--seed", "1,2"]}, "extra_args has the seed '1,2'; it must be one whole number, or four"),
+        ({"max_concurrent": 0}, "concurrency is 0; it must be greater than 0"),
+        ({"limit": 0}, "limit is 0"),
+        ({"gen_kwargs": "hot"}, "gen_kwargs 'hot' cannot be read"),
+    ],
+)
+def test_options_that_cannot_be_meant(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecificationError, match=message) as caught:
+        runners.run_accuracy_gsm8k("http://127.0.0.1:9", MODEL, str(tmp_path), **options)
+    assert "\n" not in str(caught.value)
+
+
+def test_options_reach_lm_eval(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: dict[str, Any] = {}
+
+    def run_lm_eval(*arguments: Any, **options: Any) -> tuple[dict[str, Any], str]:
+        called.update(options, arguments=arguments)
+        entry = {"alias": "gsm8k", "exact_match,flexible-extract": 0.5, "exact_match_stderr,flexible-extract": "N/A"}
+        return {"gsm8k": entry | {"exact_match,strict-match": 0.25, "exact_match_stderr,strict-match": 0.125}}, "file"
+
+    monkeypatch.setattr("assay.lm_eval_process.run_lm_eval", run_lm_eval)
+    options: dict[str, Any] = {"use_chat": False, "extra_args": ["--seed", "1"], "timeout": None, "max_concurrent": 2}
+    metrics, file = runners.run_accuracy_gsm8k("url", "name", "dir", 5, 2048, "top_p=1", engine="lm_eval", **options)
+    assert file == "file"
+    assert metrics == {
+        "exact_match,flexible-extract": 0.5,
+        "exact_match,strict-match": 0.25,
+        "exact_match_stderr,strict-match": 0.125,
+    }
+    assert called == {
+        "arguments": ("url", "name", "dir", "gsm8k"),
+        "limit": 5,
+        "max_length": 2048,
+        "gen_kwargs": "top_p=1",
+        "use_chat": False,
+        "extra_args": ["--seed", "1"],
+        "max_concurrent": 2,
+    }
+
+
+# -- resolve_metric ---------------------------------------------------------------------------------------------------
+
+
+def test_metrics_are_picked_by_their_keys() -> None:
+    results = {"t": {"acc,none": 0.5, "acc_stderr,none": 0.1}, "u": {"acc,none": 0.9}}
+    assert resolve_metric(results, "t", ["acc,none"]) == {"acc,none": 0.5}
+
+
+def test_a_missing_metric_is_logged_and_below_every_threshold(caplog: pytest.LogCaptureFixture) -> None:
+    results = {"t": {"acc,none": 0.5}}
+    assert resolve_metric(results, "t", ["acc,none", "f1,none"]) == {"acc,none": 0.5, "f1,none": -1}
+    assert resolve_metric(results, "v", ["acc,none"]) == {"acc,none": -1}
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
+    assert caplog.messages[0] == "the results of 't' have no metric 'f1,none'; they have acc,none"
+    assert "'v'" in caplog.messages[1]
