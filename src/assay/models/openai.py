@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import random
-import socket
 import time
-from typing import TYPE_CHECKING, Any, Self
-from urllib.request import getproxies, proxy_bypass
+from typing import TYPE_CHECKING, Self
 
-import aiohttp
 import yarl
 
 from assay.errors import ServerUnreachableError, SpecificationError
@@ -18,6 +14,7 @@ from assay.models.health import ServerHealth
 from assay.models.messages import Redactor
 from assay.models.retry import DOWN_STATUSES, Fault, Hope, network_fault, retry_delay, status_fault
 from assay.models.server_info import ServerInfo, server_info
+from assay.models.transport import LARGEST_REPLY, Transport, open_transport, proxy_for
 from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError, read_reply
 from assay.types import Answer, Failure, FailureCause
@@ -28,17 +25,8 @@ if TYPE_CHECKING:
 
     from assay.types import ModelSpec, Request, Response
 
-LARGEST_REPLY = 64 * 2**20
-"""Bytes, after decompression; a larger reply is a failure."""
-
-_LARGEST_ERROR_BODY = 2**16
-_CONNECT_TIMEOUT = 30.0
 _LOOK_TIMEOUT = 5.0
 _LOOK_LASTS = 1.0
-# Servers on uvicorn and llama.cpp close connections idle for 5 s; closing first avoids sending on one that just closed.
-_KEEPALIVE = 4.0
-# aiohttp warns of longer bodies given as bytes.
-_LARGEST_BYTES_BODY = 2**20
 
 
 class OpenAIModel:
@@ -92,30 +80,22 @@ class OpenAIModel:
         )
         self._looking = asyncio.Lock()
         self._seen_alive = float("-inf")
-        self._proxy = _proxy_for(self._url)
-        self._session: aiohttp.ClientSession | None = None
+        self._proxy = proxy_for(self._url)
+        self._transport: Transport | None = None
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.spec.model!r} at {self.address})"
 
     async def __aenter__(self) -> Self:
-        self._session = aiohttp.ClientSession(
-            # The caller bounds how many requests are outstanding: none ever waits for a connection here, where its
-            # time-out would run.
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEPALIVE, socket_factory=_watched_socket),
-            timeout=aiohttp.ClientTimeout(total=self.spec.request_timeout, sock_connect=_CONNECT_TIMEOUT),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers=self._headers,
-            proxy=self._proxy,
-        )
+        self._transport = open_transport(self._url, self._headers, self._proxy)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
 
     async def ask(self, request: Request) -> Response:
         """The model's answer, or why there is none after all attempts.
@@ -154,44 +134,43 @@ class OpenAIModel:
         return await server_info(self, wait=wait)
 
     async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
-        """Status and body (its first 64 KiB) of a GET.
+        """Status and body of a GET.
 
         Args:
             path: ``/v1/models`` for the list of models, wherever the base URL says it is; else relative to the root.
             timeout: seconds for the whole exchange.
 
         Raises:
-            aiohttp.ClientError, OSError, TimeoutError: no reply.
+            OSError: no reply.
         """
         url = self._models_url if path == "/v1/models" else yarl.URL(self.address + path)
-        limits = aiohttp.ClientTimeout(total=timeout)
-        async with self._open_session().get(url, timeout=limits, allow_redirects=False) as reply:
-            return reply.status, await _read(reply, 16 * _LARGEST_ERROR_BODY) or b""
+        reply = await self._open_transport().request("GET", url, timeout=timeout)
+        return reply.status, reply.body or b""
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._session is None:
+    def _open_transport(self) -> Transport:
+        if self._transport is None:
             raise RuntimeError("OpenAIModel is used outside its `async with`")
-        return self._session
+        return self._transport
 
     async def _attempt(self, payload: bytes, number: int) -> Answer | Fault:
         started = self.clock()
         try:
-            status, headers, body = await self._post(payload)
-        except (aiohttp.ClientError, OSError) as error:
+            reply = await self._open_transport().request("POST", self._url, payload, timeout=self.spec.request_timeout)
+        except OSError as error:
             fault = network_fault(error)
-            if fault.hope is Hope.NONE and isinstance(error, aiohttp.ClientConnectorError):
+            if fault.hope is Hope.NONE and fault.status is None:
                 # Nothing about the request: no certificate will be trusted later.
                 raise ServerUnreachableError(f"{self.address}: {self.redact(fault.message)}") from None
             return self._cleaned(fault)
-        if not 200 <= status < 300:
-            return self._cleaned(status_fault(status, body or b"", headers))
-        if body is None:
+        if not 200 <= reply.status < 300:
+            return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers))
+        if reply.body is None:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
-            return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, status)
+            return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, reply.status)
         try:
-            said = read_reply(body, self.spec.endpoint)
+            said = read_reply(reply.body, self.spec.endpoint)
         except ReplyError as error:
-            return self._cleaned(Fault(error.cause, str(error), Hope.SOME, status))
+            return self._cleaned(Fault(error.cause, str(error), Hope.SOME, reply.status))
         return Answer(
             text=said.text,
             finish_reason=said.finish_reason,
@@ -202,15 +181,6 @@ class OpenAIModel:
             attempts=number,
             model=said.model if said.model != self.spec.model else None,
         )
-
-    async def _post(self, payload: bytes) -> tuple[int, Any, bytes | None]:
-        """Status, headers and body; None for a body that is too large."""
-        data = payload if len(payload) <= _LARGEST_BYTES_BODY else io.BytesIO(payload)
-        async with self._open_session().post(self._url, data=data, allow_redirects=False) as reply:
-            if reply.status == 200:
-                return 200, reply.headers, await _read(reply, LARGEST_REPLY)
-            # Of an error only the beginning is of interest, and it may break off.
-            return reply.status, reply.headers, await _read_beginning(reply, _LARGEST_ERROR_BODY)
 
     def _cleaned(self, fault: Fault) -> Fault:
         return Fault(fault.cause, self.redact(fault.message), fault.hope, fault.status, fault.retry_after)
@@ -238,61 +208,10 @@ class OpenAIModel:
         for path in ("/health", "/v1/models"):
             try:
                 status, _ = await self.get(path)
-            except (aiohttp.ClientError, OSError):
+            except OSError:
                 return False
             if status in DOWN_STATUSES:
                 return False
             if status < 300:
                 return True
         return True
-
-
-async def _read(reply: aiohttp.ClientResponse, limit: int) -> bytes | None:
-    """The whole body, or None as soon as it is larger than ``limit`` bytes; the connection is then closed."""
-    body = await reply.content.readany()
-    if reply.content.at_eof():
-        return body if len(body) <= limit else None
-    parts = [body]
-    size = len(body)
-    while chunk := await reply.content.readany():
-        parts.append(chunk)
-        size += len(chunk)
-        if size > limit:
-            reply.close()
-            return None
-    return b"".join(parts)
-
-
-async def _read_beginning(reply: aiohttp.ClientResponse, limit: int) -> bytes:
-    """At most about ``limit`` bytes of the body, as far as they come."""
-    body = b""
-    try:
-        while len(body) < limit and (chunk := await reply.content.readany()):
-            body += chunk
-    except (aiohttp.ClientError, OSError):
-        pass
-    if not reply.content.at_eof():
-        reply.close()
-    return body
-
-
-def _watched_socket(address: Any) -> socket.socket:
-    """A socket that notices within two minutes when the other machine has vanished without a word."""
-    family, kind, protocol, *_ = address
-    sock = socket.socket(family, kind, protocol)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
-        if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return sock
-
-
-def _proxy_for(url: yarl.URL) -> yarl.URL | None:
-    """The proxy that the environment names for ``url``: looked up once, where aiohttp would do so at every request."""
-    address = None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
-    if not address:
-        return None
-    proxy = yarl.URL(address if "://" in address else f"http://{address}")
-    if proxy.scheme not in ("http", "https") or not proxy.host:
-        raise SpecificationError(f"{url.scheme.upper()}_PROXY must be the address of an HTTP proxy")
-    return proxy

@@ -13,7 +13,6 @@ from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-import aiohttp
 import msgspec
 
 from assay.models.wire import error_body_text
@@ -46,6 +45,14 @@ class Fault(msgspec.Struct, frozen=True):
     status: int | None = None
     retry_after: float | None = None
     """Seconds that the server asks to wait, at most ``LONGEST_RETRY_AFTER``."""
+
+
+class NetworkError(OSError):
+    """A fault that a transport found out."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
 
 
 LONGEST_RETRY_AFTER = 120.0
@@ -106,11 +113,15 @@ def _hope(status: int) -> Hope:
 
 
 def network_fault(error: Exception) -> Fault:
-    """The fault behind an exception of aiohttp or of the operating system.
+    """The fault behind an exception of a transport, of aiohttp or of the operating system.
 
     Raises:
-        Exception: ``error`` itself where it is neither, which is a defect and no fault of the network.
+        Exception: ``error`` itself where it is none of these, which is a defect and no fault of the network.
     """
+    if isinstance(error, NetworkError):
+        return error.fault
+    import aiohttp
+
     match error:
         case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
             message = f"the server's certificate is not trusted ({error}); name its authority's file in SSL_CERT_FILE"
@@ -120,7 +131,7 @@ def network_fault(error: Exception) -> Fault:
         case TimeoutError():
             return Fault(FailureCause.TIMED_OUT, "no reply in time", Hope.SOME)
         case aiohttp.ClientConnectorError():
-            return Fault(FailureCause.UNREACHABLE, f"no connection: {_reason(error)}", Hope.SERVER_DOWN)
+            return Fault(FailureCause.UNREACHABLE, f"no connection: {os_reason(error)}", Hope.SERVER_DOWN)
         case aiohttp.ClientHttpProxyError():
             hope = Hope.SERVER_DOWN if error.status in DOWN_STATUSES else _hope(error.status)
             message = f"the proxy answered {error.status} {error.message}"
@@ -135,14 +146,15 @@ def network_fault(error: Exception) -> Fault:
             return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {what}", Hope.SOME)
         case aiohttp.ClientConnectionError() | OSError():
             return Fault(
-                FailureCause.RESET, f"the connection closed before a reply came: {_reason(error)}", Hope.UNSURE
+                FailureCause.RESET, f"the connection closed before a reply came: {os_reason(error)}", Hope.UNSURE
             )
         case aiohttp.ClientError():
             return Fault(FailureCause.MALFORMED_REPLY, f"{type(error).__name__}: {error}", Hope.SOME)
     raise error
 
 
-def _reason(error: Exception) -> str:
+def os_reason(error: Exception) -> str:
+    """What the operating system, or whoever else raised `error`, says of it."""
     if not isinstance(error, OSError) or error.errno is None:
         return str(error)
     # asyncio and the resolver fill `strerror` with words of their own; only the resolver's say more than the number.

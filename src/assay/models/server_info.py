@@ -6,7 +6,6 @@ import difflib
 import json
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import msgspec
 
 from assay.errors import ModelNotServedError, ServerUnreachableError
@@ -79,7 +78,7 @@ async def _ask_once(model: OpenAIModel) -> ServerInfo:
 async def _get(model: OpenAIModel, path: str) -> tuple[int, bytes]:
     try:
         return await model.get(path, timeout=_TIMEOUT)
-    except (aiohttp.ClientError, OSError) as error:
+    except OSError as error:
         fault = network_fault(error)
         if fault.hope is Hope.SOME:
             # Connected, but no whole reply: a server that is busy or peculiar, not one that is missing.

@@ -1,0 +1,337 @@
+"""Both transports against a server that sends exactly the bytes it is told to."""
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import yarl
+
+from assay.models import aiohttp_transport, plain_http
+from assay.models.aiohttp_transport import AiohttpTransport
+from assay.models.plain_http import PlainHTTP
+from assay.models.retry import Hope, NetworkError
+from assay.models.transport import LARGEST_ERROR_BODY, Reply, Transport, open_transport
+from assay.types import FailureCause
+
+HEADERS = {"Authorization": "Bearer key", "Content-Type": "application/json"}
+
+
+class RawServer:
+    """Answers the n-th request with the n-th reply, byte for byte; the last one again and again."""
+
+    def __init__(self, *replies: bytes, close_after: bool = False) -> None:
+        self.replies = replies
+        self.close_after = close_after
+        self.requests: list[bytes] = []
+        self.connections: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> "RawServer":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self.url = yarl.URL(f"http://127.0.0.1:{port}/v1/chat/completions")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for writer in self.connections:
+            writer.close()
+        await asyncio.sleep(0.01)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(writer)
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next((line[15:] for line in head.split(b"\r\n") if line.startswith(b"Content-Length:")), b"0")
+                self.requests.append(head + await reader.readexactly(int(length)))
+                writer.write(self.replies[min(len(self.requests), len(self.replies)) - 1])
+                await writer.drain()
+                if self.close_after:
+                    break
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        writer.close()
+
+
+def with_length(body: bytes, *fields: str, status: str = "200 OK") -> bytes:
+    return "\r\n".join([f"HTTP/1.1 {status}", *fields, f"Content-Length: {len(body)}", "", ""]).encode() + body
+
+
+def chunked(*chunks: bytes, fields: str = "") -> bytes:
+    framed = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks)
+    return f"HTTP/1.1 200 OK\r\n{fields}Transfer-Encoding: chunked\r\n\r\n".encode() + framed + b"0\r\n\r\n"
+
+
+def plain(url: yarl.URL) -> Transport:
+    return PlainHTTP(url, HEADERS)
+
+
+def over_aiohttp(_: yarl.URL) -> Transport:
+    return AiohttpTransport(HEADERS)
+
+
+@pytest.fixture(params=[plain, over_aiohttp])
+def make(request: pytest.FixtureRequest) -> Callable[[yarl.URL], Transport]:
+    made: Callable[[yarl.URL], Transport] = request.param
+    return made
+
+
+def exchange(
+    make: Callable[[yarl.URL], Transport],
+    server: RawServer,
+    *,
+    times: int = 1,
+    timeout: float = 10.0,
+    between: Callable[[], Awaitable[Any]] = lambda: asyncio.sleep(0.02),
+) -> list[Reply | NetworkError]:
+    """What `times` requests in a row bring."""
+
+    async def run() -> list[Reply | NetworkError]:
+        replies: list[Reply | NetworkError] = []
+        async with server:
+            transport = make(server.url)
+            try:
+                for _ in range(times):
+                    try:
+                        replies.append(await transport.request("POST", server.url, b'{"a": 1}', timeout=timeout))
+                    except NetworkError as error:
+                        replies.append(error)
+                    await between()
+            finally:
+                await transport.close()
+        return replies
+
+    return asyncio.run(run())
+
+
+def body_of(reply: Reply | NetworkError) -> bytes | None:
+    assert isinstance(reply, Reply), reply
+    return reply.body
+
+
+def fault_of(reply: Reply | NetworkError) -> tuple[FailureCause, Hope]:
+    assert isinstance(reply, NetworkError), reply
+    return reply.fault.cause, reply.fault.hope
+
+
+SAID = b'{"choices": []}'
+DEFLATE_WITHOUT_HEADER = zlib.compress(SAID)[2:-4]
+
+WHOLE = {
+    "content length": with_length(SAID),
+    "no body": with_length(b""),
+    "chunked": chunked(SAID[:4], SAID[4:]),
+    "chunked with a trailer": chunked(SAID)[:-2] + b"X-Checksum: 1\r\n\r\n",
+    "100 first": b"HTTP/1.1 100 Continue\r\n\r\n" + with_length(SAID),
+    "103 first": b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + with_length(SAID),
+    "gzip": with_length(gzip.compress(SAID), "Content-Encoding: gzip"),
+    "gzip, chunked": chunked(*(bytes([b]) for b in gzip.compress(SAID)), fields="Content-Encoding: gzip\r\n"),
+    "deflate": with_length(zlib.compress(SAID), "content-encoding: deflate"),
+    "deflate without zlib's header": with_length(DEFLATE_WITHOUT_HEADER, "Content-Encoding: Deflate"),
+    "identity": with_length(SAID, "Content-Encoding: identity"),
+    "lines without carriage returns": with_length(SAID).replace(b"\r\n", b"\n"),
+    "odd header names and values": with_length(SAID, "X-Y: é", "Empty:", "Folded: a\r\n b"),
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_whole_replies_are_read_and_the_connection_is_used_again(
+    make: Callable[[yarl.URL], Transport], kind: str
+) -> None:
+    server = RawServer(WHOLE[kind])
+    replies = exchange(make, server, times=3)
+    assert [body_of(reply) for reply in replies] == [b"" if kind == "no body" else SAID] * 3
+    assert len(server.connections) == 1
+
+
+CLOSING = {
+    "connection: close": with_length(SAID, "Connection: close"),
+    "HTTP/1.0": with_length(SAID).replace(b"HTTP/1.1", b"HTTP/1.0"),
+}
+
+
+@pytest.mark.parametrize("kind", CLOSING)
+def test_a_connection_that_will_be_closed_is_not_used_again(make: Callable[[yarl.URL], Transport], kind: str) -> None:
+    server = RawServer(CLOSING[kind])
+    assert [body_of(reply) for reply in exchange(make, server, times=2)] == [SAID] * 2
+    assert len(server.connections) == 2
+
+
+def test_a_body_may_end_with_the_connection(make: Callable[[yarl.URL], Transport]) -> None:
+    server = RawServer(b"HTTP/1.1 200 OK\r\n\r\n" + SAID, close_after=True)
+    assert [body_of(reply) for reply in exchange(make, server, times=2)] == [SAID] * 2
+
+
+@pytest.mark.parametrize("surplus", [with_length(b'{"choices": ["of another"]}'), b"garbage\r\n\r\n"])
+def test_what_follows_a_reply_is_never_the_answer_to_the_next_request(surplus: bytes) -> None:
+    server = RawServer(with_length(SAID) + surplus, with_length(b"second"))
+    first, second = exchange(plain, server, times=2)
+    assert (body_of(first), body_of(second)) == (SAID, b"second")
+    assert len(server.connections) == 2
+
+
+def test_nor_is_what_comes_later_on_an_idle_connection() -> None:
+    server = RawServer(with_length(SAID), with_length(b"second"))
+
+    async def send_unasked() -> None:
+        server.connections[-1].write(with_length(b"unasked"))
+        await asyncio.sleep(0.05)
+
+    first, second = exchange(plain, server, times=2, between=send_unasked)
+    assert (body_of(first), body_of(second)) == (SAID, b"second")
+    assert len(server.connections) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "cause", "hope"),
+    [
+        (b"", FailureCause.RESET, Hope.UNSURE),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", FailureCause.RESET, Hope.UNSURE),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n", FailureCause.RESET, Hope.UNSURE),
+        (with_length(SAID)[:-3], FailureCause.RESET, Hope.SOME),
+        (chunked(SAID)[:-5], FailureCause.RESET, Hope.SOME),
+        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", FailureCause.MALFORMED_REPLY, Hope.SOME),
+        (chunked(SAID).replace(b"f\r\n", b"zz\r\n"), FailureCause.MALFORMED_REPLY, Hope.SOME),
+        (with_length(SAID, "Content-Encoding: gzip"), FailureCause.MALFORMED_REPLY, Hope.SOME),
+    ],
+)
+def test_broken_replies_are_faults(
+    make: Callable[[yarl.URL], Transport], reply: bytes, cause: FailureCause, hope: Hope
+) -> None:
+    server = RawServer(reply, close_after=True)
+    [fault] = exchange(make, server)
+    assert fault_of(fault) == (cause, hope)
+    assert len(server.requests) == 1, "nothing is sent twice"
+
+
+def test_a_request_that_a_used_connection_loses_is_not_sent_again(make: Callable[[yarl.URL], Transport]) -> None:
+    class ClosesOnSecond(RawServer):
+        async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.connections.append(writer)
+            for reply in (with_length(SAID), b""):
+                self.requests.append(await reader.readuntil(b'{"a": 1}'))
+                writer.write(reply)
+            writer.close()
+
+    server = ClosesOnSecond()
+    first, second = exchange(make, server, times=2)
+    assert body_of(first) == SAID
+    assert fault_of(second) == (FailureCause.RESET, Hope.UNSURE)
+    assert len(server.requests) == 2
+
+
+def test_a_gzip_body_in_several_members_and_one_that_breaks_off() -> None:
+    members = gzip.compress(SAID[:5]) + gzip.compress(SAID[5:])
+    whole, broken = with_length(members, "Content-Encoding: gzip"), with_length(members[:-9], "Content-Encoding: gzip")
+    first, second = exchange(plain, RawServer(whole, broken), times=2)
+    assert body_of(first) == SAID
+    assert fault_of(second) == (FailureCause.MALFORMED_REPLY, Hope.SOME)
+
+
+def test_an_encoding_that_was_not_asked_for_is_a_fault() -> None:
+    [fault] = exchange(plain, RawServer(with_length(SAID, "Content-Encoding: compress")))
+    assert fault_of(fault) == (FailureCause.MALFORMED_REPLY, Hope.SOME)
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_the_largest_reply_is_read_and_a_larger_one_is_not(
+    make: Callable[[yarl.URL], Transport], compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    largest = 2**20
+    for module in (plain_http, aiohttp_transport):
+        monkeypatch.setattr(module, "LARGEST_REPLY", largest)
+    fields = ["Content-Encoding: gzip"] if compress is gzip.compress else []
+    for size, read in ((largest, bytes(largest)), (largest + 1, None)):
+        [reply] = exchange(make, RawServer(with_length(compress(bytes(size)), *fields)))
+        assert body_of(reply) == read
+
+
+def test_of_an_error_the_beginning_is_read_as_far_as_it_comes(make: Callable[[yarl.URL], Transport]) -> None:
+    long = with_length(b"x" * 10 * LARGEST_ERROR_BODY, "Retry-After: 7", status="503 Busy")
+    [reply] = exchange(make, RawServer(long))
+    assert isinstance(reply, Reply)
+    assert (reply.status, reply.headers["retry-after"]) == (503, "7")
+    assert LARGEST_ERROR_BODY <= len(reply.body or b"") < 10 * LARGEST_ERROR_BODY
+    [cut] = exchange(make, RawServer(long[:200], close_after=True))
+    assert isinstance(cut, Reply)
+    assert (cut.body or b"").startswith(b"xxx")
+    [stalled] = exchange(make, RawServer(long[:200]), timeout=0.2)
+    assert isinstance(stalled, Reply)
+    assert stalled.status == 503
+
+
+def test_a_reply_that_does_not_come_in_time_is_a_fault(make: Callable[[yarl.URL], Transport]) -> None:
+    for begun in (b"", with_length(SAID)[:-3]):
+        [fault] = exchange(make, RawServer(begun), timeout=0.2)
+        assert fault_of(fault) == (FailureCause.TIMED_OUT, Hope.SOME)
+
+
+def test_a_head_that_does_not_end_is_a_fault() -> None:
+    endless = b"HTTP/1.1 200 OK\r\n" + b"X-Again: and again\r\n" * 50_000
+    [fault] = exchange(plain, RawServer(endless))
+    assert fault_of(fault) == (FailureCause.MALFORMED_REPLY, Hope.SOME)
+
+
+def test_a_connection_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_http, "KEEPALIVE", 0.01)
+    server = RawServer(with_length(SAID))
+    assert [body_of(reply) for reply in exchange(plain, server, times=3)] == [SAID] * 3
+    assert len(server.connections) == 3
+
+
+def test_a_connection_that_is_not_made_in_time_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(*_: object, **__: object) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(plain_http, "start_connection", never)
+    monkeypatch.setattr(plain_http, "CONNECT_TIMEOUT", 0.05)
+    [fault] = exchange(plain, RawServer(b""))
+    assert fault_of(fault) == (FailureCause.UNREACHABLE, Hope.SERVER_DOWN)
+
+
+def test_a_host_without_an_address_is_a_fault() -> None:
+    async def ask() -> None:
+        url = yarl.URL("http://model.invalid/v1")
+        await PlainHTTP(url, HEADERS).request("GET", url, timeout=10)
+
+    with pytest.raises(NetworkError) as caught:
+        asyncio.run(ask())
+    assert fault_of(caught.value) == (FailureCause.UNREACHABLE, Hope.SERVER_DOWN)
+
+
+def test_both_send_the_same_request() -> None:
+    sent = []
+    for make in (plain, over_aiohttp):
+        server = RawServer(with_length(SAID))
+        exchange(make, server)
+        head, _, body = server.requests[0].partition(b"\r\n\r\n")
+        first, *fields = head.decode().split("\r\n")
+        names = {"host", "authorization", "content-type", "accept", "content-length"}
+        kept = {name.lower(): value for name, _, value in (field.partition(": ") for field in fields)}
+        port = server.url.port
+        sent.append((first, {name: kept[name].replace(str(port), "PORT") for name in names}, body))
+        assert {"gzip", "deflate"} <= set(kept["accept-encoding"].split(", "))
+    assert sent[0] == sent[1]
+
+
+@pytest.mark.parametrize(
+    ("url", "host", "target"),
+    [
+        ("http://[::1]:8000/v1/models?a=b", "[::1]:8000", "/v1/models?a=b"),
+        ("http://höst.example/v1/ü", "xn--hst-sna.example", "/v1/%C3%BC"),
+        ("http://host:80/", "host", "/"),
+    ],
+)
+def test_addresses_are_written_as_http_wants_them(url: str, host: str, target: str) -> None:
+    transport = PlainHTTP(yarl.URL(url), {})
+    assert transport.head("GET", yarl.URL(url), 0).startswith(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n".encode())
+
+
+def test_tls_and_proxies_are_left_to_aiohttp() -> None:
+    http, https = yarl.URL("http://host/v1"), yarl.URL("https://host/v1")
+    assert isinstance(open_transport(http, {}, None), PlainHTTP)
+    assert isinstance(open_transport(https, {}, None), AiohttpTransport)
+    assert isinstance(open_transport(http, {}, http), AiohttpTransport)
