@@ -16,6 +16,7 @@ _COMMANDS = {
     "compare": ("assay.cli.compare", "compare", "Compare runs, document by document."),
     "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
     "tasks": ("assay.cli.tasks", "tasks", "List the tasks, groups and tags there are."),
+    "journal": ("assay.cli.journal", "journal", "Look into the record of a run: show, check, export."),
     "demo": ("assay.cli.demo", "demo", "See it work: a small real model, served and evaluated on this machine."),
 }
 """Name -> module, function, one line of help."""
