@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import SpecificationError, UnknownMetricError
-from assay.gate import Verdict, judge, parse_minimum, resolve_checks, worst
+from assay.gate import Verdict, judge, parse_maximum, parse_minimum, resolve_checks, worst
 from assay.measure import Score
 from assay.stats.intervals import failure_bounds
 from assay.types import Check, Outcome
@@ -136,3 +136,36 @@ def test_the_worst_verdict_counts() -> None:
     assert worst(results[:1]).exit_code == 0
     assert worst(results[:2]).exit_code == 4
     assert worst(results).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (Check(metric="a,b"), "exactly one of min, max and baseline; it has none"),
+        (Check(metric="a,b", min=0.1, max=0.2), "it has min and max"),
+        (Check(metric="a,b", task="t", baseline="b.json"), "check on t a,b needs a margin"),
+        (Check(metric="a,b", min=0.1, margin=0.1), "no baseline"),
+        (Check(metric="a,b", baseline="b.json", margin=-0.1), "margin -0.1"),
+        (Check(metric="a,b", min=0.1, alpha=0.0), "alpha 0"),
+    ],
+)
+def test_a_check_that_makes_no_sense_is_refused(check: Check, message: str) -> None:
+    with pytest.raises(SpecificationError, match=message):
+        resolve_checks([check], {"t": ["a,b"]}, ["t"])
+
+
+def test_a_maximum_is_met_from_below() -> None:
+    def judged(maximum: float, measured: Score) -> Verdict:
+        return judge(Check(metric="acc,none", max=maximum, task="t"), [measured]).verdict
+
+    assert parse_maximum("t:wer,none=0.2") == Check(metric="wer,none", max=0.2, task="t")
+    assert judged(0.435, score(435, 565)) is Verdict.PASS
+    assert judged(0.4349, score(435, 565)) is Verdict.FAIL
+    assert judged(0.55, score(50, 45, failed=5)) is Verdict.PASS
+    assert judged(0.52, score(50, 45, failed=5)) is Verdict.INVALID
+    assert judged(0.4, score(50, 45, failed=5)) is Verdict.FAIL
+
+
+def test_without_checks_nothing_passes() -> None:
+    assert worst([]) is Verdict.INVALID
+    assert Verdict.INCONCLUSIVE.exit_code == 3

@@ -20,7 +20,8 @@ The tree, with the exit code that the command line gives each branch::
     ├── UnjudgeableError              4   no verdict can be given
     │   ├── ServerUnreachableError        nothing answers at the base URL
     │   ├── ServerRefusedError            the server answers, but refuses every request (key, permission, …)
-    │   └── NothingMeasuredError          not one sample could be scored
+    │   ├── NothingMeasuredError          not one sample could be scored
+    │   └── BaselineMismatchError         the baseline is of another task version, other settings or other data
     └── RunInterrupted              130   stopped from outside; the run can be resumed
 
 A message is one line for the person who reads it: what happened, with which value, what to do.
@@ -112,6 +113,10 @@ class ServerRefusedError(UnjudgeableError):
 
 class NothingMeasuredError(UnjudgeableError):
     """Not one sample could be scored."""
+
+
+class BaselineMismatchError(UnjudgeableError):
+    """The baseline is of another task version, other settings or other data."""
 
 
 class RunInterrupted(AssayError):  # noqa: N818 - named for what happened, like KeyboardInterrupt

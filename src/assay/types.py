@@ -59,13 +59,44 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """A demand on one score."""
+    """A demand on one score: exactly one of ``min``, ``max`` and ``baseline``."""
 
     metric: str
     """``"<metric>,<filter>"``, as in lm-eval's results."""
-    min: float
+    min: float | None = None
+    """Met by a score of at least this."""
+    max: float | None = None
+    """Met by a score of at most this, for metrics of which less is better."""
+    baseline: str | None = None
+    """An earlier run that this one must not be worse than by more than ``margin``: a baseline or results file, or a
+    folder of results."""
+    margin: float | None = None
+    """The greatest loss against the baseline that still passes, as a positive number."""
+    alpha: float = 0.01
+    """Where the run may stop early: greatest chance of a wrong pass, and of a wrong fail."""
+    allow_mismatch: bool = False
+    """Compare with the baseline even where documents, prompts or settings changed, on the documents that both have."""
     task: str | None = None
     """The task or group; None: the only one of the run that reports this metric."""
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """When a run that may stop early stops without a decision."""
+
+    documents: int | None = None
+    tokens: int | None = None
+    """Of prompts and completions together, as the server counts them."""
+    minutes: float | None = None
+
+
+class EarlyStopping(msgspec.Struct, frozen=True, kw_only=True):
+    """Ask the documents in random order, only until all checks are decided."""
+
+    budget: Budget = Budget()
+    order_seed: int | None = None
+    """Of the random order; None: a new one for every run, kept when the run is resumed."""
+    holm: bool = False
+    """The checks share the sum of their alphas by Holm's method; else each keeps its own."""
 
 
 class Specification(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +106,8 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelSpec
     options: TaskOptions = TaskOptions()
     checks: tuple[Check, ...] = ()
+    early_stopping: EarlyStopping | None = None
+    """None: every document is asked."""
     output_dir: str = "results"
     fresh: bool = False
     """Start anew even if an interrupted run of the same specification could be resumed."""

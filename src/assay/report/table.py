@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from assay.gate import CheckResult
     from assay.measure import Score
 
-_VERDICT_STYLE = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INVALID: "bold yellow"}
+_VERDICT_STYLE = {
+    Verdict.PASS: "bold green",
+    Verdict.FAIL: "bold red",
+    Verdict.INCONCLUSIVE: "bold yellow",
+    Verdict.INVALID: "bold yellow",
+}
 _OUTCOME_STYLE = {Outcome.FAILED: "bold red", Outcome.TRUNCATED: "yellow", Outcome.EMPTY: "yellow"}
 
 
