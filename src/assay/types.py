@@ -37,6 +37,12 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The model's context length in tokens, as lm-eval's ``max_length``."""
     seed: int = 1234
     """Sent as ``seed`` in every request."""
+    tokenizer: str | None = None
+    """The model's Hugging Face tokenizer, a folder or a repository on the hub; for the completions endpoint. With it
+    prompts are split into tokens here and cut to ``max_length`` (2048 if not given), as lm-eval does; without it,
+    log-likelihoods go by the server's own tokens."""
+    tokenized_requests: bool = True
+    """With a tokenizer: send token ids; else the text they stand for."""
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +119,31 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
     """Start anew even if an interrupted run of the same specification could be resumed."""
 
 
+class LogprobSource(StrEnum):
+    """What makes a server tell the log-probabilities of a prompt's own tokens."""
+
+    ECHO = "echo"
+    """``echo`` and ``logprobs`` of the completions protocol; what lm-eval sends."""
+    PROMPT_LOGPROBS = "prompt_logprobs"
+    """vLLM's parameter of that name."""
+
+
+class TokenSpan(msgspec.Struct, frozen=True):
+    """The part of a prompt that a log-likelihood is about, where its tokens are known."""
+
+    start: int
+    """Tokens of context before it; the log-probability of a prompt's first token is never known."""
+    stop: int
+    """Tokens of the whole prompt: the part reaches to its end."""
+
+
+class TextTail(msgspec.Struct, frozen=True):
+    """The part of a prompt that a log-likelihood is about, where only the server knows its tokens."""
+
+    text: str
+    """The prompt ends with it."""
+
+
 class Request(msgspec.Struct, frozen=True):
     """One call to a model."""
 
@@ -126,6 +157,8 @@ class Request(msgspec.Struct, frozen=True):
     """The JSON body, byte for byte what lm-eval would send."""
     key: str
     """Hash of everything that can change the answer; see :func:`assay.tasks.requests.request_key`."""
+    scored: TokenSpan | TextTail | None = None
+    """For a log-likelihood: the part of the prompt that it is about."""
 
 
 class FailureCause(StrEnum):
@@ -151,7 +184,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     """What a model said."""
 
     text: str | None
-    """The content; None where the server sent null (scored as lm-eval scores it)."""
+    """The content; None where the server sent null (scored as lm-eval scores it), and for log-likelihoods."""
     finish_reason: str | None = None
     reasoning: str | None = None
     """``reasoning_content`` (or ``reasoning``) where the server separates it."""
@@ -162,6 +195,11 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     attempts: int = 1
     model: str | None = None
     """The model name in the reply where it differs from the one asked for."""
+    logprob: int | float | None = None
+    """For a log-likelihood: the sum of the log-probabilities (natural logarithm) of the part asked about. lm-eval tells
+    0 from 0.0 in its files, hence the two types."""
+    is_greedy: bool | None = None
+    """For a log-likelihood: whether each token of that part was the likeliest."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="failure"):

@@ -1,0 +1,212 @@
+"""A prompt's own log-probabilities, read from a reply and summed as lm-eval sums them.
+
+Two shapes are known. The completions protocol's: with ``echo`` the choice's ``logprobs`` hold parallel lists of
+``tokens``, ``token_logprobs`` and ``top_logprobs`` for the prompt and, at the end, for the one token generated. And
+vLLM's ``prompt_logprobs``: for each token of the prompt an object of candidates, the prompt's own token first. In both,
+the prompt's first token has none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from assay.models.wire import ReplyError
+from assay.types import Failure, FailureCause, TokenSpan
+
+if TYPE_CHECKING:
+    from assay.types import Request, TextTail
+
+Number = int | float
+
+
+class Loglikelihood(NamedTuple):
+    """What lm-eval makes of one request."""
+
+    logprob: Number
+    """Sum of natural logarithms over the part scored."""
+    is_greedy: bool
+    """Whether each of its tokens was the likeliest."""
+
+
+class Candidate(NamedTuple):
+    """A token that could stand at some place."""
+
+    text: str
+    logprob: Number
+
+
+class EchoedPrompt:
+    """The tokens of a prompt as a server gave them back.
+
+    Args:
+        logprobs: for each token, None where there is none.
+        candidates: for each token the JSON of its ``top_logprobs`` or ``prompt_logprobs`` entry; read only when needed.
+        texts: the tokens' texts.
+        generated: the token that the model added.
+    """
+
+    def __init__(
+        self,
+        logprobs: list[Number | None],
+        candidates: list[msgspec.Raw],
+        texts: list[str],
+        generated: str,
+    ) -> None:
+        self.logprobs = logprobs
+        self.texts = texts
+        self.generated = generated
+        self._candidates = candidates
+
+    def loglikelihood(self, scored: TokenSpan | TextTail) -> Loglikelihood:
+        """Sum over `scored`.
+
+        Raises:
+            ReplyError: the tokens do not fit it, or one has no log-probability.
+        """
+        start = self.start_of(scored)
+        values = [value for value in self.logprobs[start:] if value is not None]
+        if len(values) < len(self.logprobs) - start:
+            raise _malformed(
+                "the reply has no log-probability of some token of the prompt"
+                if start
+                else "the reply has no log-probability of the first token, which has nothing before it; name the "
+                "model's tokenizer (--tokenizer), so that a token can be put there"
+            )
+        is_greedy = all(value == self.likeliest(start + place).logprob for place, value in enumerate(values))
+        return Loglikelihood(sum(values), is_greedy)
+
+    def start_of(self, scored: TokenSpan | TextTail) -> int:
+        """The first token of the part scored, which reaches to the prompt's end.
+
+        Where only the text is known, a token that holds the end of the context and the beginning of the part belongs to
+        the part.
+
+        Raises:
+            ReplyError: the prompt has another number of tokens than it should, or the part's text is not in them.
+        """
+        count = len(self.logprobs)
+        if isinstance(scored, TokenSpan):
+            if count != scored.stop:
+                raise _malformed(
+                    f"the reply has log-probabilities of {count} prompt tokens where {scored.stop} were asked about"
+                )
+            return scored.start
+        start, covered = count, ""
+        while start and len(covered) < len(scored.text):
+            start -= 1
+            covered = self.texts[start] + covered
+        if not covered.endswith(scored.text):
+            raise _malformed(
+                f"the reply's last prompt tokens read {covered[-80:]!r}, not {scored.text[-80:]!r}; name the model's "
+                "tokenizer (--tokenizer), so that they can be counted"
+            )
+        return start
+
+    def likeliest(self, place: int) -> Candidate:
+        """The likeliest token at a place.
+
+        Raises:
+            ReplyError: the reply names none.
+        """
+        try:
+            candidates = _candidates_decoder.decode(self._candidates[place])
+        except (msgspec.DecodeError, IndexError):
+            raise _malformed(f"the reply names no likeliest token at place {place} of the prompt") from None
+        if not candidates:
+            raise _malformed(f"the reply names no likeliest token at place {place} of the prompt")
+        return max(
+            (_candidate(key, value) for key, value in candidates.items()), key=lambda candidate: candidate.logprob
+        )
+
+
+def read_echo(body: bytes) -> EchoedPrompt:
+    """The prompt's tokens in the body of a 200.
+
+    Raises:
+        ReplyError: it holds none.
+    """
+    try:
+        reply = _decoder.decode(body)
+        choice = min(reply.choices, key=lambda choice: choice.index)
+        if choice.prompt_logprobs is not None:
+            return _read_prompt_logprobs(choice, choice.prompt_logprobs)
+        return _read_legacy(choice.logprobs)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise _malformed(f"the reply's log-probabilities are not of the protocol ({error})") from None
+
+
+def unanswerable(request: Request) -> Failure | None:
+    """Why a request need not be sent, if so: nothing is left before the part that it asks about."""
+    if not isinstance(request.scored, TokenSpan) or request.scored.start > 0:
+        return None
+    return Failure(
+        cause=FailureCause.CONTEXT_TOO_LONG,
+        message=f"of {request.scored.stop} prompt tokens none is left as context; the context is blank, or the "
+        "continuation alone fills max_length",
+        attempts=0,
+    )
+
+
+class _PromptCandidate(msgspec.Struct):
+    """A candidate in vLLM's ``prompt_logprobs``."""
+
+    logprob: Number
+    decoded_token: str | None = None
+
+
+class _Logprobs(msgspec.Struct):
+    token_logprobs: list[Number | None] | None = None
+    top_logprobs: list[msgspec.Raw] | None = None
+    tokens: list[str] | None = None
+    content: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """Where the chat shape has its list."""
+
+
+class _Choice(msgspec.Struct):
+    text: str | None = None
+    index: int = 0
+    logprobs: _Logprobs | None = None
+    prompt_logprobs: list[msgspec.Raw] | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice]
+
+
+_decoder = msgspec.json.Decoder(_Reply)
+_candidates_decoder = msgspec.json.Decoder(dict[str, Number | _PromptCandidate])
+_prompt_candidates_decoder = msgspec.json.Decoder(dict[str, _PromptCandidate] | None)
+
+
+def _read_legacy(logprobs: _Logprobs | None) -> EchoedPrompt:
+    if logprobs is None:
+        raise _malformed("the reply holds no log-probabilities")
+    if logprobs.token_logprobs is None:
+        shape = "" if logprobs.content is msgspec.UNSET else " (they have the shape of chat completions')"
+        raise _malformed(f"the reply holds log-probabilities of the generated text only{shape}")
+    values, candidates, texts = logprobs.token_logprobs, logprobs.top_logprobs, logprobs.tokens
+    if candidates is None or texts is None or not len(values) == len(candidates) == len(texts) > 0:
+        raise _malformed("the reply's tokens, token_logprobs and top_logprobs are missing, empty or of unequal length")
+    return EchoedPrompt(values[:-1], candidates[:-1], texts[:-1], generated=texts[-1])
+
+
+def _read_prompt_logprobs(choice: _Choice, entries: list[msgspec.Raw]) -> EchoedPrompt:
+    own = [next(iter((_prompt_candidates_decoder.decode(entry) or {}).values()), None) for entry in entries]
+    return EchoedPrompt(
+        [None if token is None else token.logprob for token in own],
+        entries,
+        ["" if token is None else token.decoded_token or "" for token in own],
+        generated=choice.text or "",
+    )
+
+
+def _candidate(key: str, value: Number | _PromptCandidate) -> Candidate:
+    if isinstance(value, _PromptCandidate):
+        return Candidate(value.decoded_token or "", value.logprob)
+    return Candidate(key, value)
+
+
+def _malformed(message: str) -> ReplyError:
+    return ReplyError(FailureCause.MALFORMED_REPLY, message)

@@ -1,0 +1,132 @@
+"""Log-likelihood requests: the bodies that ask for a prompt's own log-probabilities, and what their answers are worth.
+
+lm-eval asks for three things. ``loglikelihood`` wants the log-probability of a continuation after a context; a
+multiple-choice question is one of these for each choice. ``loglikelihood_rolling`` wants that of a whole text, which
+goes in several windows where it is longer than the model's context. ``generate_until`` is not for this module.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import UnsupportedTaskError
+from assay.models.echo_probe import EchoTrial
+from assay.tasks.encoding import PromptEncoder
+from assay.types import LogprobSource, ModelSpec, TextTail, TokenSpan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.tasks.tokenizer import Tokenizer
+    from assay.types import Answer
+
+Scored = TokenSpan | TextTail
+
+_OUTPUT_TYPES = ("loglikelihood", "loglikelihood_rolling", "multiple_choice")
+"""lm-eval's names for the ways of scoring a task that need log-likelihoods."""
+
+
+def needs_loglikelihood(tasks: Mapping[str, Any]) -> bool:
+    """Whether any of lm-eval's `tasks` asks for log-likelihoods."""
+    return any(task.OUTPUT_TYPE in _OUTPUT_TYPES for task in tasks.values())
+
+
+def refuse_unscorable(tasks: Mapping[str, Any], model: ModelSpec) -> None:
+    """Refuse tasks whose log-likelihoods the endpoint cannot give, before anything is asked.
+
+    Raises:
+        UnsupportedTaskError: names the task and says what would do.
+    """
+    for name, task in tasks.items():
+        if task.OUTPUT_TYPE not in _OUTPUT_TYPES:
+            continue
+        if model.endpoint == "chat":
+            raise UnsupportedTaskError(
+                f"task '{name}' is scored by log-likelihood ({task.OUTPUT_TYPE}), which chat completions cannot give; "
+                "ask the completions endpoint (--completions), or choose a generative task"
+            )
+        if task.OUTPUT_TYPE == "loglikelihood_rolling" and model.tokenizer is None:
+            raise UnsupportedTaskError(
+                f"task '{name}' scores long texts in windows that are counted in tokens; "
+                "name the model's tokenizer (--tokenizer)"
+            )
+
+
+class LoglikelihoodBodies:
+    """Writes the requests for lm-eval's log-likelihood instances.
+
+    Args:
+        model: names the model and the seed, and says whether prompts go as token ids.
+        tokenizer: the model's; without one the server's own tokens count.
+        source: how the server is made to tell a prompt's log-probabilities.
+    """
+
+    def __init__(self, model: ModelSpec, tokenizer: Tokenizer | None, source: LogprobSource) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._encoder = None if tokenizer is None else PromptEncoder(tokenizer, model.max_length)
+        self._source = source
+
+    def of(self, instance: Any) -> Iterator[tuple[bytes, Scored]]:
+        """The bodies that `instance` takes, each with the part of its prompt that is scored; none for an empty text."""
+        if instance.request_type == "loglikelihood":
+            context, continuation = instance.args
+            yield self._of_pair(context, continuation)
+            return
+        (text,) = instance.args
+        if self._encoder is None:
+            raise UnsupportedTaskError("a text can be scored in windows only with the model's tokenizer (--tokenizer)")
+        for window in self._encoder.windows(text):
+            yield self._of_tokens(window.ids), window.span
+
+    def trial(self) -> EchoTrial:
+        """Questions that show whether the server gives a prompt's log-probabilities, and gives them right."""
+        body, scored = self._of_pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
+        if self._encoder is None:
+            beginning = self._body(json.dumps(_TRIAL_CONTEXT))
+        else:
+            prompt = self._encoder.pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
+            beginning = self._of_tokens(prompt.ids[: prompt.span.start])
+        return EchoTrial(_TRIAL_CONTEXT + _TRIAL_CONTINUATION, body, scored, beginning)
+
+    def _of_pair(self, context: str, continuation: str) -> tuple[bytes, Scored]:
+        if self._encoder is None:
+            blanks = context[len(context.rstrip()) :]
+            return self._body(json.dumps(context + continuation)), TextTail(blanks + continuation)
+        prompt = self._encoder.pair(context, continuation)
+        return self._of_tokens(prompt.ids), prompt.span
+
+    def _of_tokens(self, ids: list[int]) -> bytes:
+        if self._tokenizer is None or self._model.tokenized_requests:
+            return self._body(json.dumps([ids]))
+        return self._body(json.dumps(self._tokenizer.decode(ids)))
+
+    def _body(self, prompt: str) -> bytes:
+        """The body with `prompt`, which is JSON: lm-eval's keys in its order."""
+        model, seed = json.dumps(self._model.model), self._model.seed
+        beginning = f'{{"model": {model}, "prompt": {prompt}, "temperature": 0, "max_tokens": 1'
+        if self._source is LogprobSource.ECHO:
+            body = f'{beginning}, "logprobs": 1, "seed": {seed}, "echo": true}}'
+        else:
+            body = f'{beginning}, "prompt_logprobs": 1, "seed": {seed}}}'
+        return body.encode("ascii")
+
+
+_WEEK = "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday"
+# Any trained model repeats what it has read, and no day follows itself.
+_TRIAL_CONTEXT = f"The days of the week are {_WEEK}. The days of the week are {_WEEK.partition(', Wednesday')[0]},"
+_TRIAL_CONTINUATION = " Wednesday"
+
+
+def lm_eval_response(kind: str, answers: Sequence[Answer]) -> Any:
+    """What lm-eval's client would have returned for one instance.
+
+    Args:
+        kind: the instance's request type: ``loglikelihood`` or ``loglikelihood_rolling``.
+        answers: one for each body, in order.
+    """
+    if kind == "loglikelihood_rolling":
+        return sum(answer.logprob for answer in answers if answer.logprob is not None)
+    (answer,) = answers
+    return answer.logprob, answer.is_greedy

@@ -1,0 +1,147 @@
+"""A model's own tokenizer on this side of the wire, as lm-eval uses transformers' ``AutoTokenizer``.
+
+Reads what ``save_pretrained`` writes: ``tokenizer.json``, and the special tokens' names beside it. transformers itself
+is not needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import FileFormatError, MissingDependencyError, SpecificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_VOCABULARY = "tokenizer.json"
+_CONFIG = "tokenizer_config.json"
+_LEGACY_NAMES = "special_tokens_map.json"
+_CONTEXTS_KEPT = 64
+"""A document's choices follow one another and share their context."""
+
+
+class Tokenizer:
+    """Text to token ids and back, without special tokens of its own accord.
+
+    Args:
+        source: a folder with ``tokenizer.json``, or a repository on the Hugging Face hub.
+
+    Raises:
+        MissingDependencyError: the library ``tokenizers`` is not installed.
+        SpecificationError: there is no such tokenizer.
+        FileFormatError: its files are damaged.
+    """
+
+    def __init__(self, source: str) -> None:
+        try:
+            import tokenizers
+        except ModuleNotFoundError:
+            raise MissingDependencyError(
+                'a tokenizer needs the package tokenizers: pip install "assay[tokenizer]"'
+            ) from None
+        self.source = source
+        vocabulary = _find(source, _VOCABULARY)
+        if vocabulary is None:
+            raise SpecificationError(
+                f"tokenizer '{source}' has no {_VOCABULARY}; save it with save_pretrained() of a fast tokenizer first"
+            )
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(vocabulary))
+        except Exception as error:  # the library raises plain Exception
+            raise FileFormatError(f"cannot read {vocabulary} as a tokenizer: {error}") from None
+        # A tokenizer saved after use may cut or fill what it encodes; transformers undoes that at each call.
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        names = _special_names(source)
+        self.pad_token, self.pad_token_id = self._special(names.get("pad_token"))
+        self.eos_token, self.eos_token_id = self._special(names.get("eos_token"))
+        self.bos_token, self.bos_token_id = self._special(names.get("bos_token"))
+        self.encode_context = functools.lru_cache(maxsize=_CONTEXTS_KEPT)(self._encode_context)
+
+    def _special(self, name: str | None) -> tuple[str | None, int | None]:
+        return name, None if name is None else self._tokenizer.token_to_id(name)
+
+    @property
+    def prefix_token_id(self) -> int:
+        """What is put before a text without context: the token that begins texts, else the one that ends them.
+
+        Raises:
+            SpecificationError: the tokenizer names neither.
+        """
+        for token_id in (self.bos_token_id, self.eos_token_id):
+            if token_id is not None:
+                return token_id
+        raise SpecificationError(
+            f"tokenizer '{self.source}' names no bos_token and no eos_token in {_CONFIG}; one of them has to stand "
+            "before a text without context"
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of `text`, without special tokens added."""
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def _encode_context(self, text: str) -> tuple[int, ...]:
+        """:meth:`encode` for texts that come several times in a row."""
+        return tuple(self.encode(text))
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text of `ids`, special tokens included."""
+        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=False)
+        return text
+
+
+def _special_names(source: str) -> dict[str, str]:
+    """Special tokens by role, as transformers finds them: the older file counts only where the newer lacks details."""
+    config = _read_json(_find(source, _CONFIG))
+    entries = config if "added_tokens_decoder" in config else config | _read_json(_find(source, _LEGACY_NAMES))
+    contents = {
+        role: entry.get("content") if isinstance(entry, dict) else entry
+        for role, entry in entries.items()
+        if role.endswith("_token")
+    }
+    return {role: content for role, content in contents.items() if isinstance(content, str)}
+
+
+def _read_json(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"cannot read {path}: {error}") from None
+    if not isinstance(content, dict):
+        raise FileFormatError(f"{path} holds no JSON object")
+    return content
+
+
+def _find(source: str, name: str) -> Path | None:
+    """A file of the tokenizer; None if there is no such file in it."""
+    folder = Path(source)
+    if folder.is_dir():
+        return folder / name if (folder / name).is_file() else None
+    if source.startswith((".", "/", "~")) or source.count("/") > 1:
+        raise SpecificationError(f"there is no folder '{source}' to read a tokenizer from")
+    return _find_on_hub(source, name)
+
+
+def _find_on_hub(repository: str, name: str) -> Path | None:
+    from huggingface_hub import hf_hub_download
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    try:
+        return Path(hf_hub_download(repository, name))
+    except LocalEntryNotFoundError:
+        if name != _VOCABULARY:
+            return None  # Offline, a file that was never there looks like one that was never fetched.
+        reason = "the hub cannot be reached, and it is not in the cache"
+    except EntryNotFoundError:
+        return None
+    except Exception as error:  # network, authorisation, a malformed name: many kinds
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+    raise SpecificationError(
+        f"tokenizer '{repository}' is neither a folder nor to be had from the Hugging Face hub: {reason}"
+    )

@@ -1,0 +1,48 @@
+"""lm-eval's own ``local-completions`` client, with the same tokenizer but without transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.tasks.tokenizer import Tokenizer
+
+
+class _AsTransformers:
+    """The few of ``PreTrainedTokenizerFast``'s members that the client uses, straight from the library."""
+
+    def __init__(self, folder: str, tokenizer: Tokenizer) -> None:
+        import tokenizers
+
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))
+        for role in ("bos_token", "eos_token", "pad_token"):
+            setattr(self, role, getattr(tokenizer, role))
+            setattr(self, f"{role}_id", getattr(tokenizer, f"{role}_id"))
+
+    def __call__(self, text: str | list[str], *, add_special_tokens: bool, **_: Any) -> Any:
+        if isinstance(text, str):
+            return _Encoding(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+        return _Encoding([self._tokenizer.encode(each, add_special_tokens=add_special_tokens).ids for each in text])
+
+    def batch_decode(self, batch: list[list[int]]) -> list[str]:
+        return [self._tokenizer.decode(ids, skip_special_tokens=False) for ids in batch]
+
+
+class _Encoding:
+    def __init__(self, input_ids: Any) -> None:
+        self.input_ids = input_ids
+
+
+def lm_eval_client(url: str, folder: str, **settings: Any) -> Any:
+    """An open client that asks ``url``; `settings` as in lm-eval's ``--model_args``."""
+    pytest.importorskip("tenacity")
+    pytest.importorskip("tqdm")
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
+
+    client = LocalCompletionsAPI(base_url=f"{url}/v1/completions", tokenizer_backend=None, **settings)
+    client.tokenizer_backend = "huggingface"
+    client.tokenizer = _AsTransformers(folder, Tokenizer(folder))
+    client.tokenized_requests = settings.get("tokenized_requests", True)
+    return client
