@@ -44,7 +44,7 @@ FLIPS = (0.0, 0.02, 0.05, 0.1, 0.2)
 MARGIN = 0.03
 EXAMPLE_N, EXAMPLE_THRESHOLD = 1319, 0.435
 MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
-CHUNK_VALUES = 2_000_000
+CHUNK_VALUES = 5_000_000
 
 
 class Outcomes(NamedTuple):

@@ -43,7 +43,7 @@ _ROUNDING = 1e-9
 _PRECISION = 1e-6
 """Of a confidence bound, relative to it."""
 BLOCK = 64
-"""Values looked at together where many runs go side by side: bounds the memory."""
+"""How many values of many runs, or many nulls of one run, are looked at together."""
 
 
 class Stakes(msgspec.Struct, frozen=True):
@@ -116,14 +116,14 @@ class Portfolio:
         sums = self._sums[:, None] + np.cumsum(values, axis=1)
         means = (self._claimed_totals - (sums - values)) / unseen
         gains = values / np.where(means > 0, means, 1.0) - 1
-        wealths = 1 + gains[:, :, None] * _SHARES
+        wealths = np.empty_like(gains)
         with np.errstate(over="ignore", under="ignore"):
-            wealths[:, 0] *= self._wealths
-            np.multiply.accumulate(wealths, axis=1, out=wealths)
+            for step in range(values.shape[1]):
+                self._wealths = self._wealths * (1 + gains[:, step, None] * _SHARES)
+                wealths[:, step] = self._wealths.sum(axis=1)
         self._seen += values.shape[1]
         self._sums = sums[:, -1]
-        self._wealths = wealths[:, -1].copy()
-        return np.where(sums > self._claimed_totals, np.inf, wealths.sum(axis=2))
+        return np.where(sums > self._claimed_totals, np.inf, wealths)
 
     def beside(self, other: Portfolio) -> Portfolio:
         """The runs of this portfolio followed by those of another on the same population, at the same point."""
@@ -146,7 +146,7 @@ def lower_confidence_bound(values: Floats, population: int, stakes: Stakes, alph
     """Lower bound for the population's mean that holds at all sample sizes at once with probability 1 − α.
 
     The bound is the largest null whose portfolio ever reached 1/α on the way (the running intersection of Waudby-Smith
-    and Ramdas 2023). All nulls use the same stakes, so the wealth falls as null grows and bisection finds it.
+    and Ramdas 2023). All nulls use the same stakes, so the wealth falls as null grows and a search finds it.
 
     Args:
         values: Shape (n,): the values seen, in the order drawn; none below 0.
@@ -160,9 +160,12 @@ def lower_confidence_bound(values: Floats, population: int, stakes: Stakes, alph
     certain = float(values.sum()) / population
     low, high = certain, float(values.sum() + (population - values.size) * values.max()) / population
     while high - low > _PRECISION * max(high, _PRECISION):
-        middle = (low + high) / 2
-        wealths = Portfolio(population, np.array([middle]), stakes).advance(values[None, :])
-        low, high = (middle, high) if wealths.max() >= 1 / alpha else (low, middle)
+        nulls = np.linspace(low, high, BLOCK + 1)[1:]
+        wealths = Portfolio(population, nulls, stakes).advance(np.tile(values, (BLOCK, 1)))
+        rejected = int(np.count_nonzero(wealths.max(axis=1) >= 1 / alpha))
+        if rejected == BLOCK:
+            return high
+        low, high = (low if not rejected else float(nulls[rejected - 1])), float(nulls[rejected])
     return low
 
 

@@ -105,7 +105,10 @@ class SequentialTest:
 
     @property
     def estimate(self) -> float:
-        """Mean of the scores seen, weighted.
+        """Mean of the scores seen, each with its weight and divided by the sum of weights.
+
+        Unbiased where all weights are equal; else a ratio estimate, whose bias is of order 1/n and far below its
+        standard error, and which (unlike the unbiased sum over n) never leaves the support.
 
         Raises:
             NothingMeasuredError: No document has a score yet.
