@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.against_baseline import BaselineScope, judge_against_baseline
+from assay.against_baseline import judge_against_baseline
 from assay.gate import CheckResult, Verdict
 from assay.run_files import read_run
 from assay.runs import RecordedRun, Score, TaskRecord
+from assay.scope import Scope
 from assay.stats.paired import mcnemar
 from assay.types import Check
 from tests.result_files import KEY, write_run
@@ -44,7 +45,7 @@ def judged(
         source="b.json", model="m", date="", tasks={name: record(scores, name) for name, scores in before.items()}
     )
     candidate = {name: record(scores, name) for name, scores in after.items()}
-    return judge_against_baseline(check, BaselineScope(tasks=tuple(after), **scope), baseline, candidate)
+    return judge_against_baseline(check, Scope(tasks=tuple(after), **scope), baseline, candidate)
 
 
 def test_the_margin_itself_passes() -> None:
@@ -88,7 +89,7 @@ def test_a_mismatch_is_named(tmp_path: Path) -> None:
     baseline = read_run(write_run(tmp_path / "a", {"t": [1, 0]}))
     candidate = read_run(write_run(tmp_path / "b", {"t": [1, 0]}, prompt="Other. ", version=2.0)).tasks
     check = Check(metric=KEY, task="t", baseline="b.json", margin=0.1)
-    result = judge_against_baseline(check, BaselineScope(tasks=("t",)), baseline, candidate)
+    result = judge_against_baseline(check, Scope(tasks=("t",)), baseline, candidate)
     assert result.verdict is Verdict.INVALID
     assert "version: 1.0 -> 2.0" in result.reason
     assert "prompts: 2 of 2 differ" in result.reason

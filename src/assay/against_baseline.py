@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from assay.pairing import Pairing
     from assay.runs import RecordedRun, Score, TaskRecord
+    from assay.scope import Scope
     from assay.stats.intervals import Interval
     from assay.types import Check
 
@@ -24,18 +25,8 @@ _UNIT = (0.0, 1.0)
 _MISMATCHES_NAMED = 3
 
 
-class BaselineScope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a baseline check looks at."""
-
-    tasks: tuple[str, ...]
-    """The task itself, or all tasks of the group."""
-    weighted_by_size: bool = True
-    """How the group's aggregate is formed; for a task it makes no difference."""
-    higher_is_better: bool = True
-
-
 def judge_against_baseline(
-    check: Check, scope: BaselineScope, baseline: RecordedRun, candidate: Mapping[str, TaskRecord]
+    check: Check, scope: Scope, baseline: RecordedRun, candidate: Mapping[str, TaskRecord]
 ) -> CheckResult:
     """Compare a full run with the baseline, on the documents that both have.
 
@@ -170,7 +161,7 @@ def _values(score: Score) -> list[float]:
     return [float(value) for value in score] if isinstance(score, tuple) else [score]
 
 
-def _judge(check: Check, scope: BaselineScope, strata: Sequence[_Stratum]) -> CheckResult:
+def _judge(check: Check, scope: Scope, strata: Sequence[_Stratum]) -> CheckResult:
     failed = sum(stratum.failed for stratum in strata)
     if not all(stratum.after for stratum in strata):
         return describe(check, Verdict.INVALID, f"no document was scored in both runs ({failed} failed)")
@@ -204,7 +195,7 @@ def _judge(check: Check, scope: BaselineScope, strata: Sequence[_Stratum]) -> Ch
 
 
 def _verdict(
-    check: Check, scope: BaselineScope, low_high_difference: tuple[float, float, float], failed: int
+    check: Check, scope: Scope, low_high_difference: tuple[float, float, float], failed: int
 ) -> tuple[Verdict, str]:
     low, high, difference = low_high_difference
     margin = check.margin or 0.0

@@ -83,7 +83,7 @@ def _task_scores(entry: Mapping[str, Any], task: TaskScores) -> dict[str, Score]
     for key in metric_keys(entry) or expected_task_keys(task.task):
         metric, filter_name = key.split(",", 1)
         values = list(task.values_by_document(metric, filter_name).values())
-        is_mean = _aggregates_by_mean(task.task, metric)
+        is_mean = aggregates_by_mean(task.task, metric)
         scores[key] = Score(
             task=task.name,
             metric=key,
@@ -168,7 +168,8 @@ def _support(values: Sequence[float]) -> tuple[float, float]:
     return _UNIT if all(0 <= value <= 1 for value in values) else UNBOUNDED
 
 
-def _aggregates_by_mean(task: Any, metric: str) -> bool:
+def aggregates_by_mean(task: Any, metric: str) -> bool:
+    """Whether a task's metric is the mean of its documents' scores."""
     from lm_eval.api.metrics import mean
 
     return task.aggregation().get(metric, mean) is mean

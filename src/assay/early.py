@@ -1,0 +1,167 @@
+"""Early stopping: documents are asked in a seeded random order, and only until every check is decided.
+
+Answers arrive in any order, the quick ones first, and quick answers are no fair sample. So each answer waits until
+those before it in the random order are there, and only then is scored and seen by the checks. What a check decides, and
+after which document, is thereby a function of order and answers alone: not of timing, concurrency or interruptions.
+Answers that arrive when nothing is left to decide are kept in the journal, but take no part.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from bisect import bisect_right
+from collections import deque
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.stats.multiple import holm
+from assay.stats.plans import Decision
+from assay.stats.sampling import random_order
+from assay.types import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from assay.followed import FollowedCheck, ScoreBook
+    from assay.tasks.requests import Sample
+    from assay.types import EarlyStopping, Response
+
+
+class StoppedEarly(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a run was asked; kept with its results."""
+
+    order_seed: int
+    documents: int
+    """Documents that the results are about."""
+    population: int
+    """Documents of the whole run."""
+    asked: int
+    """Documents sent; those beyond ``documents`` were on their way when the last check was decided."""
+    tasks: dict[str, tuple[int, int]]
+    """By task, how many documents of how many."""
+
+
+class Follower:
+    """Draws documents in random order, hands their answers on in that order, and stops when all checks are decided."""
+
+    def __init__(
+        self,
+        checks: Sequence[FollowedCheck],
+        sizes: Mapping[str, int],
+        stopping: EarlyStopping,
+        *,
+        seed: int,
+        score: Callable[[Sample, Sequence[Response]], None],
+        book: ScoreBook,
+    ) -> None:
+        """Begin with nothing asked.
+
+        Args:
+            checks: what is to be decided; every task belongs to at least one.
+            sizes: documents by task.
+            stopping: budget, and how the checks share their error rates.
+            seed: of the order.
+            score: scores a sample; called in the random order.
+            book: the scores, as far as `score` was called.
+        """
+        self.checks = checks
+        self.counted = dict.fromkeys(sizes, 0)
+        """By task, documents that took part."""
+        self._sizes = dict(sizes)
+        self._stopping = stopping
+        self._seed = seed
+        self._score = score
+        self._book = book
+        self._asked = 0
+        self._tokens = 0
+        self._stopped = False
+        self._began = time.monotonic()
+        self._expected: deque[tuple[str, int]] = deque()
+        """Drawn and not yet handed on, in the random order."""
+        self._arrived: dict[tuple[str, int], tuple[Sample, Sequence[Response]]] = {}
+
+    def draw(self) -> Iterator[tuple[str, int]]:
+        """The documents to ask, task and number, until nothing is left to decide or the budget is used up."""
+        names = list(self._sizes)
+        starts = [0, *accumulate(self._sizes.values())]
+        for number in random_order(starts[-1], self._seed):
+            if not self._may_ask():
+                return
+            place = bisect_right(starts, number) - 1
+            task, doc_id = names[place], number - starts[place]
+            if not self._is_open(task):
+                continue
+            self._asked += 1
+            self._expected.append((task, doc_id))
+            yield task, doc_id
+
+    def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
+        """Take a sample's answers, in whatever order they come."""
+        self._arrived[sample.task, sample.doc_id] = (sample, responses)
+        while self._expected and self._expected[0] in self._arrived:
+            task, doc_id = self._expected.popleft()
+            found = self._arrived.pop((task, doc_id))
+            if not self._stopped and self._is_open(task):
+                self._count(*found)
+
+    def summary(self) -> StoppedEarly | None:
+        """How much was asked; None if that was everything."""
+        if self.counted == self._sizes:
+            return None
+        return StoppedEarly(
+            order_seed=self._seed,
+            documents=sum(self.counted.values()),
+            population=sum(self._sizes.values()),
+            asked=self._asked,
+            tasks={task: (self.counted[task], size) for task, size in self._sizes.items()},
+        )
+
+    def is_complete(self, check: FollowedCheck) -> bool:
+        """Whether all documents that a check looks at took part, so that arithmetic decides."""
+        return all(self.counted[task] == self._sizes[task] for task in check.scope.tasks)
+
+    def _count(self, sample: Sample, responses: Sequence[Response]) -> None:
+        self._score(sample, responses)
+        self.counted[sample.task] += 1
+        for check in self.checks:
+            if sample.task in check.scope.tasks:
+                check.observe(sample.task, sample.doc_id, self._book)
+        if self._stopping.holm:
+            self._share_error_rates()
+        self._tokens += sum(
+            (response.prompt_tokens or 0) + (response.completion_tokens or 0)
+            for response in responses
+            if isinstance(response, Answer)
+        )
+        limit = self._stopping.budget.tokens
+        self._stopped = limit is not None and self._tokens >= limit
+
+    def _share_error_rates(self) -> None:
+        """Decide by Holm's method. Anytime-valid p-values only fall, so what is rejected once stays rejected."""
+        tests = [check.test for check in self.checks]
+        level = sum(check.check.alpha for check in self.checks)
+        for side, decision in ((0, Decision.PASS), (1, Decision.FAIL)):
+            adjusted = holm([1.0 if test is None else test.p_values[side] for test in tests])
+            for check, test, p_value in zip(self.checks, tests, adjusted, strict=True):
+                if p_value <= level and test is not None and test.failed < test.seen and check.is_open:
+                    check.decide(decision)
+
+    def _may_ask(self) -> bool:
+        budget = self._stopping.budget
+        return not (
+            self._stopped
+            or not any(check.is_open for check in self.checks)
+            or (budget.documents is not None and self._asked >= budget.documents)
+            or (budget.minutes is not None and time.monotonic() - self._began >= 60 * budget.minutes)
+        )
+
+    def _is_open(self, task: str) -> bool:
+        return any(check.is_open and task in check.scope.tasks for check in self.checks)
+
+
+def seed_of(name: str) -> int:
+    """A seed from a run's own name, so that it varies from run to run and stays when the run is resumed."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")

@@ -1,0 +1,206 @@
+"""A check followed document by document, until the evidence decides it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from assay.against_baseline import mismatch_words
+from assay.errors import NothingMeasuredError, SpecificationError
+from assay.gate import CheckResult, Verdict, describe
+from assay.stats.plans import Decision, margin_plan, threshold_plan
+from assay.stats.sequential import SequentialTest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.runs import RecordedRun, Score
+    from assay.scope import Scope
+    from assay.stats.plans import SequentialPlan
+    from assay.types import Check
+
+
+class ScoreBook(Protocol):
+    """Scores of the documents answered so far."""
+
+    def value(self, task: str, doc_id: int, metric: str) -> Any:
+        """A document's score under a metric key; None if it failed."""
+
+    def identity(self, task: str, doc_id: int) -> tuple[str, str]:
+        """A scored document's short hashes, of itself and of its prompt."""
+
+
+class FollowedCheck:
+    """One check and the evidence so far. Documents must come in the random order, those of its tasks alone."""
+
+    def __init__(
+        self, check: Check, scope: Scope, sizes: Mapping[str, int], baseline: RecordedRun | None = None
+    ) -> None:
+        """Begin without evidence.
+
+        Args:
+            check: a resolved check.
+            scope: its tasks.
+            sizes: how many documents each task has.
+            baseline: the earlier run, if the check has one.
+
+        Raises:
+            SpecificationError: no score could ever meet the threshold, or every one would.
+        """
+        self.check = check
+        self.scope = scope
+        self.test: SequentialTest | None = None
+        """None where the check can only be judged when all documents are answered."""
+        self.mismatch: str | None = None
+        self.decision = Decision.OPEN
+        self.seen = 0
+        self._weights = scope.weights(sizes)
+        self._population = scope.population(sizes)
+        self._before = None if baseline is None else _Before(baseline, scope, check.metric)
+        self._sum = self._sum_of_weights = 0.0
+        self._lost = self._gained = 0
+        if scope.is_mean and not check.allow_mismatch:
+            self.test = SequentialTest(plan_of(check, scope, self._population, self._weights))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more documents could still decide it."""
+        return self.decision is Decision.OPEN and self.mismatch is None
+
+    def observe(self, task: str, doc_id: int, book: ScoreBook) -> None:
+        """Take the next document's score into account, unless all is decided."""
+        if not self.is_open:
+            return
+        self.seen += 1
+        value = book.value(task, doc_id, self.check.metric)
+        if value is not None and not isinstance(value, int | float):
+            self.test = None  # a metric of another kind than its name promised: only the whole run can tell
+            return
+        score = None if value is None else float(value)
+        if score is not None:
+            self._sum += self._weights[task] * score
+            self._sum_of_weights += self._weights[task]
+        evidence = score if self._before is None else self._difference(task, doc_id, score, book)
+        if self.test is None or self.mismatch is not None:
+            return
+        try:
+            self.decide(self.test.add(evidence, self._weights[task]))
+        except SpecificationError:
+            self.test = None  # a score outside [0, 1]
+
+    def decide(self, decision: Decision) -> None:
+        """Settle the check: by its own test, or by one that several checks share."""
+        if self.decision is Decision.OPEN:
+            self.decision = decision
+
+    def _difference(self, task: str, doc_id: int, score: float | None, book: ScoreBook) -> float | None:
+        if self._before is None:
+            return None
+        identity = None if score is None else book.identity(task, doc_id)
+        self.mismatch = None if self.check.allow_mismatch else self._before.mismatch(task, doc_id, identity)
+        before = self._before.score(task, doc_id)
+        if score is None or not isinstance(before, float):
+            return None
+        worse = score < before if self.scope.higher_is_better else score > before
+        self._lost += worse
+        self._gained += score != before and not worse
+        return score - before
+
+    def result(self) -> CheckResult:
+        """What it came to, where not all documents were answered."""
+        figures: dict[str, Any] = {
+            "n": self.seen,
+            "population": self._population,
+            "value": self._sum / self._sum_of_weights if self._sum_of_weights else None,
+            "failed": self.test.failed if self.test else 0,
+        }
+        if self._before is not None:
+            figures |= {"lost": self._lost, "gained": self._gained}
+        if self.mismatch is not None:
+            return describe(self.check, Verdict.INVALID, self.mismatch, **figures)
+        so_far = f"{self.seen} of {self._population} documents"
+        if figures["value"] is None:
+            return describe(self.check, Verdict.INVALID, f"no document was scored ({so_far} asked)", **figures)
+        if self.test is None:
+            reason = f"the budget ended after {so_far}; this check is decided only after all of them"
+            return describe(
+                self.check, Verdict.INCONCLUSIVE, reason, **figures, more_needed=self._population - self.seen
+            )
+        interval = self.test.interval()
+        figures["interval"] = interval
+        if self._before is not None and self.test.failed < self.test.seen:
+            figures["difference"] = self.test.estimate
+        known = f"{_estimate(figures)}, surely from {interval.low:.4f} to {interval.high:.4f}"
+        if self.decision in (Decision.PASS, Decision.FAIL):
+            verdict = Verdict(self.decision.value)
+            demand = "within" if verdict is Verdict.PASS else "beyond"
+            held = f"{demand} the margin of {self.check.margin:g}" if self._before else _held(self.check, verdict)
+            return describe(self.check, verdict, f"decided after {so_far}: {known}; {held}", **figures)
+        more = _forecast(self.test)
+        reason = f"the budget ended after {so_far}: {known}; some {more} more would probably decide"
+        return describe(self.check, Verdict.INCONCLUSIVE, reason, **figures, more_needed=more)
+
+
+def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, float]) -> SequentialPlan:
+    """The sequential plan of a check.
+
+    Raises:
+        SpecificationError: no score could ever meet the threshold, or every one would.
+    """
+    resolution = 1.0 if scope.right_or_wrong and set(weights.values()) == {1.0} else None
+    if check.baseline is not None:
+        return margin_plan(
+            population,
+            check.margin or 0.0,
+            check.alpha,
+            higher_is_better=scope.higher_is_better,
+            resolution=resolution,
+        )
+    higher_is_better = check.min is not None
+    threshold = check.min if check.min is not None else check.max or 0.0
+    return threshold_plan(population, threshold, check.alpha, higher_is_better=higher_is_better, resolution=resolution)
+
+
+class _Before:
+    """What the baseline knows of each document."""
+
+    def __init__(self, baseline: RecordedRun, scope: Scope, metric: str) -> None:
+        self._known: dict[tuple[str, int], tuple[str, str, Score]] = {}
+        self._failed: set[tuple[str, int]] = set()
+        for name in scope.tasks:
+            task = baseline.tasks[name]
+            columns = zip(task.doc_ids, task.documents, task.prompts, task.scores[metric], strict=True)
+            self._known |= {(name, doc_id): (doc, prompt, score) for doc_id, doc, prompt, score in columns}
+            self._failed |= {(name, doc_id) for doc_id in task.failed}
+
+    def score(self, task: str, doc_id: int) -> Score | None:
+        known = self._known.get((task, doc_id))
+        return None if known is None else known[2]
+
+    def mismatch(self, task: str, doc_id: int, identity: tuple[str, str] | None) -> str | None:
+        """Why this document cannot be paired; None if it can."""
+        known = self._known.get((task, doc_id))
+        if known is None:
+            in_baseline = (task, doc_id) in self._failed
+            return None if in_baseline else mismatch_words([f"{task}: data: document {doc_id} is not in it"])
+        if identity is None or identity == known[:2]:
+            return None
+        what = "data: document" if identity[0] != known[0] else "prompts: that of document"
+        return mismatch_words([f"{task}: {what} {doc_id} differs"])
+
+
+def _estimate(figures: Mapping[str, Any]) -> str:
+    difference = figures.get("difference")
+    return f"{figures['value']:.4f}" if difference is None else f"{difference:+.4f} against the baseline"
+
+
+def _held(check: Check, verdict: Verdict) -> str:
+    if check.min is not None:
+        return f"minimum {check.min:g} {'met' if verdict is Verdict.PASS else 'missed'}"
+    return f"maximum {check.max:g} {'kept' if verdict is Verdict.PASS else 'exceeded'}"
+
+
+def _forecast(test: SequentialTest) -> int:
+    try:
+        return test.forecast()
+    except NothingMeasuredError:
+        return test.plan.population - test.seen

@@ -1,0 +1,184 @@
+"""A gate's policy: which servers must meet which demands, read from a TOML file.
+
+::
+
+    alpha = 0.01                    # chance of any wrong verdict, shared by all checks
+    [models.main]
+    base_url = "http://localhost:8000"
+    model = "my-model"
+    [[checks]]
+    task = "gsm8k_cot"
+    metric = "exact_match,strict-match"
+    min = 0.6
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+import typing
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import msgspec
+
+from assay.errors import FileFormatError, SpecificationError
+from assay.gate import validate_check
+from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
+
+_PATHS_OF_OPTIONS = ("include_path", "data_dir")
+
+
+class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One ``[[checks]]`` table: as :class:`assay.types.Check`, and which models it is for."""
+
+    task: str
+    metric: str
+    min: float | None = None
+    max: float | None = None
+    baseline: str | None = None
+    margin: float | None = None
+    alpha: float | None = None
+    """The check's own error rate; without it, it has its share of the policy's."""
+    allow_mismatch: bool = False
+    model: str | None = None
+    """Name of a ``[models.…]`` table; without it, every model must meet the check."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole file. Its paths are relative to its folder."""
+
+    models: dict[str, ModelSpec]
+    checks: tuple[CheckEntry, ...]
+    tasks: tuple[str, ...] = ()
+    """What to load, where that is not simply the checks' tasks: the group, if a check is about a member of it."""
+    options: TaskOptions = TaskOptions()
+    budget: Budget = Budget()
+    """For each model."""
+    alpha: float = 0.01
+    correction: Literal["bonferroni", "holm", "none"] = "bonferroni"
+    """How the checks share ``alpha``; with ``none`` each has all of it."""
+    stop_early: bool = True
+    order_seed: int | None = None
+    output_dir: str = "results"
+    fresh: bool = False
+
+
+def load_policy(path: str | Path) -> Policy:
+    """Read a policy file; its relative paths become relative to the working directory.
+
+    Raises:
+        FileFormatError: the file is missing or no TOML.
+        SpecificationError: a key is unknown, or a value is missing or makes no sense.
+    """
+    file = Path(path)
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileFormatError(f"there is no policy file {path}") from None
+    except (OSError, ValueError) as error:
+        raise FileFormatError(f"cannot read {path} as TOML: {error}") from error
+    _refuse_unknown_keys(document, Policy, str(path))
+    try:
+        policy = msgspec.convert(document, Policy)
+    except msgspec.ValidationError as error:
+        raise SpecificationError(f"{path}: {_readable(error)}") from error
+    _refuse_senseless(policy, str(path))
+    return _resolve_paths(policy, file.parent)
+
+
+def specifications(policy: Policy) -> dict[str, Specification]:
+    """One run for each model, its checks with their shares of the error rate."""
+    sharing = sum(len(_models_of(entry, policy)) for entry in policy.checks if entry.alpha is None)
+    share = policy.alpha if policy.correction == "none" else policy.alpha / max(sharing, 1)
+    runs = {}
+    for name, model in policy.models.items():
+        checks = tuple(_check(entry, share) for entry in policy.checks if name in _models_of(entry, policy))
+        if checks:
+            runs[name] = Specification(
+                tasks=policy.tasks or tuple(dict.fromkeys(check.task for check in checks if check.task)),
+                model=model,
+                options=policy.options,
+                checks=checks,
+                early_stopping=_stopping(policy) if policy.stop_early else None,
+                output_dir=policy.output_dir,
+                fresh=policy.fresh,
+            )
+    return runs
+
+
+def _stopping(policy: Policy) -> EarlyStopping:
+    return EarlyStopping(budget=policy.budget, order_seed=policy.order_seed, holm=policy.correction == "holm")
+
+
+def _models_of(entry: CheckEntry, policy: Policy) -> list[str]:
+    return list(policy.models) if entry.model is None else [entry.model]
+
+
+def _check(entry: CheckEntry, share: float) -> Check:
+    fields = {name: getattr(entry, name) for name in Check.__struct_fields__ if name != "alpha"}
+    return Check(alpha=share if entry.alpha is None else entry.alpha, **fields)
+
+
+def _refuse_senseless(policy: Policy, path: str) -> None:
+    if not policy.models:
+        raise SpecificationError(f"{path} names no model: write a table [models.NAME]")
+    if not policy.checks:
+        raise SpecificationError(f"{path} has no checks: write at least one table [[checks]]")
+    if not 0 < policy.alpha < 0.5:
+        raise SpecificationError(f"{path}: alpha is {policy.alpha:g}; it must lie between 0 and 0.5, for example 0.01")
+    if policy.budget != Budget() and not policy.stop_early:
+        raise SpecificationError(f"{path}: a budget needs stop_early = true; a full run asks everything")
+    for name in Budget.__struct_fields__:
+        value = getattr(policy.budget, name)
+        if value is not None and not value > 0:
+            raise SpecificationError(f"{path}: budget.{name} is {value:g}; it must be greater than 0")
+    for entry in policy.checks:
+        if entry.model is not None and entry.model not in policy.models:
+            raise SpecificationError(
+                f"{path}: a check is for model '{entry.model}', but there is {_near(entry.model, policy.models)}"
+            )
+        if entry.alpha is not None and policy.correction == "holm":
+            raise SpecificationError(
+                f"{path}: Holm's method shares one alpha; leave out the alpha of the check on {entry.task}"
+            )
+        validate_check(_check(entry, policy.alpha))
+
+
+def _resolve_paths(policy: Policy, folder: Path) -> Policy:
+    def resolved(path: str | None) -> str | None:
+        return None if path is None else os.path.relpath(folder / Path(path).expanduser())
+
+    replace = msgspec.structs.replace
+    options = replace(policy.options, **{name: resolved(getattr(policy.options, name)) for name in _PATHS_OF_OPTIONS})
+    checks = tuple(replace(entry, baseline=resolved(entry.baseline)) for entry in policy.checks)
+    return replace(policy, options=options, checks=checks, output_dir=resolved(policy.output_dir) or ".")
+
+
+def _refuse_unknown_keys(value: Any, kind: Any, place: str) -> None:
+    """Walk the document along the types and name the first key that is none, with the one that was perhaps meant."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
+        hints = typing.get_type_hints(kind)
+        for key, inner in value.items():
+            if key not in hints:
+                raise SpecificationError(f"{place}: there is no key '{key}'; there is {_near(key, hints)}")
+            _refuse_unknown_keys(inner, hints[key], f"{place}, {key}")
+    elif get_origin(kind) is dict and isinstance(value, dict):
+        for key, inner in value.items():
+            _refuse_unknown_keys(inner, get_args(kind)[1], f"{place}.{key}")
+    elif get_origin(kind) is tuple and isinstance(value, list):
+        for number, inner in enumerate(value, 1):
+            _refuse_unknown_keys(inner, get_args(kind)[0], f"{place} {number}")
+
+
+def _near(name: str, known: typing.Iterable[str]) -> str:
+    names = list(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"'{near[0]}'; did you mean that?" if near else ", ".join(names)
+
+
+def _readable(error: msgspec.ValidationError) -> str:
+    """``Expected `float`, got `str` - at `$.checks[0].min``` with the place first and no dollar sign."""
+    message, _, place = str(error).partition(" - at ")
+    return f"{place.strip('`').removeprefix('$.')}: {message}" if place else message

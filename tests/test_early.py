@@ -1,0 +1,271 @@
+"""Early stopping: verdicts depend on the random order and the answers alone, and hold their error rates."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from assay.early import Follower, seed_of
+from assay.followed import FollowedCheck
+from assay.gate import CheckResult, Verdict
+from assay.runs import RecordedRun, TaskRecord
+from assay.scope import Scope
+from assay.tasks.requests import Sample
+from assay.types import Answer, Budget, Check, EarlyStopping
+
+KEY = "exact_match,none"
+
+
+@dataclass
+class Book:
+    """Scores decided beforehand; known to the follower once their sample was scored."""
+
+    scores: dict[str, list[Any]]
+    seen: list[tuple[str, int]] = field(default_factory=list)
+
+    def score(self, sample: Sample, responses: Any) -> None:
+        self.seen.append((sample.task, sample.doc_id))
+
+    def value(self, task: str, doc_id: int, metric: str) -> Any:
+        assert (task, doc_id) in self.seen[-1:]
+        return self.scores[task][doc_id]
+
+    def identity(self, task: str, doc_id: int) -> tuple[str, str]:
+        return f"{task} {doc_id}", f"prompt {doc_id}"
+
+
+def baseline_of(scores: dict[str, list[float]]) -> RecordedRun:
+    tasks = {
+        name: TaskRecord(
+            name=name,
+            settings={},
+            doc_ids=tuple(range(len(values))),
+            documents=tuple(f"{name} {doc_id}" for doc_id in range(len(values))),
+            prompts=tuple(f"prompt {doc_id}" for doc_id in range(len(values))),
+            scores={KEY: tuple(map(float, values))},
+        )
+        for name, values in scores.items()
+    }
+    return RecordedRun(source="b.json", model="m", date="", tasks=tasks)
+
+
+def followed(check: Check, scores: dict[str, list[Any]], *, baseline: Any = None, **scope: Any) -> FollowedCheck:
+    tasks = (check.task,) if check.task in scores else tuple(scores)
+    sizes = {name: len(values) for name, values in scores.items()}
+    return FollowedCheck(
+        check,
+        Scope(tasks=tasks, right_or_wrong=True, **scope),
+        sizes,
+        None if baseline is None else baseline_of(baseline),
+    )
+
+
+def run(
+    checks: list[FollowedCheck],
+    scores: dict[str, list[Any]],
+    *,
+    seed: int = 1,
+    in_flight: int = 16,
+    arrival: int | None = None,
+    **stopping: Any,
+) -> tuple[Follower, Book]:
+    """Ask `in_flight` documents at once; answers arrive in an order of their own."""
+    book = Book(scores)
+    sizes = {name: len(values) for name, values in scores.items()}
+    follower = Follower(checks, sizes, EarlyStopping(**stopping), seed=seed, score=book.score, book=book)
+    arrivals = random.Random(arrival)
+    out: list[tuple[str, int]] = []
+    documents = follower.draw()
+    while True:
+        while len(out) < in_flight and (drawn := next(documents, None)):
+            out.append(drawn)
+        if not out:
+            return follower, book
+        task, doc_id = out.pop(0 if arrival is None else arrivals.randrange(len(out)))
+        answer = Answer(text="", prompt_tokens=7, completion_tokens=3)
+        follower.receive(Sample(task, doc_id, {}, [], []), [answer])
+
+
+def share(n: int, right: float, seed: int = 0) -> list[int]:
+    scores = [1] * round(n * right) + [0] * (n - round(n * right))
+    random.Random(seed).shuffle(scores)
+    return scores
+
+
+def minimum(value: float, task: str = "t", alpha: float = 0.001) -> Check:
+    return Check(metric=KEY, task=task, min=value, alpha=alpha)
+
+
+@pytest.mark.parametrize(
+    ("score", "verdict", "at_most"),
+    [(0.0, Verdict.FAIL, 20), (0.217, Verdict.FAIL, 120), (0.635, Verdict.PASS, 200), (0.99, Verdict.PASS, 60)],
+)
+def test_a_clear_case_takes_few_documents(score: float, verdict: Verdict, at_most: int) -> None:
+    scores = {"t": share(1319, score)}
+    check = followed(minimum(0.435), scores)
+    follower, book = run([check], scores)
+    result = check.result()
+    assert result.verdict is verdict
+    assert result.n == len(book.seen) <= at_most
+    assert result.interval is not None
+    assert result.interval.low <= score <= result.interval.high
+    summary = follower.summary()
+    assert summary is not None
+    assert summary.documents == result.n <= summary.asked <= result.n + 16
+    assert summary.tasks == {"t": (result.n, 1319)}
+
+
+def test_timing_and_concurrency_change_nothing() -> None:
+    scores = {"t": share(500, 0.6), "u": share(300, 0.3)}
+
+    def results(in_flight: int, arrival: int | None) -> tuple[list[CheckResult], list[tuple[str, int]]]:
+        checks = [
+            followed(minimum(0.45), scores),
+            followed(minimum(0.5, "u"), scores),
+            followed(minimum(0.4, "g"), scores),
+        ]
+        _, book = run(checks, scores, in_flight=in_flight, arrival=arrival)
+        return [check.result() for check in checks], book.seen
+
+    alone = results(1, None)
+    assert [result.verdict for result in alone[0]] == [Verdict.PASS, Verdict.FAIL, Verdict.PASS]
+    for arrival in range(5):
+        assert results(64, arrival) == alone
+
+
+def test_a_decided_tasks_documents_are_no_longer_asked() -> None:
+    scores = {"t": share(1000, 0.0), "u": share(1000, 0.52)}
+    checks = [followed(minimum(0.5), scores), followed(minimum(0.5, "u"), scores)]
+    follower, _ = run(checks, scores)
+    assert follower.counted["t"] < 30
+    assert follower.is_complete(checks[1]) or follower.counted["u"] > 100
+
+
+def test_all_documents_are_asked_where_it_is_close() -> None:
+    scores = {"t": share(200, 0.5)}
+    check = followed(minimum(0.5), scores)
+    follower, _ = run([check], scores)
+    assert follower.is_complete(check)
+    assert follower.summary() is None
+
+
+def test_a_baseline_check_decides_on_differences() -> None:
+    before = share(1319, 0.7)
+    alike = {"t": [1 - score if place % 100 == 0 else score for place, score in enumerate(before)]}
+    check = Check(metric=KEY, task="t", baseline="b.json", margin=0.03)
+    healthy = followed(check, alike, baseline={"t": before})
+    run([healthy], alike)
+    assert healthy.result().verdict is Verdict.PASS
+    assert healthy.result().n < 700
+    worse = {"t": [0 if place % 4 == 0 else score for place, score in enumerate(before)]}
+    broken = followed(check, worse, baseline={"t": before})
+    run([broken], worse)
+    result = broken.result()
+    assert result.verdict is Verdict.FAIL
+    assert result.n < 300
+    assert result.lost is not None
+    assert result.lost > 10
+    assert result.gained == 0
+    assert result.difference is not None
+    assert result.difference < -0.03
+    assert "beyond the margin" in result.reason
+
+
+def test_another_document_or_prompt_is_a_mismatch_at_once() -> None:
+    before = {"t": [1.0] * 100}
+    check = Check(metric=KEY, task="t", baseline="b.json", margin=0.1)
+    scores = {"t": [1] * 150}
+    followed_check = followed(check, scores, baseline=before)
+    _, book = run([followed_check], scores)
+    result = followed_check.result()
+    assert result.verdict is Verdict.INVALID
+    assert "is not in it" in result.reason
+    assert len(book.seen) < 150
+
+
+def test_failed_documents_support_neither_side() -> None:
+    half_failed = {"t": [None if place % 2 else 1 for place in range(400)]}
+    check = followed(minimum(0.6), half_failed)
+    follower, _ = run([check], half_failed)
+    assert follower.is_complete(check)  # half right and half unknown: the whole run cannot tell either
+    few = {"t": [None if place % 50 == 0 else 1 for place in range(400)]}
+    check = followed(minimum(0.6), few)
+    run([check], few)
+    assert check.result().verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(documents=40), Budget(tokens=400), Budget(minutes=0.0)], ids=["documents", "tokens", "minutes"]
+)
+def test_an_exhausted_budget_is_inconclusive(budget: Budget) -> None:
+    scores = {"t": share(1000, 0.55)}
+    check = followed(minimum(0.5), scores)
+    _, book = run([check], scores, budget=budget)
+    result = check.result()
+    if budget.minutes is not None:
+        assert (result.verdict, book.seen) == (Verdict.INVALID, [])
+        return
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.n == len(book.seen) == 40
+    assert result.more_needed is not None
+    assert 40 < result.more_needed <= 960
+    assert f"some {result.more_needed} more would probably decide" in result.reason
+
+
+def test_metrics_that_are_no_means_are_decided_only_by_the_whole_run() -> None:
+    scores = {"t": [[True, False]] * 50}
+    check = followed(minimum(0.1), scores)
+    follower, _ = run([check], scores)
+    assert follower.is_complete(check)
+    check = followed(minimum(0.1), scores, is_mean=False)
+    run([check], scores, budget=Budget(documents=10))
+    assert check.result().verdict in (Verdict.INCONCLUSIVE, Verdict.INVALID)
+    graded = {"t": [17.0] * 50}
+    check = followed(minimum(0.1), graded)
+    assert run([check], graded)[0].is_complete(check)
+
+
+def test_holm_never_needs_more_documents_than_bonferroni() -> None:
+    scores = {"t": share(1000, 0.62), "u": share(1000, 0.9), "v": share(1000, 0.1)}
+
+    def asked(holm: bool) -> tuple[int, list[Verdict]]:
+        checks = [followed(minimum(0.5, name, alpha=0.003), scores) for name in scores]
+        follower, _ = run(checks, scores, holm=holm)
+        return sum(follower.counted.values()), [check.result().verdict for check in checks]
+
+    (with_holm, verdicts), (without, same) = asked(True), asked(False)
+    assert verdicts == same == [Verdict.PASS, Verdict.PASS, Verdict.FAIL]
+    assert with_holm < without
+
+
+def test_a_plain_mean_of_unequal_tasks_is_estimated_without_bias() -> None:
+    """The large task must not drown the small one: over many orders the estimates average to the aggregate."""
+    scores = {"t": share(40, 0.2), "u": share(360, 0.8)}
+    estimates = []
+    for seed in range(300):
+        check = followed(minimum(0.5, "g"), scores, weighted_by_size=False)
+        run([check], scores, seed=seed, budget=Budget(documents=60))
+        assert check.test is not None
+        weights = [check.scope.weights({"t": 40, "u": 360})[task] for task in scores]
+        assert weights == [5.0, pytest.approx(400 / 2 / 360)]
+        values = check.test
+        estimates.append(values.estimate)
+    assert sum(estimates) / len(estimates) == pytest.approx(0.5, abs=0.03)
+
+
+def test_wrong_verdicts_stay_below_alpha() -> None:
+    """One document short of the threshold: a pass is wrong; over many orders it must be rare."""
+    scores = {"t": share(198, 98 / 198)}
+    wrong = 0
+    for seed in range(200):
+        check = followed(minimum(99 / 198, alpha=0.05), scores)
+        follower, _ = run([check], scores, seed=seed)
+        wrong += not follower.is_complete(check) and check.result().verdict is Verdict.PASS
+    assert wrong <= 20  # 10 expected at most; P(more than 20) < 0.002
+
+
+def test_the_order_varies_with_the_run_and_is_kept_with_it() -> None:
+    assert seed_of("a.journal") == seed_of("a.journal") != seed_of("b.journal")

@@ -1,0 +1,94 @@
+"""Policies are read strictly, and share their error rate among their checks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from assay.errors import FileFormatError, SpecificationError
+from assay.policy import load_policy, specifications
+from assay.types import Budget, EarlyStopping
+
+MODEL = '[models.main]\nbase_url = "http://localhost:8000"\nmodel = "m"\n'
+CHECK = '[[checks]]\ntask = "gsm8k"\nmetric = "exact_match"\nmin = 0.5\n'
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    file = tmp_path / "gate.toml"
+    file.write_text(text)
+    return file
+
+
+def test_a_policy_becomes_one_run_a_model(tmp_path: Path) -> None:
+    policy = load_policy(
+        write(
+            tmp_path,
+            'alpha = 0.02\n[budget]\ndocuments = 500\n[options]\nlimit = 100\ndata_dir = "data"\n'
+            + MODEL
+            + '[models.other]\nbase_url = "http://localhost:8001"\nmodel = "n"\nconcurrency = 7\n'
+            + CHECK
+            + '[[checks]]\ntask = "ifeval"\nmetric = "acc"\nbaseline = "b.json"\nmargin = 0.03\nmodel = "other"\n',
+        )
+    )
+    runs = specifications(policy)
+    assert list(runs) == ["main", "other"]
+    assert runs["main"].tasks == ("gsm8k",)
+    assert runs["other"].tasks == ("gsm8k", "ifeval")
+    assert runs["other"].model.concurrency == 7
+    assert runs["other"].early_stopping == EarlyStopping(budget=Budget(documents=500))
+    # three checks in all: gsm8k for two models, ifeval for one
+    assert {check.alpha for run in runs.values() for check in run.checks} == {0.02 / 3}
+    assert runs["other"].checks[1].baseline == os.path.relpath(tmp_path / "b.json")
+    assert runs["main"].options.data_dir == os.path.relpath(tmp_path / "data")
+    assert runs["main"].output_dir == os.path.relpath(tmp_path / "results")
+
+
+def test_how_alpha_is_shared(tmp_path: Path) -> None:
+    two = MODEL + CHECK + CHECK.replace("gsm8k", "bbh")
+    for head, alphas, holm in (
+        ("", [0.005, 0.005], False),
+        ('correction = "holm"\n', [0.005, 0.005], True),
+        ('correction = "none"\n', [0.01, 0.01], False),
+    ):
+        run = specifications(load_policy(write(tmp_path, head + two)))["main"]
+        assert [check.alpha for check in run.checks] == alphas
+        assert run.early_stopping == EarlyStopping(holm=holm)
+    own = specifications(load_policy(write(tmp_path, two + "alpha = 0.001\n")))["main"]
+    assert [check.alpha for check in own.checks] == [0.01, 0.001]
+    full = specifications(load_policy(write(tmp_path, "stop_early = false\n" + two)))["main"]
+    assert full.early_stopping is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("alhpa = 1\n" + MODEL + CHECK, "no key 'alhpa'; there is 'alpha'; did you mean that"),
+        (MODEL + "modle = 1\n" + CHECK, r"models\.main: there is no key 'modle'; there is 'model'"),
+        (MODEL + CHECK + "minimum = 1\n", "checks 1: there is no key 'minimum'"),
+        ("[budget]\ndocs = 1\n" + MODEL + CHECK, "budget: there is no key 'docs'"),
+        (MODEL + CHECK.replace("0.5", '"high"'), r"checks\[0\]\.min: Expected"),
+        (MODEL + '[[checks]]\nmetric = "acc"\n', r"checks\[0\]: Object missing required field `task`"),
+        (MODEL, "missing required field `checks`"),
+        ("checks = []\n" + MODEL, "no checks"),
+        ("[models]\n" + CHECK, "names no model"),
+        (MODEL + CHECK + "max = 0.9\n", "exactly one of min, max and baseline"),
+        (MODEL + CHECK + 'model = "mian"\n', "'main'; did you mean"),
+        ("alpha = 0\n" + MODEL + CHECK, "alpha is 0"),
+        ("stop_early = false\n[budget]\ntokens = 5\n" + MODEL + CHECK, "a budget needs stop_early"),
+        ("[budget]\nminutes = -1\n" + MODEL + CHECK, "budget.minutes is -1"),
+        ('correction = "holm"\n' + MODEL + CHECK + "alpha = 0.1\n", "Holm's method shares one alpha"),
+        ('correction = "sidak"\n' + MODEL + CHECK, "Invalid enum value 'sidak'"),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SpecificationError, match=message):
+        load_policy(write(tmp_path, text))
+
+
+def test_what_is_no_policy_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileFormatError, match="there is no policy file"):
+        load_policy(tmp_path / "none.toml")
+    with pytest.raises(FileFormatError, match="as TOML"):
+        load_policy(write(tmp_path, "alpha = "))
