@@ -6,7 +6,6 @@ that lm-eval's ``local-chat-completions`` and ``local-completions`` clients woul
 
 from __future__ import annotations
 
-import codecs
 import hashlib
 import itertools
 import json
@@ -19,6 +18,7 @@ from assay.errors import UnsupportedTaskError
 from assay.tasks.documents import documents
 from assay.tasks.fewshot import remember_fewshot_examples
 from assay.tasks.prompts import ChatPrompt, ContextBuilder
+from assay.tasks.shared_settings import SharedSettings, share_generation_settings
 from assay.types import ModelSpec, Request, RequestKind, TaskOptions
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def samples(name: str, task: Any, model: ModelSpec, options: TaskOptions) -> Ite
     is_chat = model.endpoint == "chat"
     repeats = task.get_config("repeats") or 1
     remember_fewshot_examples(task)
+    share_generation_settings(task)
     builder = ContextBuilder(task, options, is_chat=is_chat)
     for doc_id, doc in enumerate(itertools.islice(documents(task.eval_docs), sample_count(task, options))):
         built = task.construct_requests(
@@ -111,27 +112,23 @@ def generation_payload(prompt: str | ChatPrompt, gen_kwargs: dict[str, Any], mod
         model: names the model, the endpoint and the seed.
     """
     if isinstance(prompt, ChatPrompt):
-        content = b'"messages": ' + _ascii(prompt.prompt)
+        content = b'"messages": ' + prompt.escaped
     elif model.endpoint == "chat":
         raise UnsupportedTaskError("the task writes plain-text prompts that cannot become chat messages")
     else:
         content = b'"prompt": ' + json.dumps(prompt).encode("ascii")
-    settings = json.dumps(_settings(gen_kwargs, model)).encode("ascii")
-    return b"{%b, %b" % (content, settings[1:])
+    return b"{%b, %b" % (content, _settings_json(gen_kwargs, model))
 
 
-def _ascii(text: str) -> bytes:
-    """JSON text with everything escaped that ``json.dumps`` escapes by default: all that is not ASCII, and DEL."""
-    return text.encode("ascii", "assay.json_escape").replace(b"\x7f", b"\\u007f")
+def _settings_json(gen_kwargs: dict[str, Any], model: ModelSpec) -> bytes:
+    """All of the body after the prompt, with the closing brace."""
 
+    def make() -> bytes:
+        return json.dumps(_settings(gen_kwargs, model)).encode("ascii")[1:]
 
-def _json_escape(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
-
-
-codecs.register_error("assay.json_escape", _json_escape)
+    if isinstance(gen_kwargs, SharedSettings):
+        return gen_kwargs.remembered((model.model, model.endpoint, model.seed), make)
+    return make()
 
 
 def _settings(gen_kwargs: dict[str, Any], model: ModelSpec) -> dict[str, Any]:
@@ -169,6 +166,6 @@ def request_key(place: tuple[str, int, int, int], endpoint: str, payload: bytes)
         32 hexadecimal digits.
     """
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(json.dumps([*place, endpoint]).encode())
+    digest.update(msgspec.json.encode((*place, endpoint)))
     digest.update(payload)
     return digest.hexdigest()

@@ -14,6 +14,7 @@ import msgspec
 from lm_eval.utils import handle_non_serializable, sanitize_list
 
 from assay.tasks.prompts import ChatPrompt
+from assay.tasks.shared_settings import SharedSettings
 
 if TYPE_CHECKING:
     from assay.tasks.requests import Sample
@@ -93,6 +94,8 @@ def _arguments(args: tuple[Any, ...]) -> bytes:
 def _argument(argument: Any) -> bytes:
     if isinstance(argument, ChatPrompt):
         return _text([argument.prompt])
+    if isinstance(argument, SharedSettings):
+        return argument.remembered("samples line", lambda: _json(argument))
     return _text(argument) if isinstance(argument, str) else _json(argument)
 
 

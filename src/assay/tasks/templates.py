@@ -12,6 +12,8 @@ from typing import Any
 _KEPT = 512
 """Templates kept at most. A task has a handful; the bound is for tasks that make a template of each document."""
 
+_MARKS = ("{{", "{%", "{#")
+
 
 def keep_compiled_templates() -> None:
     """Let lm-eval's template environment compile each template text once. Doing it again changes nothing."""
@@ -27,9 +29,27 @@ class _CompileOnce:
 
     def __init__(self, from_string: Any) -> None:
         self._from_string = from_string
-        self._kept = functools.lru_cache(maxsize=_KEPT)(from_string)
+        self._kept = functools.lru_cache(maxsize=_KEPT)(self._compile)
 
     def __call__(self, source: Any, *args: Any, **options: Any) -> Any:
         if args or options or not isinstance(source, str):
             return self._from_string(source, *args, **options)
         return self._kept(source)
+
+    def _compile(self, source: str) -> Any:
+        template = self._from_string(source)
+        if not any(mark in source for mark in _MARKS):
+            return _Constant(template.render())
+        # Every rendering copies the globals, by way of a ChainMap that takes longer than most templates.
+        template.globals = dict(template.globals)
+        return template
+
+
+class _Constant:
+    """A template without variables."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def render(self, *_: Any, **__: Any) -> str:
+        return self._text
