@@ -111,6 +111,7 @@ def measure(work: Work, engine: str, scratch: Path) -> Measurement:
     command = work.assay(output) if engine == "assay" else work.lm_eval(output)
     caches = {"HF_HOME": f"{scratch}/hf-{engine}", "ASSAY_CACHE_DIR": f"{scratch}/assay-cache"}
     environment = {**os.environ, **caches, "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "EMPTY"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # Compiled modules are kept, as they are for a user.
     stats(work.url)
     started = time.time()
     with (output / "log").open("wb") as log:
