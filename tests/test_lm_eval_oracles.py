@@ -6,14 +6,18 @@ import json
 import re
 import shlex
 from collections import Counter
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.evaluation import Evaluation, evaluate
+from assay.tasks.encoding import PromptEncoder
 from assay.tasks.gen_kwargs import parse_gen_kwargs
-from assay.types import ModelSpec, Specification, TaskOptions
+from assay.tasks.tokenizer import Tokenizer
+from assay.types import ModelSpec, Specification, TaskOptions, TokenSpan
+from tests.servers.echoing import ImaginaryModel
 from tests.servers.scripted import ScriptedServer
 
 GENERATIVE = (
@@ -28,6 +32,10 @@ GENERATIVE = (
     "compl_gsm8k",
     "compl_gsm8k_cot",
 )
+LOGLIKELIHOOD = ("loglik_arc_challenge", "loglik_hellaswag", "loglik_mmlu", "loglik_winogrande")
+
+QUESTIONS_THAT_TRY_THE_SERVER = 2
+"""Before a run that needs log-likelihoods; lm-eval asks none."""
 
 SECTIONS = (
     "results",
@@ -39,6 +47,11 @@ SECTIONS = (
     "higher_is_better",
     "task_hashes",
     "lm_eval_version",
+    "tokenizer_pad_token",
+    "tokenizer_eos_token",
+    "tokenizer_bos_token",
+    "eot_token_id",
+    "max_length",
     "model_source",
     "model_name",
     "model_name_sanitized",
@@ -65,6 +78,10 @@ class Recording:
             for path in folder.glob("samples_*.jsonl")
         }
 
+        self.tokenizer: str | None = None
+        if "tokenizer=tokenizer" in self.options["--model_args"]:
+            self.tokenizer = str(folder.parent / "tokenizer")
+
     def specification(self, base_url: str, data_dir: Path, output_dir: Path) -> Specification:
         fewshot = self.options.get("--num_fewshot")
         return Specification(
@@ -74,6 +91,7 @@ class Recording:
                 model="fake-model",
                 endpoint="chat" if "chat" in self.options["--model"] else "completions",
                 concurrency=4,
+                tokenizer=self.tokenizer,
             ),
             options=TaskOptions(
                 limit=float(self.options["--limit"]),
@@ -84,20 +102,45 @@ class Recording:
             output_dir=str(output_dir),
         )
 
-    def answer(self, body: dict[str, Any]) -> str:
+    def answer(self, body: dict[str, Any]) -> Any:
         """What the recorded server said to this body."""
-        return self._answers[json.dumps(body.get("messages", body.get("prompt")))]
+        answer = self._answers.get(json.dumps(body.get("messages", body.get("prompt"))))
+        # The question that tries the server out was not recorded.
+        return self._imaginary_model.vllm(body) if answer is None else answer
 
-    @property
-    def _answers(self) -> dict[str, str]:
-        if not hasattr(self, "_by_prompt"):
-            self._by_prompt = {}
-            for line in (line for lines in self.samples.values() for line in lines):
-                for number, responses in enumerate(line["resps"]):
-                    prompt = line["arguments"][f"gen_args_{number}"]["arg_0"]
-                    prompt = json.loads(prompt[0]) if isinstance(prompt, list) else prompt
-                    self._by_prompt[json.dumps(prompt)] = responses[0]
-        return self._by_prompt
+    @cached_property
+    def _imaginary_model(self) -> ImaginaryModel:
+        assert self.tokenizer is not None
+        return ImaginaryModel(Tokenizer(self.tokenizer))
+
+    @cached_property
+    def _answers(self) -> dict[str, Any]:
+        answers: dict[str, Any] = {}
+        for line in (line for lines in self.samples.values() for line in lines):
+            for number, responses in enumerate(line["resps"]):
+                arguments = line["arguments"][f"gen_args_{number}"]
+                if self.tokenizer is None:
+                    prompt = arguments["arg_0"]
+                    answers[json.dumps(json.loads(prompt[0]) if isinstance(prompt, list) else prompt)] = responses[0]
+                else:
+                    prompt = self._encoder.pair(arguments["arg_0"], arguments["arg_1"])
+                    answers[json.dumps([prompt.ids])] = _echo(prompt.span, *responses[0])
+        return answers
+
+    @cached_property
+    def _encoder(self) -> PromptEncoder:
+        assert self.tokenizer is not None
+        return PromptEncoder(Tokenizer(self.tokenizer), max_length=None)
+
+
+def _echo(span: TokenSpan, logprob: str, is_greedy: str) -> dict[str, Any]:
+    """A reply whose part asked about has this log-probability: on its first token, so that no sum is rounded."""
+    values: list[float | None] = [None, *[0.0] * span.stop]
+    values[span.start] = float(logprob)
+    tops = [None if value is None else {"x": value} for value in values]
+    tops[span.start] = {"x": float(logprob), **({} if is_greedy == "True" else {"y": 1.0})}
+    logprobs = {"tokens": ["x"] * len(values), "token_logprobs": values, "top_logprobs": tops}
+    return {"choices": [{"index": 0, "text": "", "finish_reason": "length", "logprobs": logprobs}]}
 
 
 class Replay:
@@ -106,7 +149,8 @@ class Replay:
     def __init__(self, recording: Recording, data_dir: Path, output_dir: Path) -> None:
         with ScriptedServer(answer=recording.answer, models=["fake-model"]) as server:
             self.evaluation: Evaluation = evaluate(recording.specification(server.url, data_dir, output_dir))
-            self.bodies = [request.body for request in server.requests if request.path.endswith("completions")]
+            questions = server.requests[0 if recording.tokenizer is None else QUESTIONS_THAT_TRY_THE_SERVER :]
+            self.bodies = [request.body for request in questions if request.path.endswith("completions")]
         self.results: dict[str, Any] = json.loads(self.evaluation.results_file.read_text())
 
     def samples(self, task: str) -> list[dict[str, Any]]:
@@ -114,7 +158,7 @@ class Replay:
         return _lines(self.evaluation.results_file.with_name(f"samples_{task}_{stamp}.jsonl"))
 
 
-@pytest.fixture(scope="module", params=GENERATIVE)
+@pytest.fixture(scope="module", params=GENERATIVE + LOGLIKELIHOOD)
 def recording(request: pytest.FixtureRequest, oracles_dir: Path) -> Recording:
     return Recording(oracles_dir / "lm_eval" / str(request.param))
 
@@ -160,10 +204,10 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _comparable(configs: dict[str, Any]) -> dict[str, Any]:
-    """Configurations without what depends on the machine: the server's address, concurrency, addresses of functions."""
+    """Configurations without what depends on the machine: addresses of server and functions, paths, concurrency."""
     for config in configs.values():
-        for key in ("base_url", "num_concurrent", "config_source"):
-            config["metadata"].pop(key)
+        for key in ("base_url", "num_concurrent", "config_source", "tokenizer"):
+            config["metadata"].pop(key, None)
     text = re.sub(r" at 0x[0-9a-f]+", "", json.dumps(configs))
     comparable: dict[str, Any] = json.loads(text)
     return comparable

@@ -25,18 +25,29 @@ from assay.errors import OutputError, RunInterrupted
 from assay.gate import CheckResult, judge, resolve_checks
 from assay.journal import Journal
 from assay.measure import Score, measure
+from assay.models.echo_probe import find_logprob_source
 from assay.models.openai import OpenAIModel
 from assay.models.server_info import ServerInfo, check_model_served
 from assay.progress import Progress
 from assay.provenance import provenance
-from assay.results import aggregate, date_id, describe_prompting, describe_run, model_folder, write_results
+from assay.results import (
+    aggregate,
+    date_id,
+    describe_prompting,
+    describe_run,
+    describe_tokenizer,
+    model_folder,
+    write_results,
+)
 from assay.specification import fingerprint, validate
 from assay.spool import Spool
 from assay.tasks.library import LoadedTasks, load_tasks
+from assay.tasks.loglikelihood import LoglikelihoodBodies, needs_loglikelihood, refuse_unscorable
 from assay.tasks.metrics import metric_keys_by_name
 from assay.tasks.model_args import model_args
-from assay.tasks.requests import Sample, refuse_unsupported, sample_count, samples
+from assay.tasks.requests import RequestWriter, Sample, sample_count, samples
 from assay.tasks.scoring import FailedSample, TaskScores
+from assay.tasks.tokenizer import Tokenizer
 from assay.totals import RunTotals
 
 if TYPE_CHECKING:
@@ -78,8 +89,9 @@ def evaluate(specification: Specification, progress: Progress | None = None) -> 
     with _interruptible(_folder(specification)), asyncio.Runner() as runner:
         server = runner.run(_meet_server(specification.model))
         plan = _make_plan(specification)
+        writer = runner.run(_request_writer(plan))
         with _open_work(plan) as work:
-            runner.run(_answer(plan, work, progress or Progress()))
+            runner.run(_answer(plan, writer, work, progress or Progress()))
             return _conclude(plan, work, server)
 
 
@@ -88,8 +100,9 @@ async def evaluate_async(specification: Specification, progress: Progress | None
     validate(specification)
     server = await _meet_server(specification.model)
     plan = _make_plan(specification)
+    writer = await _request_writer(plan)
     with _open_work(plan) as work:
-        await _answer(plan, work, progress or Progress())
+        await _answer(plan, writer, work, progress or Progress())
         return _conclude(plan, work, server)
 
 
@@ -101,6 +114,7 @@ class _Plan:
     started: float
     folder: Path
     loaded: LoadedTasks
+    tokenizer: Tokenizer | None
     checks: Sequence[Check]
     expected: dict[str, int]
     """Samples by task."""
@@ -129,15 +143,26 @@ def _make_plan(specification: Specification) -> _Plan:
     folder = _folder(specification)
     _ensure_writable(folder)
     loaded = load_tasks(specification.tasks, options, model_args(model))
-    refuse_unsupported(loaded.tasks, model)
+    refuse_unscorable(loaded.tasks, model)
     return _Plan(
         specification=specification,
         started=started,
         folder=folder,
         loaded=loaded,
+        tokenizer=None if model.tokenizer is None else Tokenizer(model.tokenizer),
         checks=resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks),
         expected={name: sample_count(task, options) for name, task in loaded.tasks.items()},
     )
+
+
+async def _request_writer(plan: _Plan) -> RequestWriter:
+    """What writes the run's requests; where log-likelihoods are needed, in the way in which the server gives them."""
+    spec, tokenizer = plan.specification.model, plan.tokenizer
+    if not needs_loglikelihood(plan.loaded.tasks):
+        return RequestWriter(spec, tokenizer)
+    async with _open_model(spec) as model:
+        source = await find_logprob_source(model, lambda source: LoglikelihoodBodies(spec, tokenizer, source).trial())
+    return RequestWriter(spec, tokenizer, source)
 
 
 @contextmanager
@@ -166,11 +191,11 @@ def _loaded_objects_left_alone() -> Iterator[None]:
         gc.unfreeze()
 
 
-async def _answer(plan: _Plan, work: _Work, progress: Progress) -> None:
+async def _answer(plan: _Plan, writer: RequestWriter, work: _Work, progress: Progress) -> None:
     """Ask for what the journal does not hold yet, and score each sample as its last answer arrives."""
     model_spec, options = plan.specification.model, plan.specification.options
     all_samples = itertools.chain.from_iterable(
-        samples(name, task, model_spec, options) for name, task in plan.loaded.tasks.items()
+        samples(name, task, writer, options) for name, task in plan.loaded.tasks.items()
     )
 
     def complete(sample: Sample, responses: Sequence[Response]) -> None:
@@ -192,6 +217,7 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
     failures = tuple(failed for task in work.scores.values() for failed in task.failed_samples())
     seconds = time.time() - plan.started
     results |= describe_run(plan.specification, plan.started)
+    results |= describe_tokenizer(plan.tokenizer, plan.specification.model.max_length)
     results["task_hashes"] = {name: task.task_hash() for name, task in work.scores.items()}
     results |= describe_prompting(plan.specification, seconds)
     results["assay"] = {

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from assay.tasks.library import LoadedTasks
     from assay.tasks.scoring import TaskScores
+    from assay.tasks.tokenizer import Tokenizer
     from assay.types import Specification
 
 _BOOTSTRAP_ITERATIONS = 100_000
@@ -76,6 +77,21 @@ def describe_run(specification: Specification, started: float) -> dict[str, Any]
         "transformers_version": _version("transformers"),
         "lm_eval_version": _version("lm_eval"),
         "upper_git_hash": None,
+    }
+
+
+def describe_tokenizer(tokenizer: Tokenizer | None, max_length: int | None) -> dict[str, Any]:
+    """The sections in which lm-eval describes the tokenizer on its side; none without one."""
+    from assay.tasks.encoding import PromptEncoder
+
+    if tokenizer is None:
+        return {}
+    return {
+        "tokenizer_pad_token": [tokenizer.pad_token, str(tokenizer.pad_token_id)],
+        "tokenizer_eos_token": [tokenizer.eos_token, str(tokenizer.eos_token_id)],
+        "tokenizer_bos_token": [tokenizer.bos_token, str(tokenizer.bos_token_id)],
+        "eot_token_id": tokenizer.eos_token_id,
+        "max_length": PromptEncoder(tokenizer, max_length).longest,
     }
 
 

@@ -33,6 +33,8 @@ def validate(specification: Specification) -> None:
         raise SpecificationError(f"limit is {options.limit:g}; above 1 it counts documents and must be a whole number")
     if options.num_fewshot is not None and options.num_fewshot < 0:
         raise SpecificationError(f"num_fewshot is {options.num_fewshot}; it cannot be negative")
+    if model.tokenizer is not None and model.endpoint == "chat":
+        raise SpecificationError("a tokenizer is of use only on the completions endpoint (--completions)")
     for name in ("concurrency", "max_attempts", "max_length", "request_timeout"):
         value = getattr(model, name)
         if value is not None and not value > 0:
@@ -55,6 +57,8 @@ def fingerprint(specification: Specification) -> str:
         "endpoint": model.endpoint,
         "max_length": model.max_length,
         "seed": model.seed,
+        "tokenizer": model.tokenizer,
+        "tokenized_requests": model.tokenized_requests,
         "options": specification.options,
         "lm_eval": version("lm_eval"),
     }

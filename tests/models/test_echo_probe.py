@@ -11,6 +11,7 @@ import pytest
 
 from assay.errors import ServerRefusedError, UnsupportedTaskError
 from assay.models.echo_probe import find_logprob_source
+from assay.models.wire import ReplyError
 from assay.tasks.loglikelihood import LoglikelihoodBodies
 from assay.tasks.tokenizer import Tokenizer
 from assay.types import Failure, FailureCause, LogprobSource, ModelSpec
@@ -39,7 +40,10 @@ class Server:
             reply = self.answer(json.loads(payload))
         except ValueError as error:
             return Failure(cause=FailureCause.BAD_REQUEST, message=str(error), status=400)
-        return reply if isinstance(reply, Failure) else read(json.dumps(reply).encode())
+        try:
+            return reply if isinstance(reply, Failure) else read(json.dumps(reply).encode())
+        except ReplyError as error:
+            return Failure(cause=error.cause, message=str(error))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 
 from assay.models.logprobs import EchoedPrompt, Loglikelihood, read_echo, unanswerable
 from assay.models.wire import ReplyError
-from assay.types import Request, TextTail, TokenSpan
+from assay.types import TextTail, TokenSpan
 
 
 def legacy(**changes: Any) -> dict[str, Any]:
@@ -141,17 +141,13 @@ def test_prompt_logprobs_of_another_shape_are_no_answer(entry: Any) -> None:
         echo(None, prompt_logprobs=[None, entry])
 
 
-def request(scored: TokenSpan | TextTail | None) -> Request:
-    return Request("task", 0, 0, 0, "loglikelihood", b"{}", "key", scored)
-
-
 def test_a_request_whose_context_is_cut_away_need_not_be_sent() -> None:
-    failure = unanswerable(request(TokenSpan(0, 2047)))
+    failure = unanswerable(TokenSpan(0, 2047))
     assert failure is not None
     assert "2047 prompt tokens" in failure.message
-    assert unanswerable(request(TokenSpan(-3, 5))) is not None
+    assert unanswerable(TokenSpan(-3, 5)) is not None
 
 
-@pytest.mark.parametrize("scored", [TokenSpan(1, 5), TextTail("a"), None])
-def test_other_requests_are_sent(scored: TokenSpan | TextTail | None) -> None:
-    assert unanswerable(request(scored)) is None
+@pytest.mark.parametrize("scored", [TokenSpan(1, 5), TextTail("a")])
+def test_other_requests_are_sent(scored: TokenSpan | TextTail) -> None:
+    assert unanswerable(scored) is None

@@ -19,6 +19,17 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option("--base-url", required=True, help="Server's address, with or without /v1.", metavar="URL")
 @click.option("--model", required=True, help="Name under which the server serves the model.", metavar="NAME")
 @click.option("--completions", is_flag=True, help="Ask /v1/completions with plain text instead of chat.")
+@click.option(
+    "--tokenizer",
+    help="The model's Hugging Face tokenizer: prompts go as token ids, as lm-eval sends them.",
+    metavar="DIR|NAME",
+)
+@click.option(
+    "--tokenized-requests/--no-tokenized-requests",
+    default=True,
+    show_default=True,
+    help="With --tokenizer: send token ids, or the text they stand for.",
+)
 @click.option("--limit", type=float, help="Documents a task: a count, or a fraction below 1.", metavar="N")
 @click.option("--num-fewshot", type=int, help="Examples in each prompt instead of the task's own number.", metavar="K")
 @click.option(

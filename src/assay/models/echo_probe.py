@@ -113,8 +113,8 @@ async def _echo(server: Exchange, payload: bytes) -> EchoedPrompt:
     reply = await server.exchange(payload, _read)
     if isinstance(reply, EchoedPrompt):
         return reply
-    if isinstance(reply, ReplyError):
-        raise reply
+    if reply.cause is FailureCause.MALFORMED_REPLY:
+        raise ReplyError(reply.cause, reply.message)
     if reply.cause in _REFUSALS:
         raise ReplyError(reply.cause, f"it refused ({reply.message})")
     raise ServerRefusedError(
@@ -122,10 +122,6 @@ async def _echo(server: Exchange, payload: bytes) -> EchoedPrompt:
     )
 
 
-def _read(body: bytes) -> EchoedPrompt | ReplyError:
-    """A reply that tells of an error may be followed by a better one; one without log-probabilities will not."""
+def _read(body: bytes) -> EchoedPrompt:
     read_reply(body, "completions")
-    try:
-        return read_echo(body)
-    except ReplyError as error:
-        return error
+    return read_echo(body)

@@ -16,7 +16,7 @@ from assay.models.wire import ReplyError
 from assay.types import Failure, FailureCause, TokenSpan
 
 if TYPE_CHECKING:
-    from assay.types import Request, TextTail
+    from assay.types import TextTail
 
 Number = int | float
 
@@ -137,13 +137,13 @@ def read_echo(body: bytes) -> EchoedPrompt:
         raise _malformed(f"the reply's log-probabilities are not of the protocol ({error})") from None
 
 
-def unanswerable(request: Request) -> Failure | None:
+def unanswerable(scored: TokenSpan | TextTail) -> Failure | None:
     """Why a request need not be sent, if so: nothing is left before the part that it asks about."""
-    if not isinstance(request.scored, TokenSpan) or request.scored.start > 0:
+    if not isinstance(scored, TokenSpan) or scored.start > 0:
         return None
     return Failure(
         cause=FailureCause.CONTEXT_TOO_LONG,
-        message=f"of {request.scored.stop} prompt tokens none is left as context; the context is blank, or the "
+        message=f"of {scored.stop} prompt tokens none is left as context; the context is blank, or the "
         "continuation alone fills max_length",
         attempts=0,
     )
@@ -209,4 +209,4 @@ def _candidate(key: str, value: Number | _PromptCandidate) -> Candidate:
 
 
 def _malformed(message: str) -> ReplyError:
-    return ReplyError(FailureCause.MALFORMED_REPLY, message)
+    return ReplyError(FailureCause.MALFORMED_REPLY, message, is_final=True)

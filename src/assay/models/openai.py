@@ -5,28 +5,40 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 import yarl
 
 from assay.errors import ServerUnreachableError, SpecificationError
 from assay.models.health import ServerHealth
+from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
 from assay.models.messages import Redactor
 from assay.models.retry import DOWN_STATUSES, Fault, Hope, network_fault, retry_delay, status_fault
 from assay.models.server_info import ServerInfo, server_info
 from assay.models.transport import LARGEST_REPLY, Transport, open_transport, proxy_for
 from assay.models.urls import endpoint_url, models_url, server_root
-from assay.models.wire import ReplyError, read_reply
+from assay.models.wire import ReplyError, Said, read_reply
 from assay.types import Answer, Failure, FailureCause
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
-    from assay.types import ModelSpec, Request, Response
+    from assay.types import ModelSpec, Request, Response, TextTail, TokenSpan
+
+T = TypeVar("T")
 
 _LOOK_TIMEOUT = 5.0
 _LOOK_LASTS = 1.0
+
+
+class _Reply(NamedTuple, Generic[T]):
+    """A good reply and what it took."""
+
+    content: T
+    latency: float
+    """Seconds of the last attempt."""
+    attempts: int
 
 
 class OpenAIModel:
@@ -104,18 +116,74 @@ class OpenAIModel:
             ServerUnreachableError: the server has been down, or has failed every request, for too long.
             ServerRefusedError: the server refuses every request.
         """
+        if request.scored is not None:
+            return await self._loglikelihood(request, request.scored)
+        reply = await self._exchange(request.payload, self._read)
+        if isinstance(reply, Failure):
+            return reply
+        said = reply.content
+        return Answer(
+            text=said.text,
+            finish_reason=said.finish_reason,
+            reasoning=said.reasoning,
+            prompt_tokens=said.prompt_tokens,
+            completion_tokens=said.completion_tokens,
+            latency=reply.latency,
+            attempts=reply.attempts,
+            model=said.model if said.model != self.spec.model else None,
+        )
+
+    async def _loglikelihood(self, request: Request, scored: TokenSpan | TextTail) -> Response:
+        if (failure := unanswerable(scored)) is not None:
+            return failure
+
+        def read(body: bytes) -> tuple[Said, Loglikelihood]:
+            return self._read(body), read_echo(body).loglikelihood(scored)
+
+        reply = await self._exchange(request.payload, read)
+        if isinstance(reply, Failure):
+            return reply
+        said, (logprob, is_greedy) = reply.content
+        return Answer(
+            text=None,
+            logprob=logprob,
+            is_greedy=is_greedy,
+            prompt_tokens=said.prompt_tokens,
+            completion_tokens=said.completion_tokens,
+            latency=reply.latency,
+            attempts=reply.attempts,
+            model=said.model if said.model != self.spec.model else None,
+        )
+
+    async def exchange(self, payload: bytes, read: Callable[[bytes], T]) -> T | Failure:
+        """What `read` makes of the body of a reply, or why there is none after all attempts.
+
+        Args:
+            payload: the request's body.
+            read: raises :class:`assay.models.wire.ReplyError` for a body that is no answer.
+
+        Raises:
+            ServerUnreachableError, ServerRefusedError: as :meth:`ask`.
+        """
+        reply = await self._exchange(payload, read)
+        return reply if isinstance(reply, Failure) else reply.content
+
+    def _read(self, body: bytes) -> Said:
+        return read_reply(body, self.spec.endpoint)
+
+    async def _exchange(self, payload: bytes, read: Callable[[bytes], T]) -> _Reply[T] | Failure:
         attempts = failures = 0
         while True:
             ticket = await self._health.enter()
             attempts += 1
             started = self.clock()
             try:
-                result = await self._attempt(request.payload, attempts)
+                result = await self._attempt(payload, read)
             finally:
                 self._health.leave(ticket)
-            if isinstance(result, Answer):
+            if not isinstance(result, Fault):
                 self._health.answered()
-                return result
+                return _Reply(result, self.clock() - started, attempts)
             latency = self.clock() - started
             if await self._server_is_down(result):
                 self._health.down(result, ticket)
@@ -152,8 +220,7 @@ class OpenAIModel:
             raise RuntimeError("OpenAIModel is used outside its `async with`")
         return self._transport
 
-    async def _attempt(self, payload: bytes, number: int) -> Answer | Fault:
-        started = self.clock()
+    async def _attempt(self, payload: bytes, read: Callable[[bytes], T]) -> T | Fault:
         try:
             reply = await self._open_transport().request("POST", self._url, payload, timeout=self.spec.request_timeout)
         except OSError as error:
@@ -168,19 +235,10 @@ class OpenAIModel:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
             return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, reply.status)
         try:
-            said = read_reply(reply.body, self.spec.endpoint)
+            return read(reply.body)
         except ReplyError as error:
-            return self._cleaned(Fault(error.cause, str(error), Hope.SOME, reply.status))
-        return Answer(
-            text=said.text,
-            finish_reason=said.finish_reason,
-            reasoning=said.reasoning,
-            prompt_tokens=said.prompt_tokens,
-            completion_tokens=said.completion_tokens,
-            latency=self.clock() - started,
-            attempts=number,
-            model=said.model if said.model != self.spec.model else None,
-        )
+            hope = Hope.NONE if error.is_final else Hope.SOME
+            return self._cleaned(Fault(error.cause, str(error), hope, reply.status))
 
     def _cleaned(self, fault: Fault) -> Fault:
         return Fault(fault.cause, self.redact(fault.message), fault.hope, fault.status, fault.retry_after)

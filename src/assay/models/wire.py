@@ -31,9 +31,11 @@ class Said(msgspec.Struct, frozen=True):
 class ReplyError(Exception):
     """The body of a 200 is no answer."""
 
-    def __init__(self, cause: FailureCause, message: str) -> None:
+    def __init__(self, cause: FailureCause, message: str, *, is_final: bool = False) -> None:
         super().__init__(message)
         self.cause = cause
+        self.is_final = is_final
+        """Whether the server would say the same if asked again."""
 
 
 class _Message(msgspec.Struct):

@@ -23,11 +23,17 @@ def model_args(model: ModelSpec) -> dict[str, Any]:
         "model": model.model,
         "base_url": endpoint_url(model.base_url, model.endpoint),
         "num_concurrent": model.concurrency,
-        "tokenized_requests": False,
-        "tokenizer_backend": None,
+        **_tokenization(model),
     }
     if model.request_timeout != _DEFAULT_TIMEOUT:
         arguments["timeout"] = int(model.request_timeout)
     if model.max_length is not None:
         arguments["max_length"] = model.max_length
     return arguments
+
+
+def _tokenization(model: ModelSpec) -> dict[str, Any]:
+    if model.tokenizer is None:
+        return {"tokenized_requests": False, "tokenizer_backend": None}
+    settings = {"tokenizer_backend": "huggingface", "tokenizer": model.tokenizer}
+    return settings if model.tokenized_requests else {"tokenized_requests": False, **settings}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from assay.tasks.exact_match import remember_exact_matches
+from assay.tasks.loglikelihood import lm_eval_response
 from assay.tasks.sample_lines import SampleLines
 from assay.types import Answer, Failure, FailureCause, Outcome, Response
 
@@ -165,16 +166,27 @@ class TaskScores:
 
 
 def _fill_in(sample: Sample, answers: Sequence[Answer]) -> None:
-    texts = iter(_NULL_CONTENT if answer.text is None else answer.text for answer in answers)
+    by_place: dict[tuple[int, int], list[Answer]] = {}
+    for request, answer in zip(sample.requests, answers, strict=True):
+        by_place.setdefault((request.index, request.repeat), []).append(answer)
     for instance in sample.instances:
-        instance.resps = []
+        repeats = range(instance.repeats or 1)
+        answers_of_repeats = [by_place.get((instance.idx, repeat), []) for repeat in repeats]
+        instance.resps = [_response(instance.request_type, given) for given in answers_of_repeats]
         instance.filtered_resps = {}
-    by_index = {instance.idx: instance for instance in sample.instances}
-    for request, text in zip(sample.requests, texts, strict=True):
-        by_index[request.index].resps.append(text)
+
+
+def _response(kind: str, answers: Sequence[Answer]) -> Any:
+    if kind != "generate_until":
+        return lm_eval_response(kind, answers)
+    (answer,) = answers
+    return _NULL_CONTENT if answer.text is None else answer.text
 
 
 def _outcome(answers: Sequence[Answer], filtered: list[Any], fallbacks: Sequence[Any]) -> Outcome:
+    answers = [answer for answer in answers if answer.logprob is None]
+    if not answers:
+        return Outcome.ANSWERED  # A log-likelihood is there or it is not.
     if any(answer.finish_reason == "length" for answer in answers):
         return Outcome.TRUNCATED
     if all(not (answer.text or "").strip() for answer in answers):
