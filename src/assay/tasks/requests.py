@@ -1,7 +1,8 @@
 """From a task's documents to requests, lazily and in the task's own order.
 
 lm-eval's Task objects write the prompts; this module walks the documents, one at a time, and gives each prompt the body
-that lm-eval's ``local-chat-completions`` and ``local-completions`` clients would send.
+that lm-eval's ``local-chat-completions`` and ``local-completions`` clients would send. A document's requests follow one
+another, so that the server still knows their common beginning.
 """
 
 from __future__ import annotations
@@ -16,13 +17,18 @@ import msgspec
 
 from assay.errors import UnsupportedTaskError
 from assay.tasks.documents import documents
+from assay.tasks.encoding import PromptEncoder
 from assay.tasks.fewshot import remember_fewshot_examples
+from assay.tasks.loglikelihood import LoglikelihoodBodies
 from assay.tasks.prompts import ChatPrompt, ContextBuilder
 from assay.tasks.shared_settings import SharedSettings, share_generation_settings
-from assay.types import ModelSpec, Request, RequestKind, TaskOptions
+from assay.types import LogprobSource, ModelSpec, Request, TaskOptions, TextTail, TokenSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from assay.tasks.tokenizer import Tokenizer
+    from assay.types import RequestKind
 
 _MAX_CHAT_STOPS = 4
 """lm-eval cuts a chat request's stop list to what OpenAI's API accepts."""
@@ -39,7 +45,7 @@ class Sample(msgspec.Struct):
     instances: list[Any]
     """lm-eval Instances, in the order in which the task scores them."""
     requests: list[Request]
-    """For every instance its repeats, one after another."""
+    """For every instance its repeats, one after another, and for each repeat all bodies that it takes."""
 
 
 def sample_count(task: Any, options: TaskOptions) -> int:
@@ -51,7 +57,7 @@ def sample_count(task: Any, options: TaskOptions) -> int:
     return min(total, math.ceil(total * limit) if limit < 1 else int(limit))
 
 
-def samples(name: str, task: Any, model: ModelSpec, options: TaskOptions) -> Iterator[Sample]:
+def samples(name: str, task: Any, writer: RequestWriter, options: TaskOptions) -> Iterator[Sample]:
     """Yield the task's samples, each built only when asked for.
 
     A task draws its few-shot examples from one random stream in document order, so the order here must be the task's.
@@ -59,7 +65,7 @@ def samples(name: str, task: Any, model: ModelSpec, options: TaskOptions) -> Ite
     Raises:
         UnsupportedTaskError: a document yields requests that the endpoint cannot serve.
     """
-    is_chat = model.endpoint == "chat"
+    is_chat = writer.model.endpoint == "chat"
     repeats = task.get_config("repeats") or 1
     remember_fewshot_examples(task)
     share_generation_settings(task)
@@ -73,46 +79,67 @@ def samples(name: str, task: Any, model: ModelSpec, options: TaskOptions) -> Ite
             chat_template=builder.chat_template,
         )
         instances = built if isinstance(built, list) else [built]
-        requests = [request for instance in instances for request in _requests_of(instance, name, model)]
+        requests = [request for instance in instances for request in writer.requests_of(instance, name)]
         yield Sample(name, doc_id, doc, sorted(instances, key=lambda instance: int(instance.idx)), requests)
 
 
-def refuse_unsupported(tasks: Mapping[str, Any], model: ModelSpec) -> None:
-    """Refuse tasks whose requests the endpoint cannot serve, before the first one.
+class RequestWriter:
+    """Writes requests for lm-eval's instances.
 
-    Raises:
-        UnsupportedTaskError: names the task and says why.
+    Args:
+        model: which endpoint and model are asked.
+        tokenizer: the model's, where prompts are to be split here.
+        source: how the server tells a prompt's log-probabilities; None where no task is known to need them.
     """
-    for name, task in tasks.items():
-        kind = task.OUTPUT_TYPE
-        if kind != "generate_until":
-            why = "which chat completions cannot give" if model.endpoint == "chat" else "which is not supported yet"
+
+    def __init__(
+        self, model: ModelSpec, tokenizer: Tokenizer | None = None, source: LogprobSource | None = None
+    ) -> None:
+        self.model = model
+        self._loglikelihood = None if source is None else LoglikelihoodBodies(model, tokenizer, source)
+        sends_ids = tokenizer is not None and model.tokenized_requests
+        self._encoder = PromptEncoder(tokenizer, model.max_length) if tokenizer and sends_ids else None
+
+    def requests_of(self, instance: Any, task: str) -> Iterator[Request]:
+        """All requests of one instance of `task`.
+
+        Raises:
+            UnsupportedTaskError: the endpoint cannot serve them.
+        """
+        kind: RequestKind = instance.request_type
+        bodies = [(self._generation_body(instance), None)] if kind == "generate_until" else self._scored(instance, task)
+        for repeat in range(instance.repeats or 1):
+            place = (task, instance.doc_id, instance.idx, repeat)
+            for body, scored in bodies:
+                yield Request(*place, kind, body, request_key(place, self.model.endpoint, body), scored)
+
+    def _generation_body(self, instance: Any) -> bytes:
+        prompt, gen_kwargs = instance.args
+        if self._encoder is not None:
+            prompt = self._encoder.generation(prompt, gen_kwargs.get("max_gen_toks", _DEFAULT_MAX_TOKENS))
+        return generation_payload(prompt, gen_kwargs, self.model)
+
+    def _scored(self, instance: Any, task: str) -> list[tuple[bytes, TokenSpan | TextTail | None]]:
+        if self._loglikelihood is None:
             raise UnsupportedTaskError(
-                f"task '{name}' is scored by log-likelihood ({kind}), {why}; choose a generative task"
+                f"task '{task}' mixes log-likelihoods ({instance.request_type}) with generated answers, "
+                "which is not supported"
             )
+        return list(self._loglikelihood.of(instance))
 
 
-def _requests_of(instance: Any, task: str, model: ModelSpec) -> Iterator[Request]:
-    kind: RequestKind = instance.request_type
-    if kind != "generate_until":
-        raise UnsupportedTaskError(f"task '{task}' asks for {kind} requests, which are not supported yet")
-    prompt, gen_kwargs = instance.args
-    payload = generation_payload(prompt, gen_kwargs, model)
-    for repeat in range(instance.repeats or 1):
-        place = (task, instance.doc_id, instance.idx, repeat)
-        yield Request(*place, kind, payload, request_key(place, model.endpoint, payload))
-
-
-def generation_payload(prompt: str | ChatPrompt, gen_kwargs: dict[str, Any], model: ModelSpec) -> bytes:
+def generation_payload(prompt: str | list[int] | ChatPrompt, gen_kwargs: dict[str, Any], model: ModelSpec) -> bytes:
     """The bytes that lm-eval sends for a ``generate_until`` request: its keys in lm-eval's order, in its encoding.
 
     Args:
-        prompt: a :class:`ChatPrompt` for the chat endpoint, a plain string for completions.
+        prompt: a :class:`ChatPrompt` for the chat endpoint, a plain string or token ids for completions.
         gen_kwargs: the task's ``generation_kwargs``; not changed.
         model: names the model, the endpoint and the seed.
     """
     if isinstance(prompt, ChatPrompt):
         content = b'"messages": ' + prompt.escaped
+    elif isinstance(prompt, list):
+        content = b'"prompt": ' + json.dumps([prompt]).encode("ascii")
     elif model.endpoint == "chat":
         raise UnsupportedTaskError("the task writes plain-text prompts that cannot become chat messages")
     else:
