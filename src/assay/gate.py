@@ -71,9 +71,14 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def demand(self) -> str:
         """What was demanded, in words."""
-        if self.baseline is not None:
-            return f"at most {self.margin:g} worse than {self.baseline}"
-        return f">= {self.min:g}" if self.min is not None else f"<= {self.max:g}"
+        return demand_of(self)
+
+
+def demand_of(check: Check | CheckResult) -> str:
+    """What a check demands, in words."""
+    if check.baseline is not None:
+        return f"at most {check.margin:g} worse than {check.baseline}"
+    return f">= {check.min:g}" if check.min is not None else f"<= {check.max:g}"
 
 
 class Bound(NamedTuple):

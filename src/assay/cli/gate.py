@@ -1,0 +1,147 @@
+"""``assay gate``: servers against a policy, for continuous integration."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from assay.gate_run import GateReport
+    from assay.policy import Policy
+
+_EXIT_CODES = """\b
+Exit codes:
+  0  every check passes
+  1  a check fails
+  2  wrong usage, or the policy makes no sense
+  3  inconclusive: the budget ended before the evidence sufficed
+  4  invalid: server gone, nothing measured, baseline does not match, or failed samples could change the verdict"""
+
+
+@click.command(short_help="Judge servers by a policy: thresholds, baselines, early stopping.", epilog=_EXIT_CODES)
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--explain", is_flag=True, help="Say what each check will be able to see; ask nothing.")
+@click.option("--base-url", "base_urls", multiple=True, help="Address instead of the policy's.", metavar="[NAME=]URL")
+@click.option(
+    "--model", "models", multiple=True, help="Served model's name instead of the policy's.", metavar="[NAME=]MODEL"
+)
+@click.option("--data-dir", envvar="ASSAY_DATA_DIR", show_envvar=True, help="Data sets on disk.", metavar="DIR")
+@click.option("--output-dir", help="Where results go instead of the policy's choice.", metavar="DIR")
+@click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
+@click.option("--junit", type=click.Path(path_type=Path), help="Write JUnit XML.", metavar="FILE")
+@click.option("--markdown", type=click.Path(path_type=Path), help="Write a Markdown comment.", metavar="FILE")
+@click.option(
+    "--github/--no-github",
+    default=None,
+    help="Step summary and annotations (default: where GITHUB_ACTIONS is true).",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def gate(file: Path, **options: Any) -> int:
+    """Judge servers by the policy in FILE, from as few questions as the evidence needs.
+
+    Example: assay gate gate.toml --junit gate.xml
+    """
+    from assay.policy import load_policy
+
+    policy = overridden(load_policy(file), options)
+    if options["explain"]:
+        return _explain(policy, as_json=options["as_json"])
+    from assay.gate_run import run_gate
+    from assay.report.progress import watch
+
+    report = run_gate(policy, str(file), watch)
+    _write_reports(report, options)
+    if options["as_json"]:
+        import msgspec
+
+        print(msgspec.json.encode(report).decode())
+    else:
+        from assay.report.gate import gate_text
+
+        _console().print(gate_text(report), soft_wrap=True)
+    return report.verdict.exit_code
+
+
+def overridden(policy: Policy, options: dict[str, Any]) -> Policy:
+    """The policy with the command line's choices in place of its own.
+
+    Raises:
+        SpecificationError: an override names no model of the policy, or does not say which of several it is for.
+    """
+    import msgspec
+
+    models = dict(policy.models)
+    for field, texts in (("base_url", options["base_urls"]), ("model", options["models"])):
+        for text in texts:
+            name, value = _addressed(text, policy)
+            models[name] = msgspec.structs.replace(models[name], **{field: value})
+    changes: dict[str, Any] = {"models": models, "fresh": policy.fresh or options["fresh"]}
+    if options["output_dir"]:
+        changes["output_dir"] = options["output_dir"]
+    if options["data_dir"] and policy.options.data_dir is None:
+        changes["options"] = msgspec.structs.replace(policy.options, data_dir=options["data_dir"])
+    return msgspec.structs.replace(policy, **changes)
+
+
+def _addressed(text: str, policy: Policy) -> tuple[str, str]:
+    from assay.errors import SpecificationError
+
+    name, equals, value = text.partition("=")
+    if equals and name in policy.models:
+        return name, value
+    if len(policy.models) == 1:
+        return next(iter(policy.models)), text
+    raise SpecificationError(f"'{text}' does not say which model it is for: write NAME=…, with {list(policy.models)}")
+
+
+def _explain(policy: Policy, *, as_json: bool) -> int:
+    from assay.explain import explain
+    from assay.policy import specifications
+
+    outlooks = [outlook for name, run in specifications(policy).items() for outlook in explain(name, run)]
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(outlooks).decode())
+        return 0
+    from assay.report.outlook import outlook_text
+
+    _console().print(outlook_text(outlooks))
+    return 0
+
+
+def _write_reports(report: GateReport, options: dict[str, Any]) -> None:
+    from assay.report import github
+
+    if options["junit"]:
+        from assay.report.junit import junit_xml
+
+        _write(options["junit"], junit_xml(report))
+    if options["markdown"]:
+        from assay.report.gate import gate_markdown
+
+        _write(options["markdown"], gate_markdown(report).encode())
+    if github.is_github_actions(os.environ) if options["github"] is None else options["github"]:
+        github.write_step_summary(report, os.environ)
+        for line in github.annotation_lines(report):
+            print(line, file=sys.stderr)
+
+
+def _write(file: Path, content: bytes) -> None:
+    from assay.errors import OutputError
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+    except OSError as error:
+        raise OutputError(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)

@@ -1,0 +1,100 @@
+"""Runs a policy: every model against its checks, to one verdict."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.errors import UnjudgeableError
+from assay.gate import CheckResult, Verdict, describe, worst
+from assay.policy import specifications
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from assay.early import StoppedEarly
+    from assay.policy import Policy
+    from assay.progress import Progress
+    from assay.types import Specification
+
+
+class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model's checks came to."""
+
+    name: str
+    """As the policy calls it."""
+    model: str
+    base_url: str
+    checks: tuple[CheckResult, ...]
+    error: str | None = None
+    """Why nothing could be judged, where that is so."""
+    results_file: str | None = None
+    stopped_early: StoppedEarly | None = None
+    seconds: float = 0.0
+
+
+class GateReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A gate's outcome, as every report shows it."""
+
+    policy: str
+    """The policy's file."""
+    verdict: Verdict
+    models: tuple[ModelOutcome, ...]
+
+    @property
+    def checks(self) -> list[tuple[ModelOutcome, CheckResult]]:
+        """All checks, each with its model."""
+        return [(model, check) for model in self.models for check in model.checks]
+
+
+def run_gate(policy: Policy, name: str, watch: Callable[[], AbstractContextManager[Progress]]) -> GateReport:
+    """Evaluate every model of a policy, one after another.
+
+    A model whose server is gone, refuses everything or cannot be compared makes its own checks ``invalid``; the others
+    are judged all the same.
+
+    Args:
+        policy: what is demanded.
+        name: the policy's file, for reports.
+        watch: opens a progress display for one run.
+
+    Raises:
+        UsageError: a model cannot be evaluated as the policy asks.
+        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
+    """
+    outcomes = []
+    for model_name, specification in specifications(policy).items():
+        with watch() as progress:
+            outcomes.append(_outcome(model_name, specification, progress))
+    results = [check for outcome in outcomes for check in outcome.checks]
+    return GateReport(policy=name, verdict=worst(results), models=tuple(outcomes))
+
+
+def _outcome(name: str, specification: Specification, progress: Progress) -> ModelOutcome:
+    from assay.evaluation import evaluate
+
+    started = time.monotonic()
+    model = specification.model
+    try:
+        evaluation = evaluate(specification, progress)
+    except UnjudgeableError as error:
+        return ModelOutcome(
+            name=name,
+            model=model.model,
+            base_url=model.base_url,
+            checks=tuple(describe(check, Verdict.INVALID, str(error)) for check in specification.checks),
+            error=str(error),
+            seconds=time.monotonic() - started,
+        )
+    return ModelOutcome(
+        name=name,
+        model=model.model,
+        base_url=model.base_url,
+        checks=evaluation.checks,
+        results_file=str(evaluation.results_file),
+        stopped_early=evaluation.stopped_early,
+        seconds=time.monotonic() - started,
+    )

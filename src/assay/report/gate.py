@@ -1,0 +1,75 @@
+"""A gate's outcome in the terminal and as Markdown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.text import Text
+
+from assay.gate import Verdict
+from assay.report.markdown import escaped, table
+from assay.report.table import check_lines
+from assay.report.text import printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from assay.gate import CheckResult
+    from assay.gate_run import GateReport, ModelOutcome
+
+_SIGNS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.INVALID: "⚠️"}
+_HEADINGS = ("", "task", "metric", "demanded", "measured", "documents", "why")
+
+
+def gate_text(report: GateReport) -> RenderableType:
+    """For the terminal."""
+    lines: list[RenderableType] = []
+    for model in report.models:
+        lines.append(Text(printable(f"{model.name}: {model.model} at {model.base_url}"), style="bold"))
+        lines.append(check_lines(model.checks))
+        if model.stopped_early is not None:
+            lines.append(Text(asked_words(model), style="dim"))
+        if model.results_file is not None:
+            lines.append(Text(f"results  {printable(model.results_file)}"))
+        lines.append(Text())
+    return Group(*lines, Text(f"gate: {report.verdict}", style="bold"))
+
+
+def gate_markdown(report: GateReport) -> str:
+    """For a step summary or a comment on a pull request."""
+    lines = [f"### {_SIGNS[report.verdict]} Assay gate: {report.verdict}", ""]
+    for model in report.models:
+        lines += [f"**{escaped(model.name)}**: {escaped(model.model)} at {escaped(model.base_url)}", ""]
+        lines += table(_HEADINGS, [_row(check) for check in model.checks])
+        if model.stopped_early is not None:
+            lines += ["", escaped(asked_words(model), 400)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def asked_words(model: ModelOutcome) -> str:
+    """How much of the benchmark was asked."""
+    stopped = model.stopped_early
+    if stopped is None:
+        return ""
+    return (
+        f"stopped early: judged on {stopped.documents} of {stopped.population} documents in random order "
+        f"(seed {stopped.order_seed}), {stopped.asked} asked; not the scores of a full run"
+    )
+
+
+def measured(check: CheckResult) -> str:
+    """The check's figure with its interval."""
+    figure = check.value if check.difference is None else check.difference
+    if figure is None:
+        return "–"
+    sign = "" if check.difference is None else "+"
+    interval = check.interval
+    return f"{figure:{sign}.4f}" + (f" ({interval.low:{sign}.4f} – {interval.high:{sign}.4f})" if interval else "")
+
+
+def _row(check: CheckResult) -> tuple[str, ...]:
+    documents = f"{check.n} of {check.population}" if check.population else "–"
+    sign = f"{_SIGNS[check.verdict]} {check.verdict}"
+    return (sign, check.task, check.metric, check.demand, measured(check), documents, check.reason)

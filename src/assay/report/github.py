@@ -1,0 +1,58 @@
+"""GitHub Actions: a step summary, and annotations on the run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.errors import OutputError
+from assay.gate import Verdict
+from assay.report.gate import gate_markdown
+from assay.report.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.gate_run import GateReport
+
+_LEVELS = {Verdict.FAIL: "error", Verdict.INVALID: "error", Verdict.INCONCLUSIVE: "warning"}
+_MESSAGE = 1000
+
+
+def is_github_actions(environment: Mapping[str, str]) -> bool:
+    """Whether this process is a step of a GitHub Actions workflow."""
+    return environment.get("GITHUB_ACTIONS") == "true"
+
+
+def write_step_summary(report: GateReport, environment: Mapping[str, str]) -> None:
+    """Append the report to the step's summary page, if there is one.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    file = environment.get("GITHUB_STEP_SUMMARY")
+    if not file:
+        return
+    try:
+        with open(file, "a", encoding="utf-8") as summary:
+            summary.write(gate_markdown(report) + "\n")
+    except OSError as error:
+        raise OutputError(f"cannot write the step summary {file}: {error.strerror or error}") from error
+
+
+def annotation_lines(report: GateReport) -> list[str]:
+    """Workflow commands, one for each check that did not pass."""
+    return [
+        f"::{_LEVELS[check.verdict]} title={_property(f'assay: {model.name} {check.task} {check.verdict}')}"
+        f"::{_message(f'{check.metric} {check.demand}: {check.reason}')}"
+        for model, check in report.checks
+        if check.verdict in _LEVELS
+    ]
+
+
+def _message(text: str) -> str:
+    """`text` on one line, escaped so that it cannot end the command or begin another."""
+    return printable(text, _MESSAGE).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _message(text).replace(":", "%3A").replace(",", "%2C")

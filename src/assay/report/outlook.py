@@ -1,0 +1,50 @@
+"""What a gate will be able to see, as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from assay.report.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from assay.explain import Outlook
+
+_NOTES = """
+n: documents that may be asked of those there are. alpha: greatest chance of a wrong pass, and of a wrong fail.
+sees: the smallest drop that a fixed-size test of n documents would show in four runs of five; where n is everything,
+the verdict is exact. healthy, broken: what is assumed, and the documents after which half of such runs are decided."""
+
+
+def outlook_text(outlooks: Sequence[Outlook]) -> RenderableType:
+    """One row a check, and what the columns mean."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, heading in enumerate(("model", "task", "metric", "demanded", "n", "alpha", "sees", "healthy", "broken")):
+        table.add_column(heading, justify="left" if place < 4 else "right", overflow="fold")
+    for outlook in outlooks:
+        table.add_row(
+            *(printable(text) for text in (outlook.model, outlook.task, outlook.metric, outlook.demand)),
+            f"{outlook.budget} of {outlook.population}",
+            f"{outlook.alpha:.2g}",
+            _sees(outlook),
+            f"{outlook.healthy}: {outlook.healthy_documents}{_beyond(outlook, outlook.healthy_documents)}",
+            f"{outlook.broken}: {outlook.broken_documents}{_beyond(outlook, outlook.broken_documents)}",
+        )
+    return Group(table, Text(_NOTES, style="dim"))
+
+
+def _sees(outlook: Outlook) -> str:
+    if outlook.detectable is None:
+        return "nothing: only the whole run decides"
+    return "exact" if outlook.budget == outlook.population else f"{outlook.detectable:.3f}"
+
+
+def _beyond(outlook: Outlook, documents: int) -> str:
+    return " (beyond the budget)" if documents > outlook.budget else ""
