@@ -78,21 +78,21 @@ class ClassificationMetric(WholeRunMetric):
 
         labels = cast("Sequence[_Labels]", digests)
         true, predicted = [true for true, _ in labels], [predicted for _, predicted in labels]
+        classes = [[_normalize(label) for label in self.labels]] if self.labels else true
         statistics: Named = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # classes that nobody predicted, answers that are no class
-            binarizer = MultiLabelBinarizer().fit(
-                [[_normalize(label) for label in self.labels]] if self.labels else true
-            )
+            binarizer = MultiLabelBinarizer().fit(classes)
+            if not len(binarizer.classes_):
+                raise UnsupportedTaskError("classification: there is no class; every right answer is empty")
             y_true, y_pred = binarizer.transform(true), binarizer.transform(predicted)
             for average in self.averages:
                 for score in self.scores:
                     value: Any = getattr(metrics, _SCORES[score])(y_pred=y_pred, y_true=y_true, average=average)
                     if average is None:
-                        statistics += [
-                            (f"classification_{label}_{score}", float(one))
-                            for label, one in zip(binarizer.classes_, value, strict=True)
-                        ]
+                        # A single class is scored as absent, then as present; HELM takes the first for the class.
+                        by_class = zip(binarizer.classes_, value, strict=False)
+                        statistics += [(f"classification_{label}_{score}", float(one)) for label, one in by_class]
                     else:
                         statistics.append((f"classification_{average}_{score}", float(value)))
         return moments_of(statistics)

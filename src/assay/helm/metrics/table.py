@@ -9,7 +9,7 @@ import math
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from assay.helm.metrics.worst_case import WorstCases
+from assay.helm.metrics.worst_case import WorstCases, overall_worst_names
 from assay.helm.stats import MetricContext, MetricName, Moments, PerInstanceStats, Stat
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class TrialTable:
             return
         for column in self._valued:
             worst = column.lows if column.has_moments else column.moments
-            for name in WorstCases.overall_names(column.name):
+            for name in overall_worst_names(column.name):
                 yield name, worst
 
     def _merge(self, name: MetricName, trial: Moments) -> None:

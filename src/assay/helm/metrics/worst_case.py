@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from assay.errors import FileFormatError
 from assay.helm.scenario import PerturbationDescription
-from assay.helm.stats import MetricName, Moments, Stat
+from assay.helm.stats import MetricName, Moments
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_ROBUSTNESS = PerturbationDescription("robustness", robustness=True, computed_on="worst")
-_FAIRNESS = PerturbationDescription("fairness", fairness=True, computed_on="worst")
+    from assay.helm.adaptation import Number
+    from assay.helm.stats import Stat
+
+_ROBUSTNESS = PerturbationDescription("robustness", robustness=True)
+_FAIRNESS = PerturbationDescription("fairness", fairness=True)
 _OVERALL = (_ROBUSTNESS.name, _FAIRNESS.name)
+
+_Place = tuple[str, str | None, str | None]
+"""A metric's name, split and sub-split."""
+_Derived = dict[tuple[_Place, PerturbationDescription, str], Moments]
+"""By place, perturbation, and whether the values are the worst ones or those before the perturbation."""
 
 
 class WorstCases:
@@ -26,70 +33,50 @@ class WorstCases:
     """
 
     def __init__(self) -> None:
-        self._stats: dict[tuple[MetricName, str], list[Stat]] = {}
+        self._stats: dict[tuple[_Place, str], list[Stat]] = {}
 
     def add(self, instance_id: str, stats: Sequence[Stat]) -> None:
         """Keep one instance's statistics."""
         for stat in stats:
-            self._stats.setdefault((_unperturbed(stat.name), instance_id), []).append(stat)
+            place = (stat.name.name, stat.name.split, stat.name.sub_split)
+            self._stats.setdefault((place, instance_id), []).append(stat)
 
     def finish(self) -> Iterable[tuple[MetricName, Moments]]:
         """The worst cases of what was added, which is then forgotten."""
-        derived: dict[MetricName, Moments] = {}
-        for (name, instance_id), stats in self._stats.items():
-            self._derive(name, instance_id, stats, derived)
+        derived: _Derived = {}
+        for (place, instance_id), stats in self._stats.items():
+            if len({stat.name.perturbation for stat in stats}) < len(stats):
+                raise FileFormatError(f"{place[0]} occurs twice for one perturbation of instance {instance_id}")
+            _derive(place, stats, derived)
         self._stats = {}
-        return derived.items()
-
-    @staticmethod
-    def overall_names(name: MetricName) -> tuple[MetricName, MetricName]:
-        """Names of the worst value over all perturbations for robustness, and of that for fairness."""
-        return _with(name, _ROBUSTNESS), _with(name, _FAIRNESS)
-
-    def _derive(
-        self, name: MetricName, instance_id: str, stats: list[Stat], derived: dict[MetricName, Moments]
-    ) -> None:
-        original: Stat | None = None
-        robustness, fairness = Moments(), Moments()
-        perturbed: dict[PerturbationDescription, Stat] = {}
-        for stat in stats:
-            perturbation = stat.name.perturbation
-            if perturbation is None:
-                original = stat
-                continue
-            if perturbation.robustness:
-                robustness.merge(Moments.from_stat(stat))
-            if perturbation.fairness:
-                fairness.merge(Moments.from_stat(stat))
-            perturbed[perturbation] = stat
-        if len(perturbed) + (original is not None) < len(stats):
-            raise FileFormatError(f"{name.name} occurs twice for one perturbation of instance {instance_id}")
-        for worst_name, moments in zip(self.overall_names(name), (robustness, fairness), strict=True):
-            _add_worst(derived, worst_name, moments, original)
-        for perturbation, stat in perturbed.items():
-            if original is not None and perturbation.name not in _OVERALL:
-                before = _with(name, _computed_on(perturbation, "original"))
-                derived.setdefault(before, Moments()).merge(Moments.from_stat(original))
-            _add_worst(derived, _with(name, _computed_on(perturbation, "worst")), Moments.from_stat(stat), original)
+        for (place, perturbation, computed_on), moments in derived.items():
+            yield MetricName(*place, msgspec.structs.replace(perturbation, computed_on=computed_on)), moments
 
 
-def _add_worst(derived: dict[MetricName, Moments], name: MetricName, moments: Moments, original: Stat | None) -> None:
-    if original is not None:
-        moments.merge(Moments.from_stat(original))
-    if moments.count:
-        derived.setdefault(name, Moments()).add(moments.low)
+def overall_worst_names(name: MetricName) -> tuple[MetricName, MetricName]:
+    """Names of the worst value over all perturbations for robustness, and of that for fairness."""
+    robustness, fairness = (
+        msgspec.structs.replace(name, perturbation=msgspec.structs.replace(perturbation, computed_on="worst"))
+        for perturbation in (_ROBUSTNESS, _FAIRNESS)
+    )
+    return robustness, fairness
 
 
-@cache
-def _computed_on(perturbation: PerturbationDescription, which: str) -> PerturbationDescription:
-    return msgspec.structs.replace(perturbation, computed_on=which)
+def _derive(place: _Place, stats: list[Stat], derived: _Derived) -> None:
+    perturbed = [(stat.name.perturbation, stat) for stat in stats if stat.name.perturbation is not None]
+    originals = [stat for stat in stats if stat.name.perturbation is None]
+    robust = [stat for perturbation, stat in perturbed if perturbation.robustness]
+    fair = [stat for perturbation, stat in perturbed if perturbation.fairness]
+    _add_worst(derived, (place, _ROBUSTNESS, "worst"), [*robust, *originals])
+    _add_worst(derived, (place, _FAIRNESS, "worst"), [*fair, *originals])
+    for perturbation, stat in perturbed:
+        if originals and perturbation.name not in _OVERALL:
+            before = derived.setdefault((place, perturbation, "original"), Moments())
+            before.merge(Moments.from_stat(originals[0]))
+        _add_worst(derived, (place, perturbation, "worst"), [stat, *originals])
 
 
-@cache
-def _unperturbed(name: MetricName) -> MetricName:
-    return _with(name, None)
-
-
-@cache
-def _with(name: MetricName, perturbation: PerturbationDescription | None) -> MetricName:
-    return msgspec.structs.replace(name, perturbation=perturbation)
+def _add_worst(derived: _Derived, key: tuple[_Place, PerturbationDescription, str], stats: list[Stat]) -> None:
+    lows: list[Number] = [stat.min for stat in stats if stat.min is not None]
+    if lows:
+        derived.setdefault(key, Moments()).add(min(lows))
