@@ -35,11 +35,11 @@ class OffsetIndex:
 
     def get(self, key: str) -> int | None:
         """The offset of the newest answer to ``key``, or to a key of the same hash; None if there is none."""
-        if not self._recent and not len(self._hashes):
-            return None
         hashed = _hash(key)
         if hashed in self._recent:
             return self._recent[hashed]
+        if not len(self._hashes):
+            return None
         place = int(np.searchsorted(self._hashes, np.uint64(hashed)))
         if place == len(self._hashes) or int(self._hashes[place]) != hashed:
             return None

@@ -26,7 +26,12 @@ import msgspec
 from assay.cache import writable_folder
 from assay.errors import DataNotFoundError, SpecificationError
 from assay.tasks.data_errors import finding, first_line, reading, split_dict
-from assay.tasks.datasets_library import descriptions_read_once, hub_is_reachable, quiet_datasets
+from assay.tasks.datasets_library import (
+    descriptions_read_once,
+    hub_is_reachable,
+    no_streaming_of_matlab_files,
+    quiet_datasets,
+)
 from assay.tasks.file_hashes import FileHashes
 
 if TYPE_CHECKING:
@@ -229,7 +234,7 @@ def data_source(data_dir: str | None) -> Iterator[DataSource]:
     token = _open_source.set(source)
     datasets.load_dataset = _dispatcher(original)
     try:
-        with quiet_datasets(), descriptions_read_once():
+        with quiet_datasets(), descriptions_read_once(), no_streaming_of_matlab_files():
             yield source
     finally:
         datasets.load_dataset = original

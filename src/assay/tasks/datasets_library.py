@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import socket
+import sys
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,33 @@ def _quiet(library: Any) -> Iterator[None]:
         library.logging.set_verbosity(verbosity)
         if not bars_disabled:
             library.enable_progress_bars()
+
+
+@contextlib.contextmanager
+def no_streaming_of_matlab_files() -> Iterator[None]:
+    """Keep the library from importing SciPy's reader of MATLAB files for each kind of file that it can stream.
+
+    The import takes a tenth of a second or two, and nothing is streamed here.
+    """
+    from datasets import builder
+
+    prepare = builder.extend_dataset_builder_for_streaming
+
+    def prepare_without_scipy(made: Any) -> None:
+        if "scipy" in sys.modules:
+            prepare(made)
+            return
+        sys.modules["scipy"] = None  # type: ignore[assignment]  # as if it were not installed
+        try:
+            prepare(made)
+        finally:
+            del sys.modules["scipy"]
+
+    builder.extend_dataset_builder_for_streaming = prepare_without_scipy
+    try:
+        yield
+    finally:
+        builder.extend_dataset_builder_for_streaming = prepare
 
 
 @contextlib.contextmanager
