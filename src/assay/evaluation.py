@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.checks import PlannedCheck, follow_checks, judge_checks, plan_checks
 from assay.deadline import Deadline
+from assay.early import Follower, StoppedEarly, seed_of
 from assay.engine import ask_all
 from assay.errors import OutputError, RunInterrupted
-from assay.gate import CheckResult, judge, resolve_checks
 from assay.journal import Journal
 from assay.measure import Score, measure
 from assay.models.echo_probe import find_logprob_source
@@ -36,14 +37,16 @@ from assay.results import (
     describe_prompting,
     describe_run,
     describe_tokenizer,
+    mark_stopped_early,
     model_folder,
     write_results,
 )
+from assay.score_book import LiveScores
 from assay.specification import fingerprint, validate
 from assay.spool import Spool
+from assay.tasks.any_order import SamplesInAnyOrder
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.loglikelihood import LoglikelihoodBodies, needs_loglikelihood, refuse_unscorable
-from assay.tasks.metrics import metric_keys_by_name
 from assay.tasks.model_args import model_args
 from assay.tasks.requests import RequestWriter, Sample, sample_count, samples
 from assay.tasks.scoring import FailedSample, TaskScores
@@ -54,7 +57,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from assay.types import Check, ModelSpec, Response, Specification
+    from assay.gate import CheckResult
+    from assay.types import ModelSpec, Response, Specification
 
 
 _SCORING_SECONDS = 30.0
@@ -71,6 +75,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[CheckResult, ...]
     failures: tuple[FailedSample, ...]
     journal: Path
+    stopped_early: StoppedEarly | None = None
+    """How much was asked, where that is not everything: the scores are then no full run's."""
 
 
 def evaluate(specification: Specification, progress: Progress | None = None) -> Evaluation:
@@ -115,18 +121,33 @@ class _Plan:
     folder: Path
     loaded: LoadedTasks
     tokenizer: Tokenizer | None
-    checks: Sequence[Check]
+    checks: Sequence[PlannedCheck]
     expected: dict[str, int]
     """Samples by task."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Work:
     """What fills up while answers arrive."""
 
     journal: Journal
     scores: dict[str, TaskScores]
+    live: LiveScores
     totals: RunTotals
+    follower: Follower | None = None
+    """Decides when to stop; None where every document is asked."""
+
+    def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
+        """Take a sample's answers as they arrive."""
+        if self.follower is None:
+            self.score(sample, responses)
+        else:
+            self.follower.receive(sample, responses)
+
+    def score(self, sample: Sample, responses: Sequence[Response]) -> None:
+        """Score a sample for good."""
+        self.totals.add(responses)
+        self.scores[sample.task].receive(sample, responses)
 
 
 async def _meet_server(spec: ModelSpec) -> ServerInfo:
@@ -150,7 +171,7 @@ def _make_plan(specification: Specification) -> _Plan:
         folder=folder,
         loaded=loaded,
         tokenizer=None if model.tokenizer is None else Tokenizer(model.tokenizer),
-        checks=resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks),
+        checks=plan_checks(specification, loaded),
         expected={name: sample_count(task, options) for name, task in loaded.tasks.items()},
     )
 
@@ -176,8 +197,17 @@ def _open_work(plan: _Plan) -> Iterator[_Work]:
     with journal, Spool(plan.folder) as spool:
         deadline = Deadline(_SCORING_SECONDS)
         scores = {name: TaskScores(name, task, spool, deadline) for name, task in plan.loaded.tasks.items()}
+        work = _Work(journal, scores, LiveScores(scores), RunTotals())
+        work.follower = follow_checks(
+            plan.checks,
+            plan.expected,
+            plan.specification,
+            seed=seed_of(journal.path.name),
+            score=work.score,
+            live=work.live,
+        )
         with deadline.watching(), _loaded_objects_left_alone():
-            yield _Work(journal, scores, RunTotals())
+            yield work
 
 
 @contextmanager
@@ -193,18 +223,26 @@ def _loaded_objects_left_alone() -> Iterator[None]:
 
 async def _answer(plan: _Plan, writer: RequestWriter, work: _Work, progress: Progress) -> None:
     """Ask for what the journal does not hold yet, and score each sample as its last answer arrives."""
-    model_spec, options = plan.specification.model, plan.specification.options
-    all_samples = itertools.chain.from_iterable(
-        samples(name, task, writer, options) for name, task in plan.loaded.tasks.items()
-    )
-
-    def complete(sample: Sample, responses: Sequence[Response]) -> None:
-        work.totals.add(responses)
-        work.scores[sample.task].receive(sample, responses)
-
+    spec = plan.specification.model
     progress.loaded(plan.expected, work.journal.answers, work.journal.path)
-    async with _open_model(model_spec) as model:
-        await ask_all(all_samples, model, work.journal, complete, concurrency=model_spec.concurrency, observer=progress)
+    async with _open_model(spec) as model:
+        await ask_all(
+            _samples(plan, writer, work.follower),
+            model,
+            work.journal,
+            work.receive,
+            concurrency=spec.concurrency,
+            observer=progress,
+        )
+
+
+def _samples(plan: _Plan, writer: RequestWriter, follower: Follower | None) -> Iterator[Sample]:
+    """All samples, task by task; or in random order, until there is nothing left to decide."""
+    tasks, options = plan.loaded.tasks, plan.specification.options
+    if follower is None:
+        return itertools.chain.from_iterable(samples(name, task, writer, options) for name, task in tasks.items())
+    in_any_order = {name: SamplesInAnyOrder(name, task, writer, options) for name, task in tasks.items()}
+    return (in_any_order[task].sample(doc_id) for task, doc_id in follower.draw())
 
 
 def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
@@ -213,7 +251,8 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
     work.journal.finalise(stamp)
     results = aggregate(work.scores, plan.loaded)
     scores = measure(results["results"], work.scores, plan.loaded)
-    checks = tuple(judge(check, scores) for check in plan.checks)
+    checks = judge_checks(plan.checks, scores, work.live, work.follower)
+    stopped_early = None if work.follower is None else work.follower.summary()
     failures = tuple(failed for task in work.scores.values() for failed in task.failed_samples())
     seconds = time.time() - plan.started
     results |= describe_run(plan.specification, plan.started)
@@ -227,6 +266,8 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
         "totals": work.totals.summary(seconds),
         "provenance": provenance(plan.specification, server, plan.loaded, work.journal.path),
     }
+    if stopped_early is not None:
+        mark_stopped_early(results, stopped_early)
     file = write_results(plan.folder, stamp, results, work.scores)
     work.journal.finish(failed=len(failures))
     return Evaluation(
@@ -236,6 +277,7 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
         checks=checks,
         failures=failures,
         journal=work.journal.path,
+        stopped_early=stopped_early,
     )
 
 

@@ -13,12 +13,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from assay.errors import FileFormatError, OutputError
 from assay.tasks.model_args import lm_eval_model_name, model_args
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from assay.early import StoppedEarly
     from assay.tasks.library import LoadedTasks
     from assay.tasks.scoring import TaskScores
     from assay.tasks.tokenizer import Tokenizer
@@ -112,6 +115,27 @@ def describe_prompting(specification: Specification, seconds: float) -> dict[str
         "chat_template_sha": None,
         "total_evaluation_time_seconds": str(seconds),
     }
+
+
+def mark_stopped_early(results: dict[str, Any], stopped: StoppedEarly) -> None:
+    """Make sure that nobody takes a part of a run for all of it: in Assay's section, and in every name that is shown.
+
+    lm-eval's own ``n-samples`` says it too: fewer ``effective`` samples than ``original`` ones.
+    """
+    results["assay"]["early_stopping"] = msgspec.to_builtins(stopped)
+    for section in ("results", "groups"):
+        for name, entry in results.get(section, {}).items():
+            members = [stopped.tasks[task] for task in _leaves(name, results.get("group_subtasks", {}), stopped.tasks)]
+            counted, of = (sum(part) for part in zip(*members, strict=True)) if members else (0, 0)
+            if counted < of:
+                entry["alias"] = f"{entry.get('alias', name)} (stopped early: {counted} of {of})"
+
+
+def _leaves(name: str, members: Mapping[str, Iterable[str]], tasks: Mapping[str, object]) -> set[str]:
+    """The tasks of a group, those of its subgroups too; a task's own name for itself."""
+    if name in tasks:
+        return {name}
+    return {leaf for member in members.get(name, ()) for leaf in _leaves(member, members, tasks)}
 
 
 def write_results(folder: Path, date_id: str, results: Mapping[str, Any], tasks: Mapping[str, TaskScores]) -> Path:

@@ -17,7 +17,17 @@ import msgspec
 
 from assay.errors import FileFormatError
 from assay.results import read_results
-from assay.runs import AnswerText, GroupRecord, RecordedRun, Score, TaskRecord, document_hash, mean, prompt_hash
+from assay.runs import (
+    AnswerText,
+    GroupRecord,
+    RecordedRun,
+    Score,
+    TaskRecord,
+    document_hash,
+    mean,
+    prompt_hash,
+    score_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -161,9 +171,21 @@ def _settings(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
     config = document.get("configs", {}).get(name)
     if config is None:
         return {}
-    settings = {"version": document.get("versions", {}).get(name)}
-    settings |= {key: config[key] for key in _COMPARED if config.get(key) is not None}
-    plain: dict[str, Any] = json.loads(_ADDRESS.sub("", json.dumps(settings)))
+    return comparable_settings(config, document.get("versions", {}).get(name))
+
+
+def comparable_settings(config: Mapping[str, Any], version: Any) -> dict[str, Any]:
+    """The part of a task's configuration that must be equal for scores to be comparable.
+
+    Args:
+        config: the task's entry under ``configs``, as in a results file or before it is written to one.
+        version: the task's version.
+    """
+    from lm_eval.utils import handle_non_serializable
+
+    settings = {"version": version, **{key: config[key] for key in _COMPARED if config.get(key) is not None}}
+    text = json.dumps(settings, default=handle_non_serializable)
+    plain: dict[str, Any] = json.loads(_ADDRESS.sub("", text))
     return plain
 
 
@@ -206,7 +228,7 @@ class _Samples:
             identities[doc_id] = (document_hash(doc, target), prompt_hash(prompt))
         for metric in _value(line, "metrics"):
             key = f"{metric},{_filter_of(line)}"
-            self._found.setdefault(key, {})[doc_id] = _score(_value(line, metric))
+            self._found.setdefault(key, {})[doc_id] = score_of(_value(line, metric))
 
     def scores(self) -> dict[str, tuple[Score, ...]]:
         """By metric key, where every document has a score that can be averaged."""
@@ -217,14 +239,6 @@ class _Samples:
             if len(known) == len(scores):
                 found[key] = known
         return found
-
-
-def _score(value: Any) -> Score | None:
-    if _is_number(value):
-        return float(value)
-    if isinstance(value, list) and value and all(isinstance(item, bool) for item in value):
-        return tuple(value)
-    return None
 
 
 def _lines(file: Path) -> Iterator[dict[str, msgspec.Raw]]:

@@ -96,6 +96,15 @@ def prompt_hash(full: str) -> str:
     return full[:_SHORT]
 
 
+def score_of(value: Any) -> Score | None:
+    """A task's metric of one document as a score; None if it is of another kind and cannot be averaged."""
+    if isinstance(value, int | float):
+        return float(value)
+    if isinstance(value, list | tuple) and value and all(isinstance(item, bool) for item in value):
+        return tuple(value)
+    return None
+
+
 def mean(scores: Iterable[Score]) -> float:
     """A metric's value, as lm-eval forms it: over documents, or over all verdicts of all documents.
 

@@ -27,6 +27,8 @@ def validate(specification: Specification) -> None:
     if not model.model:
         raise SpecificationError("no model is named")
     endpoint_url(model.base_url, model.endpoint)
+    if specification.early_stopping is not None and not specification.checks:
+        raise SpecificationError("a run can stop early only where checks say when: add a check, or run it in full")
     if options.limit is not None and not options.limit > 0:
         raise SpecificationError(f"limit is {options.limit:g}; it must be at least 1, or a fraction between 0 and 1")
     if options.limit is not None and options.limit > 1 and not float(options.limit).is_integer():

@@ -70,6 +70,22 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     metavar="[TASK:]KEY=VALUE",
 )
 @click.option(
+    "--max",
+    "maximums",
+    multiple=True,
+    help="As --min, for metrics of which less is better.",
+    metavar="[TASK:]KEY=VALUE",
+)
+@click.option("--stop-early", is_flag=True, help="Ask in random order, only until every --min and --max is decided.")
+@click.option(
+    "--alpha",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="With --stop-early: chance of any wrong verdict each way, shared by all checks.",
+    metavar="A",
+)
+@click.option(
     "--api-key-env",
     default="OPENAI_API_KEY",
     show_default=True,
@@ -98,9 +114,11 @@ def run(**options: Any) -> int:
 
 def specification_of(options: dict[str, Any]) -> Any:
     """The specification that the command's options describe."""
-    from assay.gate import parse_minimum
+    import msgspec
+
+    from assay.gate import parse_maximum, parse_minimum
     from assay.tasks.gen_kwargs import parse_gen_kwargs
-    from assay.types import ModelSpec, Specification, TaskOptions
+    from assay.types import EarlyStopping, ModelSpec, Specification, TaskOptions
 
     model = ModelSpec(
         endpoint="completions" if options["completions"] else "chat",
@@ -110,11 +128,14 @@ def specification_of(options: dict[str, Any]) -> Any:
         gen_kwargs=parse_gen_kwargs(options["gen_kwargs"]),
         **{name: options[name] for name in TaskOptions.__struct_fields__ if name in options and name != "gen_kwargs"},
     )
+    checks = [parse_minimum(text) for text in options["minimums"]]
+    checks += [parse_maximum(text) for text in options["maximums"]]
     return Specification(
         tasks=options["tasks"],
         model=model,
         options=task_options,
-        checks=tuple(parse_minimum(text) for text in options["minimums"]),
+        checks=tuple(msgspec.structs.replace(check, alpha=options["alpha"] / len(checks)) for check in checks),
+        early_stopping=EarlyStopping() if options["stop_early"] else None,
         output_dir=options["output_dir"],
         fresh=options["fresh"],
     )

@@ -65,22 +65,40 @@ def samples(name: str, task: Any, writer: RequestWriter, options: TaskOptions) -
     Raises:
         UnsupportedTaskError: a document yields requests that the endpoint cannot serve.
     """
-    is_chat = writer.model.endpoint == "chat"
-    repeats = task.get_config("repeats") or 1
-    remember_fewshot_examples(task)
-    share_generation_settings(task)
-    builder = ContextBuilder(task, options, is_chat=is_chat)
+    builder = SampleBuilder(name, task, writer, options)
     for doc_id, doc in enumerate(itertools.islice(documents(task.eval_docs), sample_count(task, options))):
-        built = task.construct_requests(
+        yield builder.build(doc_id, doc)
+
+
+class SampleBuilder:
+    """Makes samples of one task's documents. Prompts may depend on those built before."""
+
+    def __init__(self, name: str, task: Any, writer: RequestWriter, options: TaskOptions) -> None:
+        self._name = name
+        self._task = task
+        self._writer = writer
+        self._is_chat = writer.model.endpoint == "chat"
+        self._repeats = task.get_config("repeats") or 1
+        remember_fewshot_examples(task)
+        share_generation_settings(task)
+        self._contexts = ContextBuilder(task, options, is_chat=self._is_chat)
+
+    def build(self, doc_id: int, doc: Any) -> Sample:
+        """The sample of one document.
+
+        Raises:
+            UnsupportedTaskError: it yields requests that the endpoint cannot serve.
+        """
+        built = self._task.construct_requests(
             doc=doc,
-            ctx=builder.context(doc),
-            metadata=(name, doc_id, repeats),
-            apply_chat_template=is_chat,
-            chat_template=builder.chat_template,
+            ctx=self._contexts.context(doc),
+            metadata=(self._name, doc_id, self._repeats),
+            apply_chat_template=self._is_chat,
+            chat_template=self._contexts.chat_template,
         )
         instances = built if isinstance(built, list) else [built]
-        requests = [request for instance in instances for request in writer.requests_of(instance, name)]
-        yield Sample(name, doc_id, doc, sorted(instances, key=lambda instance: int(instance.idx)), requests)
+        requests = [request for instance in instances for request in self._writer.requests_of(instance, self._name)]
+        return Sample(self._name, doc_id, doc, sorted(instances, key=lambda instance: int(instance.idx)), requests)
 
 
 class RequestWriter:

@@ -79,6 +79,11 @@ class TaskScores:
         return len(self._hashes) + len(self.failed)
 
     @property
+    def scored_documents(self) -> list[int]:
+        """The documents that have scores, in order."""
+        return sorted(self._hashes)
+
+    @property
     def filters(self) -> list[str]:
         """The filters' names, in the task's order."""
         return list(self._filters)
@@ -146,6 +151,15 @@ class TaskScores:
         """One metric's value for each scored document, in document order."""
         scored = self._metrics.get(filter_name, {})
         return {doc_id: scored[doc_id][metric] for doc_id in sorted(scored) if metric in scored[doc_id]}
+
+    def value(self, doc_id: int, metric: str, filter_name: str) -> Any:
+        """One metric's value for one document; None if that has none."""
+        return self._metrics.get(filter_name, {}).get(doc_id, {}).get(metric)
+
+    def hashes(self, doc_id: int) -> tuple[str, str, str]:
+        """A scored document's hashes as in its sample lines: of the document, its prompt and its target."""
+        kept = self._hashes[doc_id].hex()
+        return kept[:64], kept[64:128], kept[128:]
 
     def sample_lines(self) -> Iterator[bytes]:
         """Lines of lm-eval's samples file: filter by filter, each in document order."""

@@ -1,0 +1,224 @@
+"""Whole runs that may stop early, against a scripted server."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from assay.baseline import save_baseline
+from assay.errors import BaselineMismatchError, SpecificationError
+from assay.evaluation import Evaluation, evaluate
+from assay.gate import Verdict
+from assay.run_files import read_run
+from assay.types import Budget, Check, EarlyStopping, ModelSpec, Outcome, Specification, TaskOptions
+from tests.servers.scripted import Fault, ScriptedServer
+
+KEY = "exact_match,get-answer"
+TASKS = Path(__file__).parent / "evaluation_tasks"
+
+
+def right(body: dict[str, Any]) -> str:
+    question = body["messages"][-1]["content"]
+    return f"The answer is {sum(int(word) for word in question.split() if word.isdigit())}"
+
+
+def wrong(body: dict[str, Any]) -> str:
+    return "The answer is 7"
+
+
+@pytest.fixture
+def server() -> Any:
+    with ScriptedServer(answer=right, models=["scripted"]) as running:
+        yield running
+
+
+def specification(server: ScriptedServer, output_dir: Path, *checks: Check, **options: Any) -> Specification:
+    stopping = options.pop("stopping", EarlyStopping(order_seed=3))
+    return Specification(
+        tasks=options.pop("tasks", ("counting",)),
+        model=ModelSpec(base_url=server.url, model="scripted", concurrency=options.pop("concurrency", 4)),
+        options=TaskOptions(include_path=str(TASKS), **options),
+        checks=checks,
+        early_stopping=stopping,
+        output_dir=str(output_dir),
+    )
+
+
+def minimum(value: float, task: str = "counting") -> Check:
+    return Check(metric=KEY, task=task, min=value)
+
+
+def test_a_clear_case_stops_early_and_says_so(server: ScriptedServer, tmp_path: Path) -> None:
+    server.answer = wrong
+    run = evaluate(specification(server, tmp_path, minimum(0.8)))
+    (result,) = run.checks
+    assert result.verdict is Verdict.FAIL
+    assert result.n < 15
+    assert run.stopped_early is not None
+    assert result.n == run.stopped_early.documents <= run.stopped_early.asked == server.count <= result.n + 4
+    document = json.loads(run.results_file.read_text())
+    assert document["assay"]["early_stopping"]["population"] == 60
+    assert document["results"]["counting"]["alias"] == f"counting (stopped early: {result.n} of 60)"
+    assert document["n-samples"]["counting"] == {"original": 60, "effective": result.n}
+    assert read_run(run.results_file).stopped_early
+    with pytest.raises(SpecificationError, match="stopped early"):
+        save_baseline(read_run(run.results_file), tmp_path / "b.json")
+
+
+def test_a_run_to_the_end_is_a_full_run(server: ScriptedServer, tmp_path: Path) -> None:
+    server.answer = lambda body: right(body) if len(right(body)) % 2 else wrong(body)
+    full = evaluate(
+        msgspec.structs.replace(specification(server, tmp_path / "full", minimum(0.1)), early_stopping=None)
+    )
+    exact = full.scores[0].value
+    assert exact is not None
+    assert 0.1 < exact < 0.9
+    close = evaluate(specification(server, tmp_path / "close", minimum(exact)))
+    assert close.stopped_early is None
+    assert close.checks[0].verdict is Verdict.PASS
+    assert close.results["results"] == full.results["results"]
+    assert close.results["task_hashes"] == full.results["task_hashes"]
+    stamps = [run.results_file.stem.removeprefix("results_") for run in (full, close)]
+    lines = [
+        run.results_file.with_name(f"samples_counting_{stamp}.jsonl").read_text()
+        for run, stamp in zip((full, close), stamps, strict=True)
+    ]
+    assert lines[0] == lines[1]
+
+
+def documents(run: Evaluation) -> tuple[list[Any], dict[str, str]]:
+    """All that a run says of documents and verdicts."""
+    stamp = run.results_file.stem.removeprefix("results_")
+    files = run.results_file.parent.glob(f"samples_*_{stamp}.jsonl")
+    results = [run.results["results"], run.results["n-samples"], msgspec.to_builtins(run.checks)]
+    return results, {file.name.split("_2")[0]: file.read_text() for file in files}
+
+
+def test_timing_and_concurrency_change_no_result(server: ScriptedServer, tmp_path: Path) -> None:
+    server.answer = lambda body: right(body) if random.Random(right(body)).random() < 0.75 else wrong(body)
+    checks = (minimum(0.5), minimum(0.9, "drawing"))
+    tasks = ("counting", "drawing")
+    alone = evaluate(specification(server, tmp_path / "alone", *checks, tasks=tasks, concurrency=1))
+    assert alone.stopped_early is not None
+    server.latency = lambda body: random.Random(json.dumps(body)).random() * 0.05
+    together = evaluate(specification(server, tmp_path / "together", *checks, tasks=tasks, concurrency=16))
+    assert documents(alone) == documents(together)
+
+
+def test_a_group_is_judged_by_its_aggregate(server: ScriptedServer, tmp_path: Path) -> None:
+    run = evaluate(specification(server, tmp_path, minimum(0.6, "both"), tasks=("both",)))
+    (result,) = run.checks
+    assert result.verdict is Verdict.PASS
+    assert result.population == 120
+    assert run.stopped_early is not None
+    assert set(run.stopped_early.tasks) == {"counting", "naming"}
+    assert "stopped early" in run.results["results"]["both"]["alias"]
+
+
+def test_a_baseline_is_matched_by_document_and_prompt(server: ScriptedServer, tmp_path: Path) -> None:
+    full = msgspec.structs.replace(specification(server, tmp_path / "full"), early_stopping=None)
+    save_baseline(read_run(evaluate(full).results_file), tmp_path / "b.json")
+    against = Check(metric=KEY, task="counting", baseline=str(tmp_path / "b.json"), margin=0.2)
+    healthy = evaluate(specification(server, tmp_path / "healthy", against))
+    assert healthy.checks[0].verdict is Verdict.PASS
+    assert healthy.checks[0].difference == 0.0
+    assert healthy.stopped_early is not None
+
+    server.answer = wrong
+    broken = evaluate(specification(server, tmp_path / "broken", against))
+    assert broken.checks[0].verdict is Verdict.FAIL
+    assert broken.checks[0].n < 20
+    assert broken.checks[0].lost == broken.checks[0].n
+
+    asked = server.count
+    with pytest.raises(BaselineMismatchError, match=r"generation_kwargs.temperature: not set -> 2"):
+        evaluate(specification(server, tmp_path / "hot", against, gen_kwargs={"temperature": 2}))
+    assert server.count == asked
+    other_prompts = evaluate(specification(server, tmp_path / "prompts", against, system_instruction="Be brief."))
+    assert other_prompts.checks[0].verdict is Verdict.INVALID
+    assert "prompts: that of document" in other_prompts.checks[0].reason
+    assert server.count <= asked + 8
+
+    allowed = msgspec.structs.replace(against, allow_mismatch=True)
+    compared = evaluate(specification(server, tmp_path / "allowed", allowed, system_instruction="Be brief."))
+    assert compared.checks[0].verdict is Verdict.FAIL
+    assert compared.stopped_early is None
+
+
+def test_a_full_run_against_a_baseline(server: ScriptedServer, tmp_path: Path) -> None:
+    full = msgspec.structs.replace(specification(server, tmp_path / "full"), early_stopping=None)
+    baseline = evaluate(full).results_file
+    server.answer = lambda body: right(body) if "41 +" not in body["messages"][-1]["content"] else wrong(body)
+    against = Check(metric=KEY, task="counting", baseline=str(baseline), margin=0.02)
+    run = evaluate(msgspec.structs.replace(full, checks=(against,), output_dir=str(tmp_path / "again")))
+    (result,) = run.checks
+    assert (result.verdict, result.lost, result.gained, result.n) == (Verdict.PASS, 1, 0, 60)
+    assert result.difference == pytest.approx(-1 / 60)
+
+
+def test_failed_documents_are_bounded(server: ScriptedServer, tmp_path: Path) -> None:
+    server.faults = (Fault("http_400", fraction=0.5),)
+    run = evaluate(specification(server, tmp_path, minimum(0.7)))
+    (result,) = run.checks
+    assert result.verdict is Verdict.INVALID
+    assert result.failed > 15
+    assert run.scores[0].outcomes[Outcome.FAILED] == result.failed
+    server.faults = (Fault("http_400", fraction=0.05),)
+    run = evaluate(specification(server, tmp_path / "few", minimum(0.5)))
+    assert run.checks[0].verdict is Verdict.PASS
+
+
+def test_the_budget_ends_it_inconclusively(server: ScriptedServer, tmp_path: Path) -> None:
+    server.answer = lambda body: right(body) if len(right(body)) % 2 else wrong(body)
+    budget = EarlyStopping(budget=Budget(documents=8), order_seed=3)
+    run = evaluate(specification(server, tmp_path, minimum(0.5), stopping=budget))
+    assert run.checks[0].verdict is Verdict.INCONCLUSIVE
+    assert server.count == 8
+    assert run.checks[0].more_needed
+
+
+def test_every_task_needs_a_check(server: ScriptedServer, tmp_path: Path) -> None:
+    with pytest.raises(SpecificationError, match="add a check"):
+        evaluate(specification(server, tmp_path))
+    with pytest.raises(SpecificationError, match="no check looks at naming"):
+        evaluate(specification(server, tmp_path, minimum(0.5), tasks=("counting", "naming")))
+    assert server.count == 0
+
+
+def test_a_killed_run_goes_on_in_its_own_order_to_the_same_verdict(server: ScriptedServer, tmp_path: Path) -> None:
+    """Without a seed of its own: the order is drawn from the journal's name, which a resumed run keeps."""
+    server.answer = lambda body: right(body) if random.Random(right(body)).random() < 0.7 else wrong(body)
+    server.latency = 0.05
+    command = [sys.executable, "-m", "assay", "run", "counting", "--base-url", server.url, "--model", "scripted"]
+    command += ["--include-path", str(TASKS), "--output-dir", str(tmp_path), "--concurrency", "2"]
+    command += ["--min", f"counting:{KEY}=0.45", "--stop-early", "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while len(server.answered) < 8 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=30)
+    before = len(server.answered)
+    assert 8 <= before < 40
+    resumed = subprocess.run(command, capture_output=True, text=True, timeout=90)
+    assert "going on with" in resumed.stderr, resumed.stderr
+    document = json.loads(resumed.stdout)
+    bodies = [json.dumps(body) for body in server.answered]
+    again = [body for body in bodies[before:] if body in bodies[:before]]
+    assert len(again) <= 2  # at most what was in flight
+    stopped = document["assay"]["early_stopping"]
+    same_order = EarlyStopping(order_seed=stopped["order_seed"])
+    alone = evaluate(specification(server, tmp_path / "alone", minimum(0.45), stopping=same_order))
+    assert alone.stopped_early is not None
+    assert stopped["documents"] == alone.stopped_early.documents
+    assert document["assay"]["checks"] == json.loads(json.dumps(msgspec.to_builtins(alone.checks)))
+    assert document["results"] == json.loads(json.dumps(alone.results["results"]))
