@@ -190,13 +190,16 @@ def test_hub_names_become_folders(tmp_path: Path, fake_lm_eval: Fake, monkeypatc
     assert child["arguments"][-5:] == [*moved, "--seed", "7"]
     assert child["arguments"][child["arguments"].index("--output_path") + 1] == str(tmp_path / "out")
     assert not Path(child["environment"]["HF_DATASETS_CACHE"]).exists(), "it goes with the run"
-    assert sorted(path.name for path in hub.rglob("*")) == ["data", "owner", "sums", "test.jsonl"]
+    assert sorted(path.name for path in hub.rglob("*")) == ["README.md", "data", "owner", "sums", "test.jsonl"]
 
 
 def write_sums(hub: Path, answer: int) -> None:
     folder = hub / "owner" / "sums" / "data"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "test.jsonl").write_text(json.dumps({"answer": answer}) + "\n")
+    # With a list of files the datasets library keeps rows under a name that does not change with the files.
+    listed = [{"config_name": "default", "data_files": [{"split": "test", "path": "data/test.jsonl"}]}]
+    (folder.parent / "README.md").write_text(f"---\nconfigs: {json.dumps(listed)}\n---\n")
 
 
 def stored_data_set(cache: Path) -> None:
@@ -323,31 +326,31 @@ def test_a_log_that_cannot_be_written(tmp_path: Path, fake_lm_eval: Fake) -> Non
         told(tmp_path, fake_lm_eval)
 
 
-def test_what_lm_eval_leaves_behind_is_ended(tmp_path: Path, fake_lm_eval: Fake) -> None:
-    fake_lm_eval("""
-        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
-        write()
-    """)
-    results, _ = run_lm_eval(URL, "m", str(tmp_path / "out"), "gsm8k")
-    assert results["gsm8k"] == {"acc,none": 0.5}
+HOLD = "import fcntl, signal, sys, time; signal.signal(15, signal.SIG_IGN); file = open(sys.argv[1], 'w'); "
+HOLD += "fcntl.flock(file, 2); print('held', flush=True); time.sleep(3600)"
 
-
-LINGER = """
-    import fcntl
-    hold = "import fcntl, sys, time; f = open(sys.argv[1], 'w'); fcntl.flock(f, 2); print('held', flush=True); "
-    hold += "time.sleep(3600)"
+LINGER = f"""
+    import fcntl, time
     own = open(out / "own", "w")
     fcntl.flock(own, fcntl.LOCK_EX)
-    subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(15, signal.SIG_IGN);" + hold, out / "other"])
-    import time; time.sleep(3600)
+    subprocess.Popen([sys.executable, "-c", {HOLD!r}, out / "other"])
+    time.sleep(3600)
 """
 """Runs for an hour with a process of its own; each holds a lock for as long as it lives."""
 
+LEAVE = f"""
+    helper = subprocess.Popen([sys.executable, "-c", {HOLD!r}, out / "other"], stdout=subprocess.PIPE)
+    helper.stdout.readline()
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+    write()
+"""
+"""Ends well, and leaves two processes behind: one that holds a lock, one that holds the child's output open."""
 
-def assert_released(out: Path) -> None:
-    """Both of LINGER's processes are gone."""
+
+def assert_released(out: Path, *names: str) -> None:
+    """The processes that hold these locks, or both of LINGER's, are gone."""
     deadline = time.monotonic() + PATIENCE
-    for name in ("own", "other"):
+    for name in names or ("own", "other"):
         with (out / name).open("w") as file:
             while True:
                 try:
@@ -356,6 +359,13 @@ def assert_released(out: Path) -> None:
                 except BlockingIOError:
                     assert time.monotonic() < deadline, f"{name} still runs"
                     time.sleep(0.01)
+
+
+def test_what_lm_eval_leaves_behind_is_ended(tmp_path: Path, fake_lm_eval: Fake) -> None:
+    fake_lm_eval(LEAVE)
+    results, _ = run_lm_eval(URL, "m", str(tmp_path / "out"), "gsm8k")
+    assert results["gsm8k"] == {"acc,none": 0.5}
+    assert_released(tmp_path / "out", "other")
 
 
 @pytest.mark.parametrize(
@@ -467,6 +477,8 @@ def test_the_newest_results_by_the_time_in_the_name(tmp_path: Path, fake_lm_eval
     code = """
         write("2030-01-01T10-00-00.000002", value=0.2)
         write("2030-01-01T10-00-01", value=0.3)
+        for minute in range(20):
+            write(f"2030-01-01T09-{minute:02}-59.000001", value=0.6)
         write("2030-01-01T09-59-59.999999", value=0.4)
         write("2032-01-01T00-00-00.000000_copy", value=0.5)
         (out / "m" / "results_2033-01-01T00-00-00.000000.json").write_text("half a docu")
