@@ -13,6 +13,7 @@ from assay.errors import AssayError
 
 _COMMANDS = {
     "run": ("assay.cli.run", "run", "Evaluate a served model on one or more tasks."),
+    "gate": ("assay.cli.gate", "gate", "Judge servers by a policy: thresholds, baselines, early stopping."),
     "compare": ("assay.cli.compare", "compare", "Compare runs, document by document."),
     "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
     "tasks": ("assay.cli.tasks", "tasks", "List the tasks, groups and tags there are."),
@@ -52,6 +53,7 @@ Exit codes:
   0  done, and every check met
   1  a check is not met
   2  wrong usage
+  3  inconclusive: the budget ended before the evidence sufficed
   4  could not be judged: server gone, or failed samples could change it
   130, 143  interrupted; the same command goes on where it stopped"""
 
