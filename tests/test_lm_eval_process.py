@@ -379,7 +379,10 @@ def test_a_signal_ends_child_and_parent(
     out, data, temporary = tmp_path / "out", tmp_path / "hub", tmp_path / "temporary"
     temporary.mkdir()
     write_sums(data, 1)
-    code = f"from assay.lm_eval_process import run_lm_eval as run; run({URL!r}, 'm', {str(out)!r}, 'gsm8k', "
+    # A background job, as this test may be, has them ignored.
+    code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    code += "signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code += f"from assay.lm_eval_process import run_lm_eval as run; run({URL!r}, 'm', {str(out)!r}, 'gsm8k', "
     code += f"data_dir={str(data)!r})"
     with (
         subprocess.Popen(
@@ -447,10 +450,14 @@ def test_ctrl_c_is_raised_once_the_child_is_gone(
 ) -> None:
     fake_lm_eval(LINGER)
     monkeypatch.setattr(sys, "stdout", _Output(lambda: signal.raise_signal(signal.SIGINT)))
-    with pytest.raises(KeyboardInterrupt):
-        run_lm_eval(URL, "m", str(tmp_path / "out"), "gsm8k")
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_lm_eval(URL, "m", str(tmp_path / "out"), "gsm8k")
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, previous)
     monkeypatch.undo()
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert_released(tmp_path / "out")
 
 
