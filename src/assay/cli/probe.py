@@ -1,0 +1,92 @@
+"""``assay probe``: what a server can do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from assay.models.probe import ProbeReport
+
+
+@click.command(short_help="See what a server can do, and how it behaves.")
+@click.option("--base-url", required=True, help="Server's address, with or without /v1.", metavar="URL")
+@click.option("--model", help="Model to ask; default: the first that the server lists.", metavar="NAME")
+@click.option(
+    "--api-key-env",
+    default="OPENAI_API_KEY",
+    show_default=True,
+    help="Environment variable that holds the API key.",
+    metavar="NAME",
+)
+@click.option("--quick", is_flag=True, help="Only reachability, models, token counts and seed.")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    show_default=True,
+    help="Ask no more after these.",
+    metavar="S",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def probe(base_url: str, model: str | None, api_key_env: str, quick: bool, seconds: float, as_json: bool) -> int:
+    """Ask a server about fifty short questions and show what it can do: seen, not guessed.
+
+    Exit code 4 if nothing answers. Example: assay probe --base-url http://localhost:8000
+    """
+    from assay.models.probe import Capability, Seen
+    from assay.models.probe import probe as look
+
+    report = asyncio.run(look(base_url, model=model, api_key=os.environ.get(api_key_env), quick=quick, seconds=seconds))
+    reachable = report[Capability.REACHABLE]
+    if as_json:
+        import json
+
+        import msgspec
+
+        print(json.dumps(msgspec.to_builtins(report)))
+    elif reachable.seen is Seen.YES:
+        _print(report)
+    if reachable.seen is Seen.NO:
+        from assay.errors import ServerUnreachableError
+
+        raise ServerUnreachableError(reachable.evidence)
+    return 0
+
+
+def _print(report: ProbeReport) -> None:
+    from rich.console import Console
+
+    from assay.report.text import printable
+
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    software = " ".join(part for part in (report.software, report.version) if part) or "an unknown server"
+    console.print(printable(f"{report.model} at {report.url}: {software}", 500), soft_wrap=True)
+    console.print()
+    console.print(_table(report))
+    console.print()
+    console.print(f"{report.requests} requests, {report.seconds:.1f} s")
+
+
+def _table(report: ProbeReport) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    from assay.models.probe import TITLES, Seen
+    from assay.report.text import printable
+
+    styles = {Seen.YES: "green", Seen.NO: "yellow", Seen.UNKNOWN: "dim"}
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for capability, finding in report.findings.items():
+        seen = Text(finding.seen, style=styles[finding.seen])
+        table.add_row(TITLES[capability], seen, Text(printable(finding.evidence)))
+    return table

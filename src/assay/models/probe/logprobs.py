@@ -1,0 +1,85 @@
+"""Log-probabilities: of what is generated, and of the prompt."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from assay.errors import AssayError, UnsupportedTaskError
+from assay.models.echo_probe import EchoTrial, find_logprob_source
+from assay.models.probe.report import Capability, Finding, Findings, no, unknown, yes
+from assay.models.probe.server import SEED, refused
+from assay.types import LogprobSource, TextTail
+
+if TYPE_CHECKING:
+    from assay.models.probe.server import ServerUnderProbe
+
+_TOPS = (50, 20, 10, 5, 1)
+"""Tried in this order as ``top_logprobs``: what servers are known to allow at most."""
+
+
+async def try_logprobs(server: ServerUnderProbe) -> Findings:
+    """All that can be had of log-probabilities."""
+    found: Findings = {}
+    if "chat" in server.reference:
+        found[Capability.CHAT_LOGPROBS] = await _chat(server)
+    if "completions" in server.reference:
+        found[Capability.COMPLETIONS_LOGPROBS] = await _completions(server)
+        found[Capability.ECHO_LOGPROBS] = await _of_prompt(server, LogprobSource.ECHO)
+        found[Capability.PROMPT_LOGPROBS] = await _of_prompt(server, LogprobSource.PROMPT_LOGPROBS)
+    return found
+
+
+async def _chat(server: ServerUnderProbe) -> Finding:
+    last = unknown()
+    for top in _TOPS:
+        reply = await server.ask("chat", max_tokens=1, logprobs=True, top_logprobs=top)
+        if reply.said is None:
+            last = refused(reply)
+            if reply.status in (400, 422):
+                continue
+            return last
+        given = reply.at("choices", 0, "logprobs", "content", 0, "top_logprobs")
+        if not isinstance(given, list):
+            return no("ignored: no logprobs in the reply")
+        return yes(f"{len(given)} given of top_logprobs = {top}", len(given))
+    return last
+
+
+async def _completions(server: ServerUnderProbe) -> Finding:
+    reply = await server.ask("completions", max_tokens=1, logprobs=2)
+    if reply.said is None:
+        return refused(reply)
+    if isinstance(reply.at("choices", 0, "logprobs", "token_logprobs"), list):
+        return yes("in the shape of completions (token_logprobs)", "completions")
+    if isinstance(reply.at("choices", 0, "logprobs", "content"), list):
+        return yes("in the shape of chat completions (content)", "chat")
+    return no("ignored: no logprobs in the reply")
+
+
+_CONTEXT = "The days of the week are Monday, Tuesday, Wednesday, Thursday, Friday. The days of the week are Monday,"
+_CONTINUATION = " Tuesday"
+
+
+async def _of_prompt(server: ServerUnderProbe, source: LogprobSource) -> Finding:
+    trial = EchoTrial(
+        _CONTEXT + _CONTINUATION,
+        _body(server, source, _CONTEXT + _CONTINUATION),
+        TextTail(_CONTINUATION),
+        _body(server, source, _CONTEXT),
+    )
+    try:
+        # Whichever way the search takes, it is given the one that is asked about.
+        await find_logprob_source(server, lambda _: trial)
+    except UnsupportedTaskError as error:
+        clause = str(error).rpartition("; asked for prompt_logprobs, ")[2].partition("; choose a generative task")[0]
+        return no(server.clean(clause))
+    except AssayError as error:
+        return unknown(server.clean(str(error)))
+    return yes("the likeliest token in it is what is generated there")
+
+
+def _body(server: ServerUnderProbe, source: LogprobSource, prompt: str) -> bytes:
+    way = {"logprobs": 1, "echo": True} if source is LogprobSource.ECHO else {"prompt_logprobs": 1}
+    body = {"model": server.model, "prompt": prompt, "temperature": 0, "max_tokens": 1, "seed": SEED, **way}
+    return json.dumps(body).encode("ascii")

@@ -1,0 +1,142 @@
+"""The probe itself: what is asked, in which order."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from assay.errors import ServerUnreachableError, SpecificationError
+from assay.models.openai import OpenAIModel
+from assay.models.probe.behaviour import try_repetition, try_seed, try_streaming
+from assay.models.probe.generation import (
+    ask_endpoint,
+    judge_references,
+    try_odd_requests,
+    try_overflow,
+    try_prompts,
+    try_stops,
+)
+from assay.models.probe.identity import Identity, identify, read_metrics, tell_max_length, tell_models
+from assay.models.probe.logprobs import try_logprobs
+from assay.models.probe.report import NOT_ASKED, Capability, Findings, ProbeReport, no, yes
+from assay.models.probe.server import ServerUnderProbe
+from assay.models.probe.templates import look_at_template, tokenize
+from assay.models.urls import server_root
+from assay.types import ModelSpec
+
+if TYPE_CHECKING:
+    from assay.models.server_info import ServedModel, ServerInfo
+
+
+async def probe(
+    base_url: str,
+    *,
+    model: str | None = None,
+    api_key: str | None = None,
+    quick: bool = False,
+    seconds: float = 120.0,
+) -> ProbeReport:
+    """Look at what a server can do, by asking it: about fifty requests of few tokens, most of them one at a time.
+
+    Whatever the server replies is a finding; only mistakes of the caller raise.
+
+    Args:
+        base_url: the server's root, with or without ``/v1``.
+        model: the name to ask for; None: the first that the server lists.
+        api_key: sent as bearer token; shown nowhere.
+        quick: look only at reachability, models, usage and seed: half a dozen requests.
+        seconds: after these no more is asked; what is left is unknown.
+
+    Raises:
+        SpecificationError: the base URL is no URL, or no model is named and the server lists none.
+    """
+    started = time.monotonic()
+    try:
+        info = await _meet(base_url, api_key)
+    except ServerUnreachableError as error:
+        unreachable = {Capability.REACHABLE: no(str(error))}
+        return ProbeReport(
+            url=server_root(base_url),
+            model=model,
+            findings=unreachable if quick else _complete(unreachable),
+            requests=1,
+            seconds=time.monotonic() - started,
+        )
+    name = model or _first(info)
+    served = next((listed for listed in info.models if name in (listed.id, *listed.aliases)), None)
+    async with ServerUnderProbe(base_url, name, api_key=api_key, seconds=seconds) as server:
+        server.max_length = served.max_model_len if served else None
+        identity = Identity(max_length=server.max_length)
+        findings: Findings = {
+            Capability.REACHABLE: yes(f"answers at {info.url}"),
+            Capability.MODEL_LIST: tell_models(info),
+        }
+        if quick:
+            findings |= await _look_quickly(server)
+        else:
+            identity = await identify(server, served)
+            server.max_length = identity.max_length
+            findings |= await _look(server)
+            findings = _complete(findings)
+        return ProbeReport(
+            url=info.url,
+            model=name,
+            software=identity.software or _owner(served),
+            version=identity.version,
+            models=info.models,
+            max_length=identity.max_length,
+            findings=findings,
+            requests=server.requests + 2,
+            seconds=round(time.monotonic() - started, 3),
+        )
+
+
+async def _meet(base_url: str, api_key: str | None) -> ServerInfo:
+    async with OpenAIModel(ModelSpec(base_url=base_url, model=""), api_key=api_key) as model:
+        return await model.server_info()
+
+
+def _first(info: ServerInfo) -> str:
+    if not info.models:
+        raise SpecificationError(f"the server at {info.url} lists no models; name the one to ask with --model")
+    return info.models[0].id
+
+
+def _owner(served: ServedModel | None) -> str | None:
+    return served.owned_by if served else None
+
+
+async def _look_quickly(server: ServerUnderProbe) -> Findings:
+    found = {Capability.MAX_LENGTH: tell_max_length(server.max_length)}
+    found |= await ask_endpoint(server, "chat")
+    if not server.reference:
+        found |= await ask_endpoint(server, "completions")
+    found |= judge_references(server)
+    if kind := server.endpoint:
+        found |= await try_seed(server, kind)
+    return found
+
+
+async def _look(server: ServerUnderProbe) -> Findings:
+    found = {Capability.MAX_LENGTH: tell_max_length(server.max_length)}
+    found |= await read_metrics(server)
+    found |= await ask_endpoint(server, "chat")
+    found |= await ask_endpoint(server, "completions")
+    found |= judge_references(server)
+    found |= await tokenize(server)
+    if kind := server.endpoint:
+        found |= await try_seed(server, kind)
+        found |= await try_stops(server, kind)
+        found |= await try_streaming(server, kind)
+        found |= await look_at_template(server)
+        found |= await try_prompts(server)
+        found |= await try_logprobs(server)
+        found |= await try_odd_requests(server, kind)
+        found |= await try_overflow(server, kind)
+        found |= await try_repetition(server, kind)
+    return found
+
+
+def _complete(findings: Findings) -> Findings:
+    """All capabilities in order, those that were not looked at as unknown."""
+    return {capability: findings.get(capability, NOT_ASKED) for capability in Capability}

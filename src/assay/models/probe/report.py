@@ -1,0 +1,142 @@
+"""What a probe finds."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from assay.models.server_info import ServedModel  # noqa: TC001 - msgspec resolves the annotations
+
+
+class Seen(StrEnum):
+    """What was seen of a capability."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "unknown"
+    """Not asked, or the reply does not tell."""
+
+
+class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that was looked at."""
+
+    seen: Seen
+    evidence: str = ""
+    """What shows it, in a few words; without secrets, but a server's words may be in it."""
+    value: int | float | str | None = None
+    """The figure or name, where the finding has one."""
+
+
+class Capability(StrEnum):
+    """What is looked at."""
+
+    REACHABLE = "reachable"
+    MODEL_LIST = "model_list"
+    MAX_LENGTH = "max_length"
+    METRICS = "metrics"
+    CHAT = "chat"
+    COMPLETIONS = "completions"
+    USAGE = "usage"
+    MAX_TOKENS = "max_tokens"
+    REASONING = "reasoning"
+    STREAMING = "streaming"
+    SEED = "seed"
+    REPEATABLE = "repeatable"
+    REPEATABLE_TOGETHER = "repeatable_together"
+    STOP = "stop"
+    MANY_STOPS = "many_stops"
+    EMPTY_STOP_LIST = "empty_stop_list"
+    EMPTY_STOP_STRING = "empty_stop_string"
+    SEVERAL_CHOICES = "several_choices"
+    PROMPT_LIST = "prompt_list"
+    PROMPT_IDS = "prompt_ids"
+    UNKNOWN_MODEL = "unknown_model"
+    UNKNOWN_FIELD = "unknown_field"
+    OVERFLOW_REFUSED = "overflow_refused"
+    CHAT_LOGPROBS = "chat_logprobs"
+    COMPLETIONS_LOGPROBS = "completions_logprobs"
+    ECHO_LOGPROBS = "echo_logprobs"
+    PROMPT_LOGPROBS = "prompt_logprobs"
+    TOKENIZE = "tokenize"
+    CHAT_TEMPLATE = "chat_template"
+    BOS_DOUBLED = "bos_doubled"
+
+
+TITLES: dict[Capability, str] = {
+    Capability.REACHABLE: "reachable",
+    Capability.MODEL_LIST: "lists its models",
+    Capability.MAX_LENGTH: "tells the context length",
+    Capability.METRICS: "/metrics",
+    Capability.CHAT: "chat completions",
+    Capability.COMPLETIONS: "completions",
+    Capability.USAGE: "counts tokens (usage)",
+    Capability.MAX_TOKENS: "keeps to max_tokens and says so",
+    Capability.REASONING: "reasoning apart from the answer",
+    Capability.STREAMING: "streams",
+    Capability.SEED: "seed decides what is sampled",
+    Capability.REPEATABLE: "temperature 0: same answer again",
+    Capability.REPEATABLE_TOGETHER: "temperature 0: same among others",
+    Capability.STOP: "stop string ends the answer",
+    Capability.MANY_STOPS: "more than 4 stop strings",
+    Capability.EMPTY_STOP_LIST: "empty list of stop strings",
+    Capability.EMPTY_STOP_STRING: "empty stop string is harmless",
+    Capability.SEVERAL_CHOICES: "n > 1",
+    Capability.PROMPT_LIST: "list of prompts",
+    Capability.PROMPT_IDS: "prompt as token ids",
+    Capability.UNKNOWN_MODEL: "takes an unknown model's name",
+    Capability.UNKNOWN_FIELD: "takes an unknown field",
+    Capability.OVERFLOW_REFUSED: "refuses a prompt beyond the context",
+    Capability.CHAT_LOGPROBS: "logprobs in chat",
+    Capability.COMPLETIONS_LOGPROBS: "logprobs in completions",
+    Capability.ECHO_LOGPROBS: "prompt's logprobs by echo, right",
+    Capability.PROMPT_LOGPROBS: "prompt_logprobs, right",
+    Capability.TOKENIZE: "/tokenize",
+    Capability.CHAT_TEMPLATE: "chat template applied",
+    Capability.BOS_DOUBLED: "BOS doubled in rendered prompts",
+}
+"""How a person reads them."""
+
+Findings = dict[Capability, Finding]
+
+
+class ProbeReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a server can do, as far as it was seen."""
+
+    url: str
+    """The server's root."""
+    model: str | None
+    """The model that was asked; None where there was none to ask."""
+    software: str | None = None
+    """``vllm``, ``llama.cpp``, …, where the server tells."""
+    version: str | None = None
+    models: tuple[ServedModel, ...] = ()
+    max_length: int | None = None
+    """The context length in tokens that the server tells."""
+    findings: Findings = {}
+    """Complete for a whole probe; a quick one holds what it looked at."""
+    requests: int = 0
+    """Requests that were sent."""
+    seconds: float = 0.0
+
+    def __getitem__(self, capability: Capability) -> Finding:
+        """What was seen of a capability; unknown if it was not looked at."""
+        return self.findings.get(capability, NOT_ASKED)
+
+
+def yes(evidence: str = "", value: float | str | None = None) -> Finding:
+    """It was seen to work."""
+    return Finding(Seen.YES, evidence, value)
+
+
+def no(evidence: str = "", value: float | str | None = None) -> Finding:
+    """It was seen not to work."""
+    return Finding(Seen.NO, evidence, value)
+
+
+def unknown(evidence: str = "") -> Finding:
+    """It was not seen either way."""
+    return Finding(Seen.UNKNOWN, evidence)
+
+
+NOT_ASKED = unknown("not asked")

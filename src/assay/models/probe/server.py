@@ -1,0 +1,236 @@
+"""Asks a server under probe: bounded in time, and whatever comes back is data."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import msgspec
+import yarl
+
+from assay.errors import SpecificationError
+from assay.models.messages import Redactor
+from assay.models.probe.report import Finding, no, unknown
+from assay.models.retry import NetworkError, network_fault, status_fault
+from assay.models.transport import Transport, open_transport, proxy_for
+from assay.models.urls import endpoint_url, models_url, server_root
+from assay.models.wire import ReplyError, Said, read_reply
+from assay.types import EndpointKind, Failure, FailureCause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+PROMPT = "Write a long story about a river. Once upon a time, there was a river"
+"""Any model has more than a few words to add, in chat and as plain text."""
+TOKENS = 16
+"""Tokens asked for at most, unless a question needs another number."""
+SEED = 1234
+
+_TELLS_NOTHING = frozenset({401, 403, 407, 408, 425, 429, 502, 503, 504})
+"""Statuses that are about the moment or the caller, not about what was asked for."""
+_EVIDENCE = 160
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one request."""
+
+    status: int = 0
+    """Of HTTP; 0 if no reply came."""
+    body: bytes = b""
+    headers: dict[str, str] = {}
+    """Names in lower case."""
+    fault: str = ""
+    """What went wrong, in words fit to be shown; empty if nothing did."""
+    cause: FailureCause | None = None
+    said: Said | None = None
+    """The answer, of a request for one that went well."""
+
+    @property
+    def json(self) -> Any:
+        """The body's value; None if it is no JSON."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+    def at(self, *path: str | int) -> Any:
+        """What lies at a path of keys and positions in the body; None if nothing does."""
+        return at(self.json, *path)
+
+
+def at(value: Any, *path: str | int) -> Any:
+    """What lies at a path of keys and positions in a JSON value; None if nothing does."""
+    for step in path:
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, dict) else None
+        else:
+            value = value[step] if isinstance(value, list) and -len(value) <= step < len(value) else None
+    return value
+
+
+def text_of(said: Said | None) -> str:
+    """An answer's content with its reasoning before it: all that was generated."""
+    return "" if said is None else (said.reasoning or "") + (said.text or "")
+
+
+def refused(reply: Reply) -> Finding:
+    """What a request shows that got no answer."""
+    if reply.status in _TELLS_NOTHING or not reply.status or 200 <= reply.status < 400:
+        return unknown(reply.fault)
+    return no(reply.fault)
+
+
+class ServerUnderProbe:
+    """One server and model; use as ``async with ServerUnderProbe(…) as server``.
+
+    Args:
+        base_url: as in :class:`assay.types.ModelSpec`.
+        model: sent in every request.
+        api_key: sent as bearer token; shown nowhere.
+        request_timeout: seconds for one exchange.
+        seconds: after these nothing is sent any more.
+
+    Raises:
+        SpecificationError: the base URL is no URL, or the key cannot be sent in a header.
+    """
+
+    def __init__(
+        self, base_url: str, model: str, *, api_key: str | None, request_timeout: float = 60.0, seconds: float = 120.0
+    ) -> None:
+        key = (api_key or "").strip()
+        if not (key.isprintable() and key.isascii()):
+            raise SpecificationError("the API key holds characters that cannot be sent in a header")
+        self.address = server_root(base_url)
+        self.model = model
+        self.requests = 0
+        self.headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        self.reference: dict[EndpointKind, Said] = {}
+        """What each endpoint that works says to ``PROMPT`` at temperature 0, in ``TOKENS`` tokens."""
+        self.token_ids: list[int] | None = None
+        """``PROMPT``'s, where the server tells them."""
+        self.max_length: int | None = None
+        self._redact = Redactor(key)
+        self._urls: dict[EndpointKind, yarl.URL] = {
+            "chat": yarl.URL(endpoint_url(base_url, "chat")),
+            "completions": yarl.URL(endpoint_url(base_url, "completions")),
+        }
+        self._models_url = yarl.URL(models_url(base_url))
+        self._request_timeout = request_timeout
+        self._deadline = time.monotonic() + seconds
+        self._transport: Transport | None = None
+
+    async def __aenter__(self) -> Self:
+        url = self._urls["chat"]
+        self.proxy = proxy_for(url)
+        self._transport = open_transport(url, self.headers, self.proxy)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
+
+    @property
+    def endpoint(self) -> EndpointKind | None:
+        """The endpoint that questions about both go to: chat, if it works; None if neither does."""
+        return next((kind for kind in ("chat", "completions") if kind in self.reference), None)
+
+    def clean(self, text: str) -> str:
+        """The text on one line, short, without the key."""
+        line = self._redact(text)
+        return line if len(line) <= _EVIDENCE else line[: _EVIDENCE - 1] + "…"
+
+    def url(self, kind: EndpointKind) -> yarl.URL:
+        """Where an endpoint is."""
+        return self._urls[kind]
+
+    def time_left(self) -> float:
+        """Seconds for the next exchange."""
+        return min(self._request_timeout, self._deadline - time.monotonic())
+
+    async def get(self, path: str) -> Reply:
+        """GET a path relative to the server's root; ``/v1/models`` wherever the base URL says it is."""
+        url = self._models_url if path == "/v1/models" else yarl.URL(self.address + path)
+        return await self._exchange("GET", url)
+
+    async def post(self, path: str, **body: Any) -> Reply:
+        """POST JSON to a path relative to the server's root."""
+        return await self._exchange("POST", yarl.URL(self.address + path), _encode(body))
+
+    def body(self, kind: EndpointKind, prompt: Any, **body: Any) -> dict[str, Any]:
+        """A request of few tokens at temperature 0; `body` adds to it and replaces."""
+        asked = {"messages": [{"role": "user", "content": prompt}]} if kind == "chat" else {"prompt": prompt}
+        return {"model": self.model, **asked, "temperature": 0, "max_tokens": TOKENS, "seed": SEED, **body}
+
+    async def ask(self, kind: EndpointKind, prompt: Any = PROMPT, **body: Any) -> Reply:
+        """Ask for an answer, see :meth:`body`."""
+        reply = await self._exchange("POST", self._urls[kind], _encode(self.body(kind, prompt, **body)))
+        return reply if reply.fault else self._answered(reply, kind)
+
+    async def exchange(self, payload: bytes, read: Callable[[bytes], T]) -> T | Failure:
+        """What `read` makes of a reply of completions, or why there is none; see :mod:`assay.models.echo_probe`."""
+        reply = await self._exchange("POST", self._urls["completions"], payload)
+        if reply.fault:
+            return Failure(cause=reply.cause or FailureCause.MALFORMED_REPLY, message=reply.fault)
+        try:
+            return read(reply.body)
+        except ReplyError as error:
+            return Failure(cause=error.cause, message=self.clean(str(error)))
+
+    def _answered(self, reply: Reply, kind: EndpointKind) -> Reply:
+        try:
+            return msgspec.structs.replace(reply, said=read_reply(reply.body, kind))
+        except ReplyError as error:
+            return msgspec.structs.replace(reply, fault=self.clean(f"HTTP 200, but {error}"), cause=error.cause)
+
+    async def _exchange(self, method: Literal["GET", "POST"], url: yarl.URL, body: bytes = b"") -> Reply:
+        reply = await self._send(method, url, body)
+        # A server may close a kept connection just when it is used again; a second reset is its reply.
+        return reply if reply.cause is not FailureCause.RESET else await self._send(method, url, body)
+
+    async def _send(self, method: Literal["GET", "POST"], url: yarl.URL, body: bytes) -> Reply:
+        if self._transport is None:
+            raise RuntimeError("ServerUnderProbe is used outside its `async with`")
+        timeout = self.time_left()
+        if timeout <= 0:
+            return Reply(fault="no time was left to ask", cause=FailureCause.TIMED_OUT)
+        self.requests += 1
+        try:
+            raw = await self._transport.request(method, url, body, timeout=timeout)
+        except NetworkError as error:
+            return self._failed(error.fault.message, error.fault.cause)
+        except OSError as error:
+            fault = network_fault(error)
+            return self._failed(fault.message, fault.cause)
+        headers = _plain(raw.headers)
+        if not 200 <= raw.status < 300:
+            fault = status_fault(raw.status, raw.body or b"", raw.headers)
+            return Reply(
+                status=raw.status,
+                body=raw.body or b"",
+                headers=headers,
+                fault=self.clean(fault.message),
+                cause=fault.cause,
+            )
+        if raw.body is None:
+            message = "the reply is too large"
+            return Reply(status=raw.status, headers=headers, fault=message, cause=FailureCause.MALFORMED_REPLY)
+        return Reply(status=raw.status, body=raw.body, headers=headers)
+
+    def _failed(self, message: str, cause: FailureCause) -> Reply:
+        return Reply(fault=self.clean(message), cause=cause)
+
+
+def _encode(body: dict[str, Any]) -> bytes:
+    return json.dumps(body).encode("ascii")
+
+
+def _plain(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

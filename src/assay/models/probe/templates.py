@@ -1,0 +1,86 @@
+"""Tokens: how a prompt is split, whether chat puts a template around it, and whether a BOS token comes twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.models.probe.report import Capability, Finding, Findings, no, unknown, yes
+from assay.models.probe.server import PROMPT, at, refused
+
+if TYPE_CHECKING:
+    from assay.models.probe.server import ServerUnderProbe
+
+_MESSAGES = [{"role": "user", "content": PROMPT}]
+
+
+async def tokenize(server: ServerUnderProbe) -> Findings:
+    """Whether ``/tokenize`` splits the prompt; what it gives is kept for other questions."""
+    # vLLM and SGLang, llama.cpp, TGI: each calls the text by another name.
+    finding = unknown()
+    for name in ("prompt", "content", "inputs"):
+        ids = await _ids(server, **{name: PROMPT}, **({"model": server.model} if name == "prompt" else {}))
+        if isinstance(ids, list):
+            server.token_ids = ids
+            return {Capability.TOKENIZE: yes(f"{len(ids)} tokens, asked with {name!r}", name)}
+        finding = ids
+    return {Capability.TOKENIZE: finding}
+
+
+async def _ids(server: ServerUnderProbe, **body: Any) -> list[int] | Finding:
+    """Token ids from ``/tokenize``, or what is known instead."""
+    reply = await server.post("/tokenize", **body)
+    if reply.fault:
+        return refused(reply)
+    tokens = at(reply.json, "tokens") or reply.json
+    ids = (
+        [at(token, "id") if isinstance(token, dict) else token for token in tokens] if isinstance(tokens, list) else []
+    )
+    return ids if ids and all(type(token) is int for token in ids) else no("no token ids in the reply")
+
+
+async def look_at_template(server: ServerUnderProbe) -> Findings:
+    """How many tokens chat adds to a text, and what completions adds to the text that chat makes of it."""
+    chat, plain = server.reference.get("chat"), server.reference.get("completions")
+    if chat is None or chat.prompt_tokens is None:
+        return {Capability.CHAT_TEMPLATE: unknown("chat does not count its prompt's tokens")}
+    bare = len(server.token_ids) if server.token_ids else plain.prompt_tokens if plain else None
+    rendered, ids = await _rendered(server)
+    found = {Capability.CHAT_TEMPLATE: _judge_template(chat.prompt_tokens, bare)}
+    if ids[:2] and len(ids) > 1 and ids[0] == ids[1]:
+        found[Capability.BOS_DOUBLED] = yes(f"chat's own prompt begins with token {ids[0]} twice")
+    elif rendered is None:
+        found[Capability.BOS_DOUBLED] = unknown("the server does not show what its template makes of a text")
+    elif plain is None:
+        found[Capability.BOS_DOUBLED] = unknown("completions does not work")
+    else:
+        found[Capability.BOS_DOUBLED] = await _count_again(server, rendered, chat.prompt_tokens)
+    return found
+
+
+def _judge_template(with_template: int, bare: int | None) -> Finding:
+    if bare is None:
+        return unknown(f"{with_template} prompt tokens in chat; those of the bare text are not known")
+    evidence = f"{with_template} prompt tokens in chat, {bare} of the bare text"
+    return yes(evidence) if with_template > bare + 1 else no(evidence)
+
+
+async def _rendered(server: ServerUnderProbe) -> tuple[str | None, list[int]]:
+    """What the template makes of the prompt, as text (llama.cpp, vLLM) and as token ids (vLLM)."""
+    applied = (await server.post("/apply-template", messages=_MESSAGES)).json
+    if isinstance(text := at(applied, "prompt"), str):
+        return text, []
+    ids = await _ids(server, model=server.model, messages=_MESSAGES, add_generation_prompt=True)
+    if not isinstance(ids, list):
+        return None, []
+    text = at((await server.post("/detokenize", model=server.model, tokens=ids)).json, "prompt")
+    return (text if isinstance(text, str) else None), ids
+
+
+async def _count_again(server: ServerUnderProbe, rendered: str, in_chat: int) -> Finding:
+    """Whether completions counts more tokens in the rendered text than chat did."""
+    reply = await server.ask("completions", rendered, max_tokens=1)
+    if reply.said is None or reply.said.prompt_tokens is None:
+        return unknown(reply.fault or "completions does not count its prompt's tokens")
+    counted = reply.said.prompt_tokens
+    evidence = f"{in_chat} prompt tokens in chat, {counted} when completions is sent the rendered text"
+    return yes(evidence) if counted == in_chat + 1 else no(evidence) if counted == in_chat else unknown(evidence)

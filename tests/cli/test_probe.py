@@ -1,0 +1,92 @@
+"""``assay probe`` as a person and a script meet it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay.cli import main
+from assay.models.probe import TITLES, Capability
+from tests.servers.scripted import Fault, ScriptedServer
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["probe", *arguments])
+    out, err = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, out, err
+
+
+def test_a_table_with_a_line_for_each_capability(capsys: pytest.CaptureFixture[str]) -> None:
+    with ScriptedServer(models=[("tiny\x1b[2J", 300)]) as server:
+        code, out, err = run(capsys, "--base-url", server.url)
+    assert (code, err) == (0, "")
+    assert "\x1b" not in out
+    first, _, *rows, _, last = [line.rstrip() for line in out.splitlines()]
+    assert first == rf"tiny\x1b[2J at {server.url}: an unknown server"
+    assert len(rows) == len(Capability)
+    for row, capability in zip(rows, Capability, strict=True):
+        assert row.startswith(TITLES[capability])
+        assert row.removeprefix(TITLES[capability]).split()[0] in ("yes", "no", "unknown")
+    assert last.endswith(" s")
+
+
+def test_json(capsys: pytest.CaptureFixture[str]) -> None:
+    with ScriptedServer(models=[("tiny", 300)]) as server:
+        code, out, _ = run(capsys, "--base-url", f"{server.url}/v1/", "--json")
+    document: dict[str, Any] = json.loads(out)
+    assert code == 0
+    assert document["url"] == server.url
+    assert document["max_length"] == 300
+    assert list(document["findings"]) == list(Capability)
+    assert document["findings"]["chat"]["seen"] == "yes"
+
+
+def test_quick(capsys: pytest.CaptureFixture[str]) -> None:
+    with ScriptedServer() as server:
+        code, out, _ = run(capsys, "--base-url", server.url, "--quick", "--model", "m")
+        assert 0 < server.count < 6
+    assert code == 0
+    assert TITLES[Capability.SEED] in out
+    assert TITLES[Capability.STOP] not in out
+
+
+def test_nothing_there_is_one_line_and_exit_code_4(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "--base-url", "http://127.0.0.1:9")
+    assert (code, out) == (4, "")
+    assert err.startswith("assay: nothing answers at http://127.0.0.1:9")
+    assert err.count("\n") == 1
+    code, out, _ = run(capsys, "--base-url", "http://127.0.0.1:9", "--json")
+    assert code == 4
+    assert json.loads(out)["findings"]["reachable"]["seen"] == "no"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--base-url", "127.0.0.1:9"], "http://"),
+        (["--base-url", "http://127.0.0.1:9", "--seconds", "0"], "--seconds"),
+        ([], "--base-url"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_the_key_comes_from_the_environment_and_is_shown_nowhere(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = "sk-very-secret-0123456789"
+    monkeypatch.setenv("MY_KEY", key)
+    with ScriptedServer(api_key=key) as server:
+        _, out, _ = run(capsys, "--base-url", server.url, "--json", "--api-key-env", "MY_KEY")
+        assert json.loads(out)["findings"]["chat"]["seen"] == "yes"
+    with ScriptedServer(faults=[Fault("http_401_echo")]) as server:
+        _, refused, err = run(capsys, "--base-url", server.url, "--api-key-env", "MY_KEY")
+    assert key not in out + refused + err
