@@ -199,12 +199,14 @@ def test_inside_a_running_loop(server: ScriptedServer, tmp_path: Path) -> None:
     assert evaluation.results_file.exists()
 
 
-def start(server: ScriptedServer, output_dir: Path) -> subprocess.Popen[str]:
+def start(server: ScriptedServer, output_dir: Path, **how: Any) -> subprocess.Popen[str]:
     command = [
         *(sys.executable, "-m", "assay", "run", "counting,naming", "--base-url", server.url, "--model", "scripted"),
         *("--include-path", str(TASKS), "--output-dir", str(output_dir), "--concurrency", "4"),
     ]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy())
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy(), **how
+    )
 
 
 def journaled(output_dir: Path) -> set[tuple[str, int]]:
@@ -281,3 +283,15 @@ def test_interruption_leaves_a_resumable_run(
     resumed.communicate(timeout=60)
     assert resumed.returncode == 0
     assert len(server.answered) - before == 120 - len(kept)
+
+
+def test_sigterm_stops_a_job_in_the_background(server: ScriptedServer, tmp_path: Path) -> None:
+    """Shells start such jobs with SIGINT ignored."""
+    server.latency = 0.05
+    process = start(server, tmp_path, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+    wait_for_answers(server, 8)
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 143
+    assert "run the same command again" in err
+    assert journaled(tmp_path)

@@ -28,6 +28,7 @@ EXPORTED = [
     "run_accuracy_gsm8k_cot_llama",
     "run_accuracy_ifeval",
     "run_accuracy_mmlu_pro",
+    "run_lm_eval",
 ]
 HEAVY = ("aiohttp", "datasets", "lm_eval", "nltk", "numpy", "pandas", "rich", "scipy", "torch", "transformers")
 

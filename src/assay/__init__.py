@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from assay.errors import AssayError
     from assay.evaluation import Evaluation, evaluate, evaluate_async
     from assay.gate import CheckResult, Verdict
+    from assay.lm_eval_process import run_lm_eval
     from assay.measure import Score
     from assay.progress import Progress
     from assay.runners import (
@@ -31,6 +32,7 @@ _HOMES = {
     "assay.errors": ("AssayError",),
     "assay.evaluation": ("Evaluation", "evaluate", "evaluate_async"),
     "assay.gate": ("CheckResult", "Verdict"),
+    "assay.lm_eval_process": ("run_lm_eval",),
     "assay.measure": ("Score",),
     "assay.progress": ("Progress",),
     "assay.runners": (
@@ -67,6 +69,7 @@ __all__ = [
     "run_accuracy_gsm8k_cot_llama",
     "run_accuracy_ifeval",
     "run_accuracy_mmlu_pro",
+    "run_lm_eval",
 ]
 
 

@@ -56,6 +56,7 @@ from assay.totals import RunTotals
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+    from types import FrameType
 
     from assay.gate import CheckResult
     from assay.types import ModelSpec, Response, Specification
@@ -303,9 +304,12 @@ def _interruptible(folder: Path) -> Iterator[None]:
     """Treat SIGTERM as Ctrl-C, and turn either into an error that says how to go on."""
     received: list[int] = []
 
-    def as_interrupt(number: int, _: object) -> None:
+    def as_interrupt(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        signal.raise_signal(signal.SIGINT)
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(on_interrupt):  # ignored, as a shell does it for jobs in the background
+            raise KeyboardInterrupt
+        on_interrupt(signal.SIGINT, frame)
 
     in_main_thread = threading.current_thread() is threading.main_thread()
     previous = signal.signal(signal.SIGTERM, as_interrupt) if in_main_thread else None
