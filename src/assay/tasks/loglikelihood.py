@@ -82,13 +82,13 @@ class LoglikelihoodBodies:
 
     def trial(self) -> EchoTrial:
         """Questions that show whether the server gives a prompt's log-probabilities, and gives them right."""
-        body, scored = self._of_pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
-        if self._encoder is None:
-            beginning = self._body(json.dumps(_TRIAL_CONTEXT))
-        else:
-            prompt = self._encoder.pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
-            beginning = self._of_tokens(prompt.ids[: prompt.span.start])
-        return EchoTrial(_TRIAL_CONTEXT + _TRIAL_CONTINUATION, body, scored, beginning)
+        text = _TRIAL_CONTEXT + _TRIAL_CONTINUATION
+        if self._tokenizer is None:
+            body, scored = self._of_pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
+            return EchoTrial(text, body, scored, beginning=self._body(json.dumps(_TRIAL_CONTEXT)))
+        # Never cut, however short the context that the user allows.
+        ids, span = PromptEncoder(self._tokenizer, max_length=None).pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
+        return EchoTrial(text, self._of_tokens(ids), span, beginning=self._of_tokens(ids[: span.start]))
 
     def _of_pair(self, context: str, continuation: str) -> tuple[bytes, Scored]:
         if self._encoder is None:
