@@ -186,6 +186,16 @@ def test_another_document_or_prompt_is_a_mismatch_at_once() -> None:
     assert len(book.seen) < 150
 
 
+def test_allowed_mismatches_count_where_the_document_is_the_same() -> None:
+    before, scores = {"t": [1.0] * 100}, {"t": [1] * 120}
+    check = Check(metric=KEY, task="t", baseline="b.json", margin=0.3, allow_mismatch=True)
+    followed_check = followed(check, scores, baseline=before)
+    run([followed_check], scores)
+    result = followed_check.result()
+    assert result.verdict is Verdict.PASS
+    assert result.failed > 0
+
+
 def test_failed_documents_support_neither_side() -> None:
     half_failed = {"t": [None if place % 2 else 1 for place in range(400)]}
     check = followed(minimum(0.6), half_failed)

@@ -151,7 +151,7 @@ def test_a_baseline_is_matched_by_document_and_prompt(server: ScriptedServer, tm
     allowed = msgspec.structs.replace(against, allow_mismatch=True)
     compared = evaluate(specification(server, tmp_path / "allowed", allowed, system_instruction="Be brief."))
     assert compared.checks[0].verdict is Verdict.FAIL
-    assert compared.stopped_early is None
+    assert compared.checks[0].n < 20
 
 
 def test_a_full_run_against_a_baseline(server: ScriptedServer, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
         stopping = specification.early_stopping
         limit = None if stopping is None else stopping.budget.documents
         budget = population if limit is None else min(limit, population)
-        follows = stopping is not None and scope.is_mean and not check.allow_mismatch
+        follows = stopping is not None and scope.is_mean
         yield _outlook(name, check, scope, population, budget, follows=follows)
 
 

@@ -58,7 +58,7 @@ class FollowedCheck:
         self._before = None if baseline is None else _Before(baseline, scope, check.metric)
         self._sum = self._sum_of_weights = 0.0
         self._lost = self._gained = 0
-        if scope.is_mean and not check.allow_mismatch:
+        if scope.is_mean:
             self.test = SequentialTest(plan_of(check, scope, self._population, self._weights))
 
     @property
@@ -96,10 +96,11 @@ class FollowedCheck:
         if self._before is None:
             return None
         identity = None if score is None else book.identity(task, doc_id)
-        self.mismatch = None if self.check.allow_mismatch else self._before.mismatch(task, doc_id, identity)
-        before = self._before.score(task, doc_id)
+        if not self.check.allow_mismatch:
+            self.mismatch = self._before.mismatch(task, doc_id, identity)
+        before = self._before.score(task, doc_id, identity)
         if score is None or not isinstance(before, float):
-            return None
+            return None  # no evidence for either side, as if it had failed
         worse = score < before if self.scope.higher_is_better else score > before
         self._lost += worse
         self._gained += score != before and not worse
@@ -172,9 +173,11 @@ class _Before:
             self._known |= {(name, doc_id): (doc, prompt, score) for doc_id, doc, prompt, score in columns}
             self._failed |= {(name, doc_id) for doc_id in task.failed}
 
-    def score(self, task: str, doc_id: int) -> Score | None:
+    def score(self, task: str, doc_id: int, identity: tuple[str, str] | None) -> Score | None:
+        """The document's score then; None if it failed, or was another document."""
         known = self._known.get((task, doc_id))
-        return None if known is None else known[2]
+        is_same = known is not None and (identity is None or identity[0] == known[0])
+        return known[2] if known is not None and is_same else None
 
     def mismatch(self, task: str, doc_id: int, identity: tuple[str, str] | None) -> str | None:
         """Why this document cannot be paired; None if it can."""

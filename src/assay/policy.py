@@ -65,6 +65,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
 
 
+class Overrides(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command line or a test session sets in place of the policy's own values."""
+
+    base_urls: tuple[str, ...] = ()
+    """Each ``NAME=URL``, or a URL alone where the policy has one model."""
+    models: tuple[str, ...] = ()
+    """Served names; each ``NAME=MODEL``, or alone."""
+    data_dir: str | None = None
+    """Where the policy names none."""
+    output_dir: str | None = None
+    fresh: bool = False
+
+
 def load_policy(path: str | Path) -> Policy:
     """Read a policy file; its relative paths become relative to the working directory.
 
@@ -86,6 +99,39 @@ def load_policy(path: str | Path) -> Policy:
         raise SpecificationError(f"{path}: {_readable(error)}") from error
     _refuse_senseless(policy, str(path))
     return _resolve_paths(policy, file.parent)
+
+
+def override(policy: Policy, overrides: Overrides) -> Policy:
+    """The policy with some values replaced.
+
+    Raises:
+        SpecificationError: a value does not say which of several models it is for.
+    """
+    replace = msgspec.structs.replace
+    models = dict(policy.models)
+    for field, texts in (("base_url", overrides.base_urls), ("model", overrides.models)):
+        for text in texts:
+            name, value = _addressed(text, policy)
+            models[name] = replace(models[name], **{field: value})
+    options = policy.options
+    if options.data_dir is None and overrides.data_dir:
+        options = replace(options, data_dir=overrides.data_dir)
+    return replace(
+        policy,
+        models=models,
+        options=options,
+        output_dir=overrides.output_dir or policy.output_dir,
+        fresh=policy.fresh or overrides.fresh,
+    )
+
+
+def _addressed(text: str, policy: Policy) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if equals and name in policy.models:
+        return name, value
+    if len(policy.models) == 1:
+        return next(iter(policy.models)), text
+    raise SpecificationError(f"'{text}' does not say which model it is for: write NAME=…, {_near(name, policy.models)}")
 
 
 def specifications(policy: Policy) -> dict[str, Specification]:

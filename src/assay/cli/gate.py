@@ -45,9 +45,10 @@ def gate(file: Path, **options: Any) -> int:
 
     Example: assay gate gate.toml --junit gate.xml
     """
-    from assay.policy import load_policy
+    from assay.policy import Overrides, load_policy, override
 
-    policy = overridden(load_policy(file), options)
+    chosen = {name: options[name] for name in Overrides.__struct_fields__}
+    policy = override(load_policy(file), Overrides(**chosen))
     if options["explain"]:
         return _explain(policy, as_json=options["as_json"])
     from assay.gate_run import run_gate
@@ -64,38 +65,6 @@ def gate(file: Path, **options: Any) -> int:
 
         _console().print(gate_text(report), soft_wrap=True)
     return report.verdict.exit_code
-
-
-def overridden(policy: Policy, options: dict[str, Any]) -> Policy:
-    """The policy with the command line's choices in place of its own.
-
-    Raises:
-        SpecificationError: an override names no model of the policy, or does not say which of several it is for.
-    """
-    import msgspec
-
-    models = dict(policy.models)
-    for field, texts in (("base_url", options["base_urls"]), ("model", options["models"])):
-        for text in texts:
-            name, value = _addressed(text, policy)
-            models[name] = msgspec.structs.replace(models[name], **{field: value})
-    changes: dict[str, Any] = {"models": models, "fresh": policy.fresh or options["fresh"]}
-    if options["output_dir"]:
-        changes["output_dir"] = options["output_dir"]
-    if options["data_dir"] and policy.options.data_dir is None:
-        changes["options"] = msgspec.structs.replace(policy.options, data_dir=options["data_dir"])
-    return msgspec.structs.replace(policy, **changes)
-
-
-def _addressed(text: str, policy: Policy) -> tuple[str, str]:
-    from assay.errors import SpecificationError
-
-    name, equals, value = text.partition("=")
-    if equals and name in policy.models:
-        return name, value
-    if len(policy.models) == 1:
-        return next(iter(policy.models)), text
-    raise SpecificationError(f"'{text}' does not say which model it is for: write NAME=…, with {list(policy.models)}")
 
 
 def _explain(policy: Policy, *, as_json: bool) -> int:

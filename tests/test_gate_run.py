@@ -1,0 +1,182 @@
+"""Policies run to verdicts, and what CI systems get to see of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner, Result
+
+from assay.cli.gate import gate
+from assay.evaluation import evaluate
+from assay.gate import CheckResult, Verdict
+from assay.gate_run import GateReport, ModelOutcome
+from assay.report.gate import gate_markdown
+from assay.report.github import annotation_lines
+from assay.report.junit import junit_xml
+from assay.types import ModelSpec, Specification, TaskOptions
+from tests.servers.scripted import ScriptedServer
+
+KEY = "exact_match,get-answer"
+TASKS = Path(__file__).parent / "evaluation_tasks"
+
+
+def right(body: dict[str, Any]) -> str:
+    question = body["messages"][-1]["content"]
+    return f"The answer is {sum(int(word) for word in question.split() if word.isdigit())}"
+
+
+def wrong(body: dict[str, Any]) -> str:
+    return "The answer is 7"
+
+
+@pytest.fixture
+def server() -> Any:
+    with ScriptedServer(answer=right, models=["scripted"]) as running:
+        yield running
+
+
+def write_policy(folder: Path, url: str, checks: str, head: str = "") -> Path:
+    file = folder / "gate.toml"
+    file.write_text(
+        f'{head}\n[options]\ninclude_path = "{TASKS}"\n[models.main]\nbase_url = "{url}"\nmodel = "scripted"\n'
+        f"concurrency = 4\n{checks}"
+    )
+    return file
+
+
+MINIMUM = f'[[checks]]\ntask = "counting"\nmetric = "{KEY}"\nmin = 0.8\n'
+
+
+def run(file: Path, *arguments: str, **environment: str) -> Result:
+    env = {"GITHUB_ACTIONS": "false", **environment}
+    return CliRunner(env=env).invoke(gate, [str(file), *arguments], standalone_mode=False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "head", "code"),
+    [(right, "", 0), (wrong, "", 1), (right, "[budget]\ndocuments = 3", 3)],
+    ids=["pass", "fail", "inconclusive"],
+)
+def test_exit_codes_and_reports(server: ScriptedServer, tmp_path: Path, answer: Any, head: str, code: int) -> None:
+    server.answer = answer
+    file = write_policy(tmp_path, server.url, MINIMUM, head)
+    summary = tmp_path / "summary.md"
+    result = run(
+        file,
+        *("--junit", str(tmp_path / "gate.xml"), "--markdown", str(tmp_path / "comment.md")),
+        GITHUB_ACTIONS="true",
+        GITHUB_STEP_SUMMARY=str(summary),
+    )
+    assert result.return_value == code, result.output
+    word = {0: "pass", 1: "fail", 3: "inconclusive"}[code]
+    assert f"gate: {word}" in result.output
+    (suite,) = ET.parse(tmp_path / "gate.xml").getroot()
+    assert suite.get("tests") == "1"
+    (case,) = suite
+    assert case.get("classname") == "assay.main.counting"
+    assert case.get("name") == f"{KEY} >= 0.8"
+    kinds = {0: "system-out", 1: "failure", 3: "error"}
+    assert [child.tag for child in case] == [kinds[code]]
+    assert f"Assay gate: {word}" in summary.read_text()
+    assert (tmp_path / "comment.md").read_text().strip() == summary.read_text().strip()
+    annotation = {0: None, 1: "::error title=assay%3A main counting fail::", 3: "::warning title="}[code]
+    assert annotation is None or annotation in result.output
+
+
+def test_a_dead_server_is_invalid_and_reported(tmp_path: Path) -> None:
+    file = write_policy(tmp_path, "http://127.0.0.1:9", MINIMUM)
+    result = run(file, "--junit", str(tmp_path / "gate.xml"), "--json")
+    assert result.return_value == 4
+    document = json.loads(result.stdout)
+    assert document["verdict"] == "invalid"
+    assert document["models"][0]["checks"][0]["verdict"] == "invalid"
+    error = ET.parse(tmp_path / "gate.xml").getroot().find("testsuite/testcase/error")
+    assert error is not None
+    assert "127.0.0.1:9" in str(error.get("message"))
+
+
+def test_one_dead_server_does_not_keep_another_from_being_judged(server: ScriptedServer, tmp_path: Path) -> None:
+    file = write_policy(tmp_path, server.url, '[models.dead]\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\n' + MINIMUM)
+    document = json.loads(run(file, "--json").stdout)
+    assert [model["checks"][0]["verdict"] for model in document["models"]] == ["pass", "invalid"]
+    assert document["verdict"] == "invalid"
+
+
+def test_against_a_baseline(server: ScriptedServer, tmp_path: Path) -> None:
+    full = Specification(
+        tasks=("counting",),
+        model=ModelSpec(base_url=server.url, model="scripted"),
+        options=TaskOptions(include_path=str(TASKS)),
+        output_dir=str(tmp_path / "full"),
+    )
+    baseline = evaluate(full).results_file
+    check = f'[[checks]]\ntask = "counting"\nmetric = "{KEY}"\nbaseline = "{baseline}"\nmargin = 0.2\n'
+    assert run(write_policy(tmp_path, server.url, check)).return_value == 0
+    server.answer = wrong
+    assert run(write_policy(tmp_path, server.url, check)).return_value == 1
+    hot = write_policy(tmp_path, server.url, check)
+    hot.write_text(hot.read_text().replace("[options]\n", "[options]\ngen_kwargs = { temperature = 2.0 }\n"))
+    result = run(hot)
+    assert result.return_value == 4
+    assert "generation_kwargs.temperature: not set -> 2.0" in result.output
+
+
+def test_overrides_say_which_model_they_are_for(server: ScriptedServer, tmp_path: Path) -> None:
+    file = write_policy(tmp_path, "http://127.0.0.1:9", MINIMUM)
+    assert run(file, "--base-url", server.url).return_value == 0
+    assert run(file, "--base-url", f"main={server.url}", "--fresh").return_value == 0
+    two = write_policy(tmp_path, server.url, '[models.other]\nbase_url = "http://x"\nmodel = "m"\n' + MINIMUM)
+    result = run(two, "--base-url", server.url)
+    assert "does not say which model" in str(result.exception)
+
+
+def test_explain_asks_nothing(server: ScriptedServer, tmp_path: Path) -> None:
+    checks = MINIMUM + f'[[checks]]\ntask = "naming"\nmetric = "{KEY}"\nbaseline = "b.json"\nmargin = 0.05\n'
+    file = write_policy(tmp_path, server.url, checks, "[budget]\ndocuments = 40")
+    shown = run(file, "--explain").output
+    assert "40 of 60" in shown
+    outlooks = json.loads(run(file, "--explain", "--json").stdout)
+    assert [outlook["task"] for outlook in outlooks] == ["counting", "naming"]
+    assert outlooks[0]["broken_documents"] < outlooks[0]["healthy_documents"] <= 60
+    assert outlooks[0]["detectable"] > 0
+    assert outlooks[1]["detectable"] > 0.05
+    assert server.requests == []
+    assert server.lookups == []
+
+
+def test_an_unknown_key_is_wrong_usage(tmp_path: Path) -> None:
+    file = write_policy(tmp_path, "http://x", MINIMUM.replace("min =", "minn ="))
+    command = [sys.executable, "-m", "assay", "gate", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "there is no key 'minn'; there is 'min'; did you mean that?" in done.stderr
+
+
+def hostile_report() -> GateReport:
+    nasty = "<script>|\x1b[31m\n::error::@everyone %0A]]> \x00 [x](http://evil)"
+    check = CheckResult(task=nasty, metric=nasty, min=0.5, verdict=Verdict.FAIL, reason=nasty)
+    model = ModelOutcome(name=nasty, model=nasty, base_url="http://x", checks=(check,))
+    return GateReport(policy=nasty, verdict=Verdict.FAIL, models=(model,))
+
+
+def test_reports_take_nothing_for_markup() -> None:
+    report = hostile_report()
+    root = ET.fromstring(junit_xml(report))
+    failure = root.find("testsuite/testcase/failure")
+    assert failure is not None
+    assert "<script>" in str(failure.get("message"))
+    markdown = gate_markdown(report)
+    assert "<script>" not in markdown
+    assert "@everyone" not in markdown
+    assert "](http" not in markdown
+    assert "\x1b" not in markdown
+    (line,) = annotation_lines(report)
+    assert "\n" not in line
+    assert line.startswith("::error title=")
+    assert "%0A" not in line.replace("%250A", "")
