@@ -45,7 +45,12 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="Chat: examples are turns of their own, or join the question in one turn.",
 )
 @click.option("--system-instruction", help="System message before everything else.", metavar="TEXT")
-@click.option("--max-length", type=int, help="The model's context length, as lm-eval's max_length.", metavar="N")
+@click.option(
+    "--max-length",
+    type=int,
+    help="The model's context length in tokens, to which --tokenizer cuts prompts (2048 unless given, as in lm-eval).",
+    metavar="N",
+)
 @click.option(
     "--concurrency", type=int, default=32, show_default=True, help="Requests outstanding at once.", metavar="N"
 )
