@@ -254,7 +254,7 @@ TWISTS: list[tuple[Capability, Twist, Seen, str]] = [
     (C.CHAT_LOGPROBS, without("top_logprobs", "logprobs"), Seen.NO, "ignored"),
     (C.CHAT_LOGPROBS, refusing("at most 5", lambda body: body.get("top_logprobs", 0) > 5), Seen.YES, "5 given"),
     (C.COMPLETIONS_LOGPROBS, changed(logprobs={"content": [{"token": "A"}]}), Seen.YES, "shape of chat"),
-    (C.ECHO_LOGPROBS, without("echo"), Seen.NO, "Tuesday"),
+    (C.ECHO_LOGPROBS, without("echo"), Seen.NO, "ignored: "),
     (C.ECHO_LOGPROBS, shifted, Seen.NO, "belong to other tokens"),
     (C.PROMPT_LOGPROBS, without("prompt_logprobs"), Seen.NO, "no log-probabilities"),
     (C.BOS_DOUBLED, one_more_token_in_completions, Seen.YES, "when completions is sent the rendered text"),
@@ -361,6 +361,13 @@ def test_no_time_left() -> None:
         assert server.count == 0
     assert report[C.CHAT].evidence == "no time was left to ask"
     assert report[C.REACHABLE].seen is Seen.YES
+
+
+def test_a_server_that_hangs_is_left_in_time() -> None:
+    with OpenServer({}, answer=good, faults=[Fault("hang", seconds=600)], model_list=LISTED) as server:
+        report = look(server.url, seconds=0.3)
+    assert report[C.CHAT].seen is Seen.UNKNOWN
+    assert report[C.CHAT].evidence == "no reply in time"
 
 
 @pytest.mark.parametrize("kind", sorted(FAULT_KINDS.keys() - {"endless", "gzip_bomb", "large_reply"}))

@@ -73,10 +73,18 @@ async def _of_prompt(server: ServerUnderProbe, source: LogprobSource) -> Finding
         await find_logprob_source(server, lambda _: trial)
     except UnsupportedTaskError as error:
         clause = str(error).rpartition("; asked for prompt_logprobs, ")[2].partition("; choose a generative task")[0]
+        if source is LogprobSource.ECHO and await _ignores_echo(server):
+            clause = f"ignored: {clause}"
         return no(server.clean(clause))
     except AssayError as error:
         return unknown(server.clean(str(error)))
     return yes("the likeliest token in it is what is generated there")
+
+
+async def _ignores_echo(server: ServerUnderProbe) -> bool:
+    """Whether the reply to a request with ``echo`` does not begin with the prompt."""
+    reply = await server.ask("completions", _CONTEXT, max_tokens=1, logprobs=1, echo=True)
+    return reply.said is not None and not (reply.said.text or "").startswith(_CONTEXT)
 
 
 def _body(server: ServerUnderProbe, source: LogprobSource, prompt: str) -> bytes:
