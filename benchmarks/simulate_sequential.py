@@ -5,7 +5,7 @@ Every table is put between its markers in the page, so that the page never says 
     python benchmarks/simulate_sequential.py --write docs/statistics.md --images docs/images/statistics
 
 With ``--answers`` (or ASSAY_MODEL_OUTPUTS_DIR) it also decides on the recorded answers of four real models, and with
-matplotlib installed it draws the plots. 10,000 random orders a setting take some 20 minutes on one core.
+matplotlib installed it draws the plots. 10,000 random orders a setting take some 15 minutes on one core.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ MARGIN = 0.03
 EXAMPLE_N, EXAMPLE_THRESHOLD = 1319, 0.435
 MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 CHUNK_VALUES = 5_000_000
+"""How many scores are held in memory at once."""
+MOST_DOCUMENTS = 24_000_000
+"""How many documents the orders of one setting may have together: MMLU-Pro gets 1994 orders instead of 10,000."""
 
 
 class Outcomes(NamedTuple):
@@ -95,33 +98,43 @@ def percent(share: float) -> str:
 
 
 def threshold_errors(runs: int) -> str:
-    """The share of wrong decisions, worst case over scores, and where it is."""
     rows = []
     for n, name in SIZES.items():
+        orders = affordable(runs, n)
         for threshold in THRESHOLDS:
             needed = ceil(threshold * n)
             steps = sorted({1, ceil(0.02 * n), ceil(0.05 * n), ceil(0.15 * n)})
             rights = [needed + step - 1 for step in steps] + [needed - step for step in steps]
             plan = threshold_plan(n, threshold, resolution=1)
-            errors = np.array([simulate(plan, right_or_wrong(n, k), runs).wrong() for k in rights if 0 <= k <= n])
-            rows.append([f"{n} ({name})", f"{threshold}", *map(percent, errors.max(axis=0))])
+            errors = np.array([simulate(plan, right_or_wrong(n, k), orders).wrong() for k in rights if 0 <= k <= n])
+            rows.append([f"{n} ({name})", f"{threshold}", *map(percent, errors.max(axis=0)), f"{orders}"])
             progress(rows[-1])
-    return table(["N", "threshold", *(f"wrong at α = {percent(alpha)}" for alpha in ALPHAS)], rows)
+    return table(["N", "threshold", *error_headers()], rows)
 
 
 def margin_errors(runs: int) -> str:
     rows = []
     for n, name in SIZES.items():
+        orders = affordable(runs, n)
         for flips in FLIPS:
             allowed = int(MARGIN * n) / n
             plan = margin_plan(n, MARGIN, resolution=1)
             errors = []
             for loss in (allowed, allowed + 1 / n, 0.0, 0.05, 0.13):
                 share = max(flips, loss)
-                errors.append(simulate(plan, differences(n, (share + loss) / 2, (share - loss) / 2), runs).wrong())
-            rows.append([f"{n} ({name})", percent(flips), *map(percent, np.max(errors, axis=0))])
+                errors.append(simulate(plan, differences(n, (share + loss) / 2, (share - loss) / 2), orders).wrong())
+            rows.append([f"{n} ({name})", percent(flips), *map(percent, np.max(errors, axis=0)), f"{orders}"])
             progress(rows[-1])
-    return table(["N", "flips", *(f"wrong at α = {percent(alpha)}" for alpha in ALPHAS)], rows)
+    return table(["N", "flips", *error_headers()], rows)
+
+
+def error_headers() -> list[str]:
+    return [*(f"wrong at α = {percent(alpha)}" for alpha in ALPHAS), "orders"]
+
+
+def affordable(runs: int, n: int) -> int:
+    """How many of the runs stay within MOST_DOCUMENTS."""
+    return min(runs, MOST_DOCUMENTS // n)
 
 
 def threshold_documents(runs: int) -> str:
@@ -205,12 +218,12 @@ def peeking_errors(runs: int) -> str:
     for n, name in SIZES.items():
         row = [f"{n} ({name})"]
         for alpha in ALPHAS:
-            peeking, sequential = peeking_path(n, EXAMPLE_THRESHOLD, alpha, min(runs, 20_000_000 // n))
+            peeking, sequential = peeking_path(n, EXAMPLE_THRESHOLD, alpha, affordable(runs, n))
             row += [percent(peeking[-1]), percent(sequential[-1])]
-        rows.append(row)
+        rows.append([*row, f"{affordable(runs, n)}"])
         progress(row)
     header = [name for alpha in ALPHAS for name in (f"α = {percent(alpha)}: peeking", "sequential")]
-    return table(["N", *header], rows)
+    return table(["N", *header, "orders"], rows)
 
 
 def real_answers(folder: Path) -> dict[str, Floats]:
