@@ -214,7 +214,6 @@ def _open_work(plan: _Plan) -> Iterator[_Work]:
 @contextmanager
 def _loaded_objects_left_alone() -> Iterator[None]:
     """Spare the garbage collector all that is there by now: libraries and tasks, which live to the end."""
-    gc.collect()
     gc.freeze()
     try:
         yield
