@@ -160,6 +160,9 @@ def test_a_baseline_check_decides_on_differences() -> None:
     run([healthy], alike)
     assert healthy.result().verdict is Verdict.PASS
     assert healthy.result().n < 700
+    interval = healthy.result().interval
+    assert interval is not None
+    assert interval.low >= -0.03  # what passes lies within the margin
     worse = {"t": [0 if place % 4 == 0 else score for place, score in enumerate(before)]}
     broken = followed(check, worse, baseline={"t": before})
     run([broken], worse)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -40,9 +39,16 @@ def test_a_policy_becomes_one_run_a_model(tmp_path: Path) -> None:
     assert runs["other"].early_stopping == EarlyStopping(budget=Budget(documents=500))
     # three checks in all: gsm8k for two models, ifeval for one
     assert {check.alpha for run in runs.values() for check in run.checks} == {0.02 / 3}
-    assert runs["other"].checks[1].baseline == os.path.relpath(tmp_path / "b.json")
-    assert runs["main"].options.data_dir == os.path.relpath(tmp_path / "data")
-    assert runs["main"].output_dir == os.path.relpath(tmp_path / "results")
+    assert runs["other"].checks[1].baseline == str(tmp_path / "b.json")
+    assert runs["main"].options.data_dir == str(tmp_path / "data")
+    assert runs["main"].output_dir == str(tmp_path / "results")
+
+
+def test_paths_are_those_of_the_policys_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ci").mkdir()
+    file = write(tmp_path / "ci", MODEL + CHECK)
+    monkeypatch.chdir(tmp_path)
+    assert load_policy(file.relative_to(tmp_path)).output_dir == "ci/results"
 
 
 def test_how_alpha_is_shared(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from math import ceil, floor
 from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from assay.against_baseline import mismatch_words
 from assay.errors import NothingMeasuredError, SpecificationError
@@ -15,8 +18,11 @@ if TYPE_CHECKING:
 
     from assay.runs import RecordedRun, Score
     from assay.scope import Scope
+    from assay.stats.intervals import Interval
     from assay.stats.plans import SequentialPlan
     from assay.types import Check
+
+_ROUNDING = 1e-6
 
 
 class ScoreBook(Protocol):
@@ -126,11 +132,12 @@ class FollowedCheck:
             return describe(
                 self.check, Verdict.INCONCLUSIVE, reason, **figures, more_needed=self._population - self.seen
             )
-        interval = self.test.interval()
+        interval = _possible_means(self.test)
         figures["interval"] = interval
         if self._before is not None and self.test.failed < self.test.seen:
             figures["difference"] = self.test.estimate
-        known = f"{_estimate(figures)}, surely from {interval.low:.4f} to {interval.high:.4f}"
+        sure = f"between {interval.low:.4f} and {interval.high:.4f} with {interval.confidence:.4g} confidence"
+        known = f"{_estimate(figures)} ({sure})"
         if self.decision in (Decision.PASS, Decision.FAIL):
             verdict = Verdict(self.decision.value)
             demand = "within" if verdict is Verdict.PASS else "beyond"
@@ -200,6 +207,16 @@ def _held(check: Check, verdict: Verdict) -> str:
     if check.min is not None:
         return f"minimum {check.min:g} {'met' if verdict is Verdict.PASS else 'missed'}"
     return f"maximum {check.max:g} {'kept' if verdict is Verdict.PASS else 'exceeded'}"
+
+
+def _possible_means(test: SequentialTest) -> Interval:
+    """The confidence sequence, its ends moved inwards to the next mean that the benchmark can have at all."""
+    interval, resolution = test.interval(), test.plan.resolution
+    if resolution is None:
+        return interval
+    step = resolution / test.plan.population
+    low, high = ceil(interval.low / step - _ROUNDING) * step, floor(interval.high / step + _ROUNDING) * step
+    return msgspec.structs.replace(interval, low=min(low, high), high=max(low, high))
 
 
 def _forecast(test: SequentialTest) -> int:

@@ -92,13 +92,38 @@ def load_policy(path: str | Path) -> Policy:
         raise FileFormatError(f"there is no policy file {path}") from None
     except (OSError, ValueError) as error:
         raise FileFormatError(f"cannot read {path} as TOML: {error}") from error
-    _refuse_unknown_keys(document, Policy, str(path))
+    return _resolve_paths(_policy(document, str(path)), file.parent)
+
+
+def _policy(document: dict[str, Any], place: str) -> Policy:
+    _refuse_unknown_keys(document, Policy, place)
     try:
         policy = msgspec.convert(document, Policy)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{path}: {_readable(error)}") from error
-    _refuse_senseless(policy, str(path))
-    return _resolve_paths(policy, file.parent)
+        raise SpecificationError(f"{place}: {_readable(error)}") from error
+    _refuse_senseless(policy, place)
+    return policy
+
+
+def policy_of_check(base_url: str, model: str, check: dict[str, Any], include_path: str | None = None) -> Policy:
+    """A policy of one check on one server.
+
+    Args:
+        base_url: the server.
+        model: the name under which it serves the model.
+        check: the keys of a ``[[checks]]`` table.
+        include_path: a folder of the user's own task YAML.
+
+    Raises:
+        SpecificationError: a key is unknown, or a value is missing or makes no sense.
+    """
+    document = {
+        "models": {"main": {"base_url": base_url, "model": model}},
+        "options": {} if include_path is None else {"include_path": include_path},
+        "checks": [check],
+        "output_dir": "assay-results",
+    }
+    return _policy(document, "the check")
 
 
 def override(policy: Policy, overrides: Overrides) -> Policy:
@@ -194,7 +219,10 @@ def _refuse_senseless(policy: Policy, path: str) -> None:
 
 def _resolve_paths(policy: Policy, folder: Path) -> Policy:
     def resolved(path: str | None) -> str | None:
-        return None if path is None else os.path.relpath(folder / Path(path).expanduser())
+        if path is None:
+            return None
+        place = os.path.relpath(folder / Path(path).expanduser())
+        return os.path.abspath(place) if place.startswith(os.pardir) else place
 
     replace = msgspec.structs.replace
     options = replace(policy.options, **{name: resolved(getattr(policy.options, name)) for name in _PATHS_OF_OPTIONS})

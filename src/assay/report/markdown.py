@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>#|~&@]|(?<!\w)_|_(?!\w)")
 
+_CELL = 600
+"""Characters shown of a table's cell."""
+
 
 def escaped(text: str, limit: int = 200) -> str:
     """`text` in one line, with everything escaped that Markdown or HTML would interpret, mentions of users included."""
@@ -22,4 +25,4 @@ def escaped(text: str, limit: int = 200) -> str:
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Lines of a table; its cells are escaped."""
     lines = [f"| {' | '.join(headings)} |", f"|{' --- |' * len(headings)}"]
-    return lines + [f"| {' | '.join(escaped(cell) for cell in row)} |" for row in rows]
+    return lines + [f"| {' | '.join(escaped(cell, _CELL) for cell in row)} |" for row in rows]

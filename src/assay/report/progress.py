@@ -33,6 +33,12 @@ def watch(stream: TextIO | None = None) -> Iterator[Progress]:
         yield bar
 
 
+@contextmanager
+def quietly() -> Iterator[Progress]:
+    """Show nothing."""
+    yield Progress()
+
+
 class ProgressLines(Progress):
     """Plain lines: at the start, every half minute, and at the end."""
 

@@ -1,0 +1,147 @@
+"""pytest plugin: a model server's quality as a test.
+
+::
+
+    @pytest.mark.assay(task="gsm8k_cot", metric="exact_match,strict-match", min=0.6)
+    def test_quality(): ...
+
+    def test_release(assay_gate):
+        assay_gate("gate.toml")
+
+The server is named by the policy, or by ``assay_base_url`` and ``assay_model`` in pytest's configuration or
+``--assay-base-url`` and ``--assay-model`` on the command line. A check that does not pass fails the test, with the
+report in place of a traceback; so does one that could not be judged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from assay.gate_run import GateReport
+    from assay.policy import Policy
+
+_OPTIONS = {
+    "assay_base_url": "address of the server to be judged",
+    "assay_model": "name under which the server serves the model",
+    "assay_data_dir": "data sets on disk",
+    "assay_include_path": "folder with task YAML of your own",
+    "assay_output_dir": "where results go (default: assay-results)",
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options, each for the command line and the configuration file."""
+    group = parser.getgroup("assay", "judging a model server")
+    for name, what in _OPTIONS.items():
+        parser.addini(name, what)
+        group.addoption(f"--{name.replace('_', '-')}", dest=name, help=what)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers", "assay(policy=None, *, task, metric, min, max, baseline, margin, alpha): judge a model server first"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Judge what the test's marks demand, then run its body."""
+    marks = list(item.iter_markers("assay"))
+    for mark in reversed(marks):
+        AssayGate(item.config)(*mark.args, **mark.kwargs)
+    return (yield)
+
+
+@pytest.fixture
+def assay_gate(pytestconfig: pytest.Config) -> AssayGate:
+    """Judge a server by a policy file, or by one check: ``assay_gate("gate.toml")``."""
+    return AssayGate(pytestconfig)
+
+
+class AssayGate:
+    """Judges, and fails the test that calls it unless every check passes."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def __call__(self, policy: str | Path | None = None, **check: Any) -> GateReport:
+        """Run a policy file, or one check given as keywords.
+
+        Args:
+            policy: path of a policy, relative to pytest's root folder.
+            check: a check's keys as in a policy's ``[[checks]]`` table.
+
+        Returns:
+            The report, if all checks passed.
+
+        Raises:
+            pytest.fail.Exception: a check failed or could not be judged; or the demand makes no sense.
+        """
+        __tracebackhide__ = True
+        from assay.errors import AssayError
+        from assay.gate import Verdict
+        from assay.gate_run import run_gate
+        from assay.report.progress import quietly
+
+        try:
+            name, demanded = self._policy(policy, check)
+            report = run_gate(demanded, name, quietly)
+        except AssayError as error:
+            pytest.fail(f"assay: {error}", pytrace=False)
+        if report.verdict is not Verdict.PASS:
+            pytest.fail(_readable(report), pytrace=False)
+        return report
+
+    def _policy(self, path: str | Path | None, check: dict[str, Any]) -> tuple[str, Policy]:
+        from assay.errors import SpecificationError
+        from assay.policy import Overrides, load_policy, override, policy_of_check
+
+        overrides = Overrides(
+            base_urls=self._given("assay_base_url"),
+            models=self._given("assay_model"),
+            data_dir=self._option("assay_data_dir"),
+            output_dir=self._option("assay_output_dir"),
+        )
+        if (path is None) == (not check):
+            raise SpecificationError("name a policy file, or write one check: task, metric and min, max or baseline")
+        if path is not None:
+            file = self._config.rootpath / path
+            return str(path), override(load_policy(file), overrides)
+        base_url, model = self._option("assay_base_url"), self._option("assay_model")
+        if base_url is None or model is None:
+            raise SpecificationError("which server? set assay_base_url and assay_model in pytest's configuration")
+        include_path = self._option("assay_include_path")
+        return f"{check.get('task')}", override(policy_of_check(base_url, model, check, include_path), overrides)
+
+    def _given(self, name: str) -> tuple[str, ...]:
+        value = self._option(name)
+        return () if value is None else (value,)
+
+    def _option(self, name: str) -> str | None:
+        return self._config.getoption(name) or self._config.getini(name) or None
+
+
+def _readable(report: GateReport) -> str:
+    from assay.report.gate import asked_words
+    from assay.report.text import printable
+
+    lines = [f"assay gate: {report.verdict}"]
+    for model in report.models:
+        lines.append(printable(f"{model.model} at {model.base_url}"))
+        for check in model.checks:
+            lines.append(
+                f"  {check.verdict.upper():12} {printable(f'{check.task} {check.metric} {check.demand}', 400)}"
+            )
+            lines.append(f"               {printable(check.reason, 1000)}")
+        if model.stopped_early is not None:
+            lines.append(f"  {asked_words(model)}")
+        if model.results_file is not None:
+            lines.append(f"  results: {printable(model.results_file, 1000)}")
+    return "\n".join(lines)
