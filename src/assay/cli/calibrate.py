@@ -1,0 +1,59 @@
+"""``assay calibrate``: how much a server differs from itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assay.cli.run import run, specification_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.calibrate import Noise
+
+_NOT_ITS_OWN = frozenset({"minimums", "maximums", "stop_early", "alpha", "fresh", "as_json"})
+
+
+@click.command(short_help="Run the same several times: rerun noise, and the margin it suggests.")
+@click.option("--runs", type=click.IntRange(min=2), default=3, show_default=True, help="How often.", metavar="K")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def calibrate(runs: int, as_json: bool, **options: Any) -> None:
+    """Run the same tasks K times on the same server, and say how many answers flip from run to run.
+
+    The proposed margin leaves room for that noise; give it to a baseline check.
+
+    Example: assay calibrate gsm8k_cot --base-url http://localhost:8000 --model my-model --runs 3
+    """
+    from assay.calibrate import calibrate as measure
+    from assay.report.progress import watch
+
+    options |= {"minimums": (), "maximums": (), "stop_early": False, "alpha": 0.01, "fresh": True}
+    noise = measure(specification_of(options), runs, watch)
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(noise).decode())
+        return
+    _print_table(noise)
+
+
+calibrate.params += [parameter for parameter in run.params if parameter.name not in _NOT_ITS_OWN]
+
+
+def _print_table(noise: Sequence[Noise]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from assay.report.text import printable
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, heading in enumerate(("task", "metric", "n", "scores", "flips", "flips at most", "margin")):
+        table.add_column(heading, justify="left" if place < 2 else "right")
+    for row in noise:
+        scores = ", ".join(f"{value:.4f}" for value in row.values)
+        shares = (f"{row.flip_rate:.2%}", f"{row.flip_rate_at_most:.2%}", f"{row.margin:.3f}")
+        table.add_row(printable(row.task), printable(row.metric), str(row.n), scores, *shares)
+    Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False).print(table)
