@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import FileFormatError, MissingDependencyError, SpecificationError
+from assay.tasks.line_encoding import LineEncoder, encodes_by_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _VOCABULARY = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
@@ -55,6 +56,10 @@ class Tokenizer:
         # A tokenizer saved after use may cut or fill what it encodes; transformers undoes that at each call.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        self.encode: Callable[[str], list[int]] = self._encode
+        """Token ids of a text, without special tokens added."""
+        if encodes_by_line(vocabulary.read_bytes()):
+            self.encode = LineEncoder(self._encode)
         names = _special_names(source)
         self.pad_token, self.pad_token_id = self._special(names.get("pad_token"))
         self.eos_token, self.eos_token_id = self._special(names.get("eos_token"))
@@ -79,8 +84,7 @@ class Tokenizer:
             "before a text without context"
         )
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of `text`, without special tokens added."""
+    def _encode(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
         return ids
 
