@@ -13,8 +13,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from assay.baseline import save_baseline
+from assay.cli.run import run as run_command
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import Evaluation, evaluate
 from assay.gate import Verdict
@@ -222,3 +224,12 @@ def test_a_killed_run_goes_on_in_its_own_order_to_the_same_verdict(server: Scrip
     assert stopped["documents"] == alone.stopped_early.documents
     assert document["assay"]["checks"] == json.loads(json.dumps(msgspec.to_builtins(alone.checks)))
     assert document["results"] == json.loads(json.dumps(alone.results["results"]))
+
+
+def test_the_command_says_that_it_stopped(server: ScriptedServer, tmp_path: Path) -> None:
+    options = ["counting", "--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS)]
+    options += ["--output-dir", str(tmp_path), "--min", f"{KEY}=0.5", "--stop-early", "--alpha", "0.05"]
+    done = CliRunner().invoke(run_command, options, standalone_mode=False)
+    assert done.return_value == 0
+    assert "stopped early: judged on" in done.output
+    assert "of 60 documents in random order" in done.output

@@ -141,7 +141,7 @@ def _readable(report: GateReport) -> str:
             )
             lines.append(f"               {printable(check.reason, 1000)}")
         if model.stopped_early is not None:
-            lines.append(f"  {asked_words(model)}")
+            lines.append(f"  {asked_words(model.stopped_early)}")
         if model.results_file is not None:
             lines.append(f"  results: {printable(model.results_file, 1000)}")
     return "\n".join(lines)

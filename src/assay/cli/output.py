@@ -56,6 +56,10 @@ def _print_table(evaluation: Evaluation) -> None:
         console.print()
         console.print(check_lines(evaluation.checks))
     console.print()
+    if evaluation.stopped_early is not None:
+        from assay.report.gate import asked_words
+
+        console.print(asked_words(evaluation.stopped_early), soft_wrap=True)
     console.print(f"results  {evaluation.results_file}", soft_wrap=True, markup=False)
 
 

@@ -15,8 +15,9 @@ from assay.report.text import printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from assay.early import StoppedEarly
     from assay.gate import CheckResult
-    from assay.gate_run import GateReport, ModelOutcome
+    from assay.gate_run import GateReport
 
 _SIGNS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.INVALID: "⚠️"}
 _HEADINGS = ("", "task", "metric", "demanded", "measured", "documents", "why")
@@ -29,7 +30,7 @@ def gate_text(report: GateReport) -> RenderableType:
         lines.append(Text(printable(f"{model.name}: {model.model} at {model.base_url}"), style="bold"))
         lines.append(check_lines(model.checks))
         if model.stopped_early is not None:
-            lines.append(Text(asked_words(model), style="dim"))
+            lines.append(Text(asked_words(model.stopped_early), style="dim"))
         if model.results_file is not None:
             lines.append(Text(f"results  {printable(model.results_file)}"))
         lines.append(Text())
@@ -43,16 +44,13 @@ def gate_markdown(report: GateReport) -> str:
         lines += [f"**{escaped(model.name)}**: {escaped(model.model)} at {escaped(model.base_url)}", ""]
         lines += table(_HEADINGS, [_row(check) for check in model.checks])
         if model.stopped_early is not None:
-            lines += ["", escaped(asked_words(model), 400)]
+            lines += ["", escaped(asked_words(model.stopped_early), 400)]
         lines.append("")
     return "\n".join(lines)
 
 
-def asked_words(model: ModelOutcome) -> str:
+def asked_words(stopped: StoppedEarly) -> str:
     """How much of the benchmark was asked."""
-    stopped = model.stopped_early
-    if stopped is None:
-        return ""
     return (
         f"stopped early: judged on {stopped.documents} of {stopped.population} documents in random order "
         f"(seed {stopped.order_seed}), {stopped.asked} asked; not the scores of a full run"
