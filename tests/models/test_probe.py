@@ -152,7 +152,7 @@ def test_a_server_that_can_everything() -> None:
     assert report[Capability.COMPLETIONS_LOGPROBS].value == "completions"
     assert report[Capability.REPEATABLE_TOGETHER].value == 8
     assert server.count <= report.requests <= 60
-    assert all(request.body.get("max_tokens", 0) <= 16 for request in server.requests)
+    assert all(request.body.get("max_tokens", 0) <= 32 for request in server.requests)
 
 
 Twist = Callable[[Body], Body | str]

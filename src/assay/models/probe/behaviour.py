@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from assay.types import EndpointKind
 
 _REPETITIONS = 2
+_COMPANY_TOKENS = 32
+"""Twice the usual number: the longer an answer, the likelier that rounding in another batch turns it."""
 _COMPANY = tuple(
     f"Say in one sentence what {thing} is made of."
     for thing in ("bread", "glass", "snow", "paper", "steel", "honey", "sand", "chalk")
@@ -43,8 +45,8 @@ async def try_repetition(server: ServerUnderProbe, kind: EndpointKind) -> Findin
     """Whether temperature 0 gives the same answer again, and the same in the company of other requests."""
     reference = text_of(server.reference[kind])
     again = [await server.ask(kind) for _ in range(_REPETITIONS)]
-    alone = [await server.ask(kind, prompt) for prompt in _COMPANY]
-    together = await asyncio.gather(*(server.ask(kind, prompt) for prompt in _COMPANY))
+    alone = [await server.ask(kind, prompt, max_tokens=_COMPANY_TOKENS) for prompt in _COMPANY]
+    together = await asyncio.gather(*(server.ask(kind, prompt, max_tokens=_COMPANY_TOKENS) for prompt in _COMPANY))
     return {
         Capability.REPEATABLE: _judge_same(again, [reference] * _REPETITIONS),
         Capability.REPEATABLE_TOGETHER: _judge_together(alone, together),
