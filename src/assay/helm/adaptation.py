@@ -168,7 +168,7 @@ def instance_key(instance: Instance) -> InstanceKey:
     return instance.id, instance.split, instance.sub_split, instance.perturbation
 
 
-class ScenarioState(HelmStruct, frozen=True, dict=True):
+class ScenarioState(HelmStruct, frozen=True, dict=True, gc=True):
     """All requests of a run."""
 
     adapter_spec: AdapterSpec

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import IO, TYPE_CHECKING
 
+import msgspec
+
 from assay.helm.structs import dump_json
 
 if TYPE_CHECKING:
@@ -13,6 +15,7 @@ if TYPE_CHECKING:
     from assay.helm.stats import MetricName, PerInstanceStats, Stat
 
 _CHUNK = 1 << 20
+_REMEMBERED = 256
 _INFINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
@@ -26,7 +29,7 @@ class PerInstanceWriter:
         self.count = 0
         self.names_left_out: set[str] = set()
         self._file = file
-        self._heads: dict[int, tuple[MetricName, str]] = {}
+        self._templates: dict[int, _Template] = {}
 
     def write(self, record: PerInstanceStats) -> None:
         """Write one instance's statistics."""
@@ -36,32 +39,55 @@ class PerInstanceWriter:
                 self.names_left_out.add(stat.name.name)
             else:
                 kept.append(self._stat(stat))
-        head = dump_json({**record.to_builtins(), "stats": []}).decode().removesuffix("[]\n}")
+        bare = msgspec.structs.replace(record, stats=[]).to_builtins()
+        head = dump_json(bare).decode().removesuffix("[]\n}")
         body = "[\n" + ",\n".join(kept) + "\n    ]" if kept else "[]"
         self._file.write((",\n" if self.count else "\n") + _indent(head, 2) + body + "\n  }")
         self.count += 1
 
     def _stat(self, stat: Stat) -> str:
-        head = self._head(stat.name)
-        if stat.count == 0 or stat.extras:
+        template = self._templates.get(id(stat.name))
+        if template is None:
+            template = self._templates[id(stat.name)] = _Template(stat.name)
+        return template.fill(stat)
+
+
+class _Template:
+    """The text of one metric's Stats, as far as the name decides it."""
+
+    def __init__(self, name: MetricName) -> None:
+        self.name = name  # keeps the object alive, for its identity is its key
+        text = _indent(dump_json(name.to_builtins()).decode(), 8).lstrip()
+        self._head = f'      {{\n        "name": {text},\n        "count": '
+        self._known: dict[int, str] = {}
+        """Texts of single whole numbers, which come again and again; an empty Stat's under -1."""
+
+    def fill(self, stat: Stat) -> str:
+        if stat.extras or (stat.count == 0 and stat.sum):
             return _indent(dump_json(stat.to_builtins()).decode(), 6)
+        if stat.count > 1 or not isinstance(stat.sum, int) or stat.sum < 0:
+            return self._numbers(stat)
+        key = stat.sum if stat.count else -1
+        text = self._known.get(key)
+        if text is None:
+            text = self._numbers(stat) if stat.count else self._empty()
+            if len(self._known) < _REMEMBERED:
+                self._known[key] = text
+        return text
+
+    def _empty(self) -> str:
+        return f'{self._head}0,\n        "sum": 0,\n        "sum_squared": 0\n      }}'
+
+    def _numbers(self, stat: Stat) -> str:
         total = _number(stat.sum)
-        single = stat.count == 1
-        low = total if single and stat.min == stat.sum and type(stat.min) is type(stat.sum) else _number(stat.min)
+        low = total if stat.min is stat.sum else _number(stat.min)
         high = low if stat.max is stat.min else _number(stat.max)
+        mean = low if stat.mean is stat.min else _number(stat.mean)
         return (
-            f'{head}{stat.count},\n        "sum": {total},\n        "sum_squared": {_number(stat.sum_squared)},\n'
-            f'        "min": {low},\n        "max": {high},\n        "mean": {_number(stat.mean)},\n'
+            f'{self._head}{stat.count},\n        "sum": {total},\n        "sum_squared": {_number(stat.sum_squared)},\n'
+            f'        "min": {low},\n        "max": {high},\n        "mean": {mean},\n'
             f'        "variance": {_number(stat.variance)},\n        "stddev": {_number(stat.stddev)}\n      }}'
         )
-
-    def _head(self, name: MetricName) -> str:
-        """A Stat's text as far as its count; names are shared objects, so their identity is key enough."""
-        known = self._heads.get(id(name))
-        if known is None:
-            text = _indent(dump_json(name.to_builtins()).decode(), 8).lstrip()
-            known = self._heads[id(name)] = (name, f'      {{\n        "name": {text},\n        "count": ')
-        return known[1]
 
 
 def write_list(file: IO[str], parts: Iterable[IO[str]]) -> None:

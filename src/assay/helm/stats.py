@@ -61,9 +61,11 @@ class Stat(HelmStruct, frozen=True):
         """The Stat of one value, or of none."""
         if value is None:
             return cls(name)
-        mean = value / 1
-        variance = _variance(value * value, 1, mean)
-        return cls(name, 1, 0 + value, value * value, value, value, mean, variance, math.sqrt(variance))
+        total, square, mean = 0 + value, value * value, value / 1
+        if total == value == mean and type(total) is float and (value or math.copysign(1, value) > 0):
+            total = mean = value  # one object instead of three
+        variance = _variance(square, 1, mean)
+        return cls(name, 1, total, square, value, value, mean, variance, math.sqrt(variance))
 
     def add(self, value: Number | None) -> Stat:
         """This Stat with one more value; ``None`` changes nothing."""

@@ -22,8 +22,13 @@ Extras = tuple[tuple[str, Any], ...]
 """What a file's record has beyond today's fields, in its order; ``UNSET`` for a default that the file leaves out."""
 
 
-class HelmStruct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename={"extras": "$extras"}):
-    """Base of every record of HELM's data model."""
+class HelmStruct(
+    msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, rename={"extras": "$extras"}
+):
+    """Base of every record of HELM's data model.
+
+    Records are trees, so the garbage collector need not watch them; runs have tens of millions.
+    """
 
     extras: Extras | None = None
 

@@ -11,6 +11,9 @@ from typing import Any
 
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9 ]*")
+_CONTRACTIONS = re.compile(r"\b(?:cannot|gimme|gonna|gotta|lemme|wanna)\b", re.IGNORECASE)
+"""Words without an apostrophe that NLTK takes apart."""
 _NOT_ALPHANUMERIC = re.compile(r"[^a-z0-9]+")
 
 Ngrams = Counter[Hashable]
@@ -49,7 +52,9 @@ class Text:
 
     @cached_property
     def words(self) -> list[str]:
-        """NLTK's word tokens."""
+        """NLTK's word tokens; where there is nothing but plain words, those are the tokens."""
+        if _PLAIN_WORDS.fullmatch(self.raw) and not _CONTRACTIONS.search(self.raw):
+            return self.raw.split()
         return list(_word_tokenizer()(self.raw))
 
     @cached_property
