@@ -71,6 +71,9 @@ def test_a_clear_case_stops_early_and_says_so(server: ScriptedServer, tmp_path: 
     assert document["assay"]["early_stopping"]["population"] == 60
     assert document["results"]["counting"]["alias"] == f"counting (stopped early: {result.n} of 60)"
     assert document["n-samples"]["counting"] == {"original": 60, "effective": result.n}
+    assert run.scores[0].interval is None  # it would hold only for a number of documents fixed beforehand
+    assert result.interval is not None
+    assert result.interval.method == "confidence sequence"
     assert read_run(run.results_file).stopped_early
     with pytest.raises(SpecificationError, match="stopped early"):
         save_baseline(read_run(run.results_file), tmp_path / "b.json")

@@ -127,6 +127,16 @@ def test_against_a_baseline(server: ScriptedServer, tmp_path: Path) -> None:
     assert "generation_kwargs.temperature: not set -> 2.0" in result.output
 
 
+def test_a_group_and_one_of_its_members(server: ScriptedServer, tmp_path: Path) -> None:
+    check = f'[[checks]]\ntask = "both"\nmetric = "{KEY}"\nmin = 0.6\n'
+    document = json.loads(run(write_policy(tmp_path, server.url, check + MINIMUM, 'tasks = ["both"]'), "--json").stdout)
+    results = document["models"][0]["checks"]
+    assert [(result["task"], result["verdict"], result["population"]) for result in results] == [
+        ("both", "pass", 120),
+        ("counting", "pass", 60),
+    ]
+
+
 def test_overrides_say_which_model_they_are_for(server: ScriptedServer, tmp_path: Path) -> None:
     file = write_policy(tmp_path, "http://127.0.0.1:9", MINIMUM)
     assert run(file, "--base-url", server.url).return_value == 0

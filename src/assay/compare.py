@@ -265,7 +265,10 @@ def _flips(pairing: Pairing, key: str, paired: _Paired) -> Iterator[Flip]:
 def _remarks(baseline: RecordedRun, candidate: RecordedRun, pairings: Mapping[str, Pairing]) -> Iterator[str]:
     for run in (baseline, candidate):
         if run.stopped_early:
-            yield f"{run.source} was stopped early: only the documents that it asked are compared"
+            yield (
+                f"{run.source} was stopped early: only what it asked is compared, and intervals and p-values "
+                "do not allow for that it stopped where it did"
+            )
     for here, there in ((baseline, candidate), (candidate, baseline)):
         if missing := [name for name in here.tasks if name not in there.tasks]:
             yield f"only in {here.source}: {', '.join(missing)}"

@@ -43,6 +43,11 @@ class StoppedEarly(msgspec.Struct, frozen=True, kw_only=True):
     tasks: dict[str, tuple[int, int]]
     """By task, how many documents of how many."""
 
+    @property
+    def complete_tasks(self) -> list[str]:
+        """The tasks whose documents were all asked."""
+        return [task for task, (counted, size) in self.tasks.items() if counted == size]
+
 
 class Follower:
     """Draws documents in random order, hands their answers on in that order, and stops when all checks are decided."""

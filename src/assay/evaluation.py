@@ -25,7 +25,7 @@ from assay.early import Follower, StoppedEarly, seed_of
 from assay.engine import ask_all
 from assay.errors import OutputError, RunInterrupted
 from assay.journal import Journal
-from assay.measure import Score, measure
+from assay.measure import Score, measure, without_intervals
 from assay.models.echo_probe import find_logprob_source
 from assay.models.openai import OpenAIModel
 from assay.models.server_info import ServerInfo, check_model_served
@@ -253,6 +253,8 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
     scores = measure(results["results"], work.scores, plan.loaded)
     checks = judge_checks(plan.checks, scores, work.live, work.follower)
     stopped_early = None if work.follower is None else work.follower.summary()
+    if stopped_early is not None:
+        scores = without_intervals(scores, stopped_early.complete_tasks)
     failures = tuple(failed for task in work.scores.values() for failed in task.failed_samples())
     seconds = time.time() - plan.started
     results |= describe_run(plan.specification, plan.started)

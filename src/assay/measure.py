@@ -14,7 +14,7 @@ from assay.tasks.metrics import expected_group_keys, expected_task_keys
 from assay.types import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from assay.tasks.library import LoadedTasks
     from assay.tasks.scoring import TaskScores
@@ -64,6 +64,19 @@ def measure(
         members = [task.task_name for task in group.get_all_tasks()]
         scores[name] = _group_scores(group, results.get(name, {}), [scores[member] for member in members])
     return tuple(score for name in results for score in scores.get(name, {}).values())
+
+
+def without_intervals(scores: Sequence[Score], complete: Collection[str]) -> tuple[Score, ...]:
+    """Scores of a run that stopped early, without the intervals that hold only for a number of samples fixed before.
+
+    Args:
+        scores: of the documents asked.
+        complete: the tasks whose documents were all asked; theirs stay.
+    """
+    return tuple(
+        score if score.task in complete else msgspec.structs.replace(score, interval=None, bounds=None)
+        for score in scores
+    )
 
 
 def metric_keys(entry: Mapping[str, Any]) -> list[str]:
