@@ -135,6 +135,12 @@ def test_the_first_candidate_of_a_place_is_the_prompts_own() -> None:
     assert prompt.likeliest(1).text == " he"
 
 
+def test_the_protocols_own_lists_go_before_prompt_logprobs() -> None:
+    prompt = echo(legacy(), prompt_logprobs=prompt_logprobs())
+    assert prompt.generated == "."
+    assert prompt.loglikelihood(TokenSpan(4, 6)) == Loglikelihood(-0.625, True)
+
+
 @pytest.mark.parametrize("entry", [7, {"7": -2.0}, {"7": {"rank": 1}}])
 def test_prompt_logprobs_of_another_shape_are_no_answer(entry: Any) -> None:
     with pytest.raises(ReplyError, match="not of the protocol"):

@@ -29,11 +29,14 @@ class ImaginaryModel:
         """Right: every prompt token, the first without a value, and the generated token."""
         ids = self._ids(body)
         if "prompt_logprobs" in body:
-            entries = [None, *(self._candidate_objects(ids[:place], ids[place]) for place in range(1, len(ids)))]
             generated = self.tokenizer.decode([self.likeliest(ids)])
-            return self._reply(ids, {"text": generated, "logprobs": None, "prompt_logprobs": entries})
-        ids = [*ids, self.likeliest(ids)]
-        return self._legacy(ids, [None, *(self.logprob(ids[:place], ids[place]) for place in range(1, len(ids)))], ids)
+            choice = {"text": generated, "logprobs": None, "prompt_logprobs": self._prompt_logprobs(ids)}
+            return self._reply(ids, choice)
+        whole = [*ids, self.likeliest(ids)]
+        values = [None, *(self.logprob(whole[:place], whole[place]) for place in range(1, len(whole)))]
+        reply = self._legacy(whole, values, whole)
+        reply["choices"][0]["prompt_logprobs"] = self._prompt_logprobs(ids)
+        return reply
 
     def vllm_without_echo(self, body: Body) -> Body:
         """A gateway that refuses ``echo`` and passes ``prompt_logprobs`` on; the scripted server makes it a 400."""
@@ -108,6 +111,9 @@ class ImaginaryModel:
             tops.append(None if value is None else top | {text: value})
         logprobs = {"tokens": texts, "token_logprobs": values, "top_logprobs": tops}
         return self._reply(echoed[:-1], {"text": self.tokenizer.decode(echoed), "logprobs": logprobs})
+
+    def _prompt_logprobs(self, ids: list[int]) -> list[dict[str, Any] | None]:
+        return [None, *(self._candidate_objects(ids[:place], ids[place]) for place in range(1, len(ids)))]
 
     def _candidate_objects(self, before: list[int], token: int) -> dict[str, Any]:
         best = self.likeliest(before)

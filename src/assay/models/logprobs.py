@@ -130,7 +130,8 @@ def read_echo(body: bytes) -> EchoedPrompt:
     try:
         reply = _decoder.decode(body)
         choice = min(reply.choices, key=lambda choice: choice.index)
-        if choice.prompt_logprobs is not None:
+        # vLLM adds prompt_logprobs to an echo; lm-eval reads the protocol's own lists.
+        if choice.logprobs is None and choice.prompt_logprobs is not None:
             return _read_prompt_logprobs(choice, choice.prompt_logprobs)
         return _read_legacy(choice.logprobs)
     except (msgspec.DecodeError, ValueError) as error:
