@@ -1,0 +1,70 @@
+"""Foreign code that runs too long is interrupted; nothing else is."""
+
+import re
+import signal
+import threading
+import time
+
+import pytest
+
+from assay.deadline import Deadline, DeadlineError
+
+
+def test_a_regular_expression_that_backtracks_without_end_is_interrupted() -> None:
+    deadline = Deadline(0.1)
+    started = time.monotonic()
+    with deadline.watching(), pytest.raises(DeadlineError, match=r"0\.1 s"), deadline:
+        re.match(r"(a+)+$", "a" * 64 + "b")
+    assert time.monotonic() - started < 30, "it would take years"
+
+
+def test_so_is_a_loop_and_the_next_block_has_its_own_time() -> None:
+    def loop() -> None:
+        while True:
+            pass
+
+    deadline = Deadline(0.1)
+    with deadline.watching():
+        for _ in range(2):
+            with pytest.raises(DeadlineError), deadline:
+                loop()
+        with deadline:
+            pass
+
+
+def test_time_outside_the_blocks_does_not_count() -> None:
+    deadline = Deadline(0.1)
+    with deadline.watching():
+        for _ in range(3):
+            with deadline:
+                pass
+            time.sleep(0.15)
+
+
+def test_an_error_in_a_block_is_passed_on() -> None:
+    deadline = Deadline(5)
+    with deadline.watching(), pytest.raises(KeyError), deadline:
+        raise KeyError
+
+
+def test_the_alarm_is_given_back() -> None:
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(KeyError), Deadline(5).watching():
+        raise KeyError
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_in_another_thread_it_bounds_nothing_and_harms_nothing() -> None:
+    passed = threading.Event()
+
+    def work() -> None:
+        deadline = Deadline(0.01)
+        with deadline.watching(), deadline:
+            time.sleep(0.05)
+        passed.set()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert passed.is_set()
