@@ -9,10 +9,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.baseline import load_baseline, save_baseline
+from assay.cli.baseline import baseline as command
 from assay.errors import FileFormatError, OutputError, SpecificationError
 from assay.run_files import read_answers, read_run
 from assay.runs import RecordedRun, TaskRecord
@@ -86,6 +88,18 @@ def test_what_can_be_no_baseline_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="cannot write"):
         save_baseline(run_of(record([1.0])), tmp_path / "file" / "b.json")
+
+
+def test_the_command_says_what_it_kept_and_what_not(tmp_path: Path) -> None:
+    file = write_run(tmp_path / "run", {"a": [1, 0, 1]})
+    document = json.loads(file.read_text())
+    document["results"]["a"]["bleu,none"] = 17.5
+    file.write_text(json.dumps(document))
+    done = CliRunner().invoke(command, ["save", str(tmp_path / "run"), str(tmp_path / "kept" / "b.json")])
+    assert done.exit_code == 0, done.output
+    assert "3 documents of 1 tasks" in done.output
+    assert "not per document, so left out: a bleu,none" in done.output
+    assert load_baseline(tmp_path / "kept" / "b.json").tasks["a"].scores == {KEY: (1.0, 0.0, 1.0)}
 
 
 def test_a_damaged_baseline_is_refused(tmp_path: Path) -> None:

@@ -177,6 +177,24 @@ def test_a_baseline_check_decides_on_differences() -> None:
     assert "beyond the margin" in result.reason
 
 
+def test_graded_scores_and_maxima() -> None:
+    graded = {"t": [0.25, 0.75, 1.0, 0.8] * 200}
+    check = FollowedCheck(minimum(0.5), Scope(tasks=("t",)), {"t": 800})
+    follower, _ = run([check], graded)
+    assert check.result().verdict is Verdict.PASS
+    assert not follower.is_complete(check)
+    for share_wrong, verdict in ((0.05, Verdict.PASS), (0.6, Verdict.FAIL)):
+        errors = {"t": share(800, share_wrong)}
+        check = followed(Check(metric=KEY, task="t", max=0.3), errors, higher_is_better=False)
+        run([check], errors)
+        assert check.result().verdict is verdict
+        assert check.result().n < 200
+        against = Check(metric=KEY, task="t", baseline="b.json", margin=0.1)
+        check = followed(against, errors, baseline={"t": [0.0] * 800}, higher_is_better=False)
+        run([check], errors)
+        assert check.result().verdict is verdict
+
+
 def test_another_document_or_prompt_is_a_mismatch_at_once() -> None:
     before = {"t": [1.0] * 100}
     check = Check(metric=KEY, task="t", baseline="b.json", margin=0.1)

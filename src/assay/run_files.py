@@ -178,15 +178,12 @@ def comparable_settings(config: Mapping[str, Any], version: Any) -> dict[str, An
     """The part of a task's configuration that must be equal for scores to be comparable.
 
     Args:
-        config: the task's entry under ``configs``, as in a results file or before it is written to one.
+        config: the task's entry under ``configs``, as plain JSON.
         version: the task's version.
     """
-    from lm_eval.utils import handle_non_serializable
-
     settings = {"version": version, **{key: config[key] for key in _COMPARED if config.get(key) is not None}}
-    text = json.dumps(settings, default=handle_non_serializable)
-    plain: dict[str, Any] = json.loads(_ADDRESS.sub("", text))
-    return plain
+    without_addresses: dict[str, Any] = json.loads(_ADDRESS.sub("", json.dumps(settings)))
+    return without_addresses
 
 
 def _scored_nothing(document: Mapping[str, Any], name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 from assay.run_files import comparable_settings
@@ -51,4 +52,7 @@ class LiveScores:
 
 def task_settings(task: Any) -> dict[str, Any]:
     """What of a loaded task must be equal for scores to be comparable."""
-    return comparable_settings(task.dump_config(), task.VERSION)
+    from lm_eval.utils import handle_non_serializable
+
+    as_written = json.loads(json.dumps(task.dump_config(), default=handle_non_serializable))
+    return comparable_settings(as_written, task.VERSION)
