@@ -5,7 +5,8 @@ Every table is put between its markers in the page, so that the page never says 
     python benchmarks/simulate_sequential.py --write docs/statistics.md --images docs/images/statistics
 
 With ``--answers`` (or ASSAY_MODEL_OUTPUTS_DIR) it also decides on the recorded answers of four real models, and with
-matplotlib installed it draws the plots. 10,000 random orders a setting take some 15 minutes on one core.
+matplotlib installed it draws the plots. 10,000 random orders a setting take some 30 minutes
+on one idle core, most of them for MMLU-Pro; ``--most-documents 24000000`` gives it 1994 orders and takes 8.
 """
 
 from __future__ import annotations
@@ -46,8 +47,19 @@ EXAMPLE_N, EXAMPLE_THRESHOLD = 1319, 0.435
 MODELS = ("6b_finetuning", "6b_verification", "175b_finetuning", "175b_verification")
 CHUNK_VALUES = 5_000_000
 """How many scores are held in memory at once."""
-MOST_DOCUMENTS = 24_000_000
-"""How many documents the orders of one setting may have together: MMLU-Pro gets 1994 orders instead of 10,000."""
+REAL_ORDERS = 2000
+"""Orders in which each real model's answers are given."""
+
+
+class Effort(NamedTuple):
+    """How long to simulate."""
+
+    runs: int
+    most_documents: int | None
+
+    def orders(self, n: int) -> int:
+        """How many random orders of n documents one setting gets."""
+        return self.runs if self.most_documents is None else min(self.runs, self.most_documents // n)
 
 
 class Outcomes(NamedTuple):
@@ -97,10 +109,10 @@ def percent(share: float) -> str:
     return f"{100 * share:.3g} %"
 
 
-def threshold_errors(runs: int) -> str:
+def threshold_errors(effort: Effort) -> str:
     rows = []
     for n, name in SIZES.items():
-        orders = affordable(runs, n)
+        orders = effort.orders(n)
         for threshold in THRESHOLDS:
             needed = ceil(threshold * n)
             steps = sorted({1, ceil(0.02 * n), ceil(0.05 * n), ceil(0.15 * n)})
@@ -112,10 +124,10 @@ def threshold_errors(runs: int) -> str:
     return table(["N", "threshold", *error_headers()], rows)
 
 
-def margin_errors(runs: int) -> str:
+def margin_errors(effort: Effort) -> str:
     rows = []
     for n, name in SIZES.items():
-        orders = affordable(runs, n)
+        orders = effort.orders(n)
         for flips in FLIPS:
             allowed = int(MARGIN * n) / n
             plan = margin_plan(n, MARGIN, resolution=1)
@@ -130,11 +142,6 @@ def margin_errors(runs: int) -> str:
 
 def error_headers() -> list[str]:
     return [*(f"wrong at α = {percent(alpha)}" for alpha in ALPHAS), "orders"]
-
-
-def affordable(runs: int, n: int) -> int:
-    """How many of the runs stay within MOST_DOCUMENTS."""
-    return min(runs, MOST_DOCUMENTS // n)
 
 
 def threshold_documents(runs: int) -> str:
@@ -213,14 +220,14 @@ def peeking_path(n: int, threshold: float, alpha: float, runs: int) -> tuple[Flo
     return peeking / runs, sequential / runs
 
 
-def peeking_errors(runs: int) -> str:
+def peeking_errors(effort: Effort) -> str:
     rows = []
     for n, name in SIZES.items():
         row = [f"{n} ({name})"]
         for alpha in ALPHAS:
-            peeking, sequential = peeking_path(n, EXAMPLE_THRESHOLD, alpha, affordable(runs, n))
+            peeking, sequential = peeking_path(n, EXAMPLE_THRESHOLD, alpha, effort.orders(n))
             row += [percent(peeking[-1]), percent(sequential[-1])]
-        rows.append([*row, f"{affordable(runs, n)}"])
+        rows.append([*row, f"{effort.orders(n)}"])
         progress(row)
     header = [name for alpha in ALPHAS for name in (f"α = {percent(alpha)}: peeking", "sequential")]
     return table(["N", *header, "orders"], rows)
@@ -340,23 +347,25 @@ def progress(row: list[str]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000, help="random orders a setting")
+    parser.add_argument("--most-documents", type=int, help="cap on the documents of a setting's orders together")
     parser.add_argument("--write", type=Path, help="page whose sections are replaced; else they are printed")
     parser.add_argument("--images", type=Path, help="folder for the plots")
     parser.add_argument("--answers", type=Path, default=os.environ.get("ASSAY_MODEL_OUTPUTS_DIR"))
     parser.add_argument("--only", help="names of sections, separated by commas; 'plots' is one")
     arguments = parser.parse_args()
+    effort = Effort(arguments.runs, arguments.most_documents)
 
     sections: dict[str, Callable[[], str]] = {
         "threshold-documents": lambda: threshold_documents(arguments.runs),
         "margin-documents": lambda: margin_documents(arguments.runs),
-        "peeking": lambda: peeking_errors(arguments.runs),
-        "margin-errors": lambda: margin_errors(arguments.runs),
-        "threshold-errors": lambda: threshold_errors(arguments.runs),
+        "peeking": lambda: peeking_errors(effort),
+        "margin-errors": lambda: margin_errors(effort),
+        "threshold-errors": lambda: threshold_errors(effort),
     }
     if arguments.answers:
         answers = real_answers(Path(arguments.answers))
-        sections["real-thresholds"] = lambda: real_thresholds(answers, arguments.runs)
-        sections["real-pairs"] = lambda: real_pairs(answers, arguments.runs)
+        sections["real-thresholds"] = lambda: real_thresholds(answers, min(arguments.runs, REAL_ORDERS))
+        sections["real-pairs"] = lambda: real_pairs(answers, min(arguments.runs, REAL_ORDERS))
     wanted = arguments.only.split(",") if arguments.only else [*sections, "plots"]
     for name, compute in sections.items():
         if name in wanted:
