@@ -41,7 +41,7 @@ class Call:
         self.name = name
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
     pass
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
 
 from assay.errors import UnsupportedTaskError
-from assay.tasks.prompts import ChatPrompt, chat_prompt, escaped
+from assay.tasks.chat_text import ChatPrompt, escaped
+from assay.tasks.prompts import chat_prompt
 from assay.tasks.requests import RequestWriter, generation_payload, request_key, sample_count, samples
 from assay.types import EndpointKind, ModelSpec, TaskOptions
 from tests.tasks.conftest import TEST, Call, MakeTask

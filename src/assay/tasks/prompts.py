@@ -1,4 +1,4 @@
-"""Conversations as lm-eval writes them, JSON text whose bytes show in hashes and samples files.
+"""Writes prompts as lm-eval does.
 
 Where a task puts the same examples before every question, they are written once and then set into each conversation;
 :class:`ContextBuilder` finds out whether that is so, and leaves everything to lm-eval where it is not.
@@ -6,14 +6,13 @@ Where a task puts the same examples before every question, they are written once
 
 from __future__ import annotations
 
-import codecs
 import functools
 import json
 import random
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from assay.tasks.chat_text import ChatPrompt, Opening
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -27,36 +26,9 @@ _CERTAIN = 3
 """Conversations in a row with the same examples, from which on they are not written anew."""
 
 
-class ChatPrompt(msgspec.Struct, frozen=True):
-    """A conversation as JSON text; in place of lm-eval's ``JsonChatStr``."""
-
-    prompt: str
-    escaped: bytes
-    """The same JSON in ASCII, as it is sent."""
-
-    def encode(self, encoding: str) -> bytes:
-        """The JSON text's bytes; lm-eval hashes prompts through this."""
-        return self.prompt.encode(encoding)
-
-
 def chat_prompt(chat_history: Sequence[Turn], add_generation_prompt: bool = True) -> ChatPrompt:  # noqa: ARG001
     """What lm-eval's chat client makes of a conversation."""
-    text = _encode(chat_history)
-    return ChatPrompt(text, escaped(text))
-
-
-def escaped(json_text: str) -> bytes:
-    """JSON with everything escaped that ``json.dumps`` escapes by default: all that is not ASCII, and DEL."""
-    return json_text.encode("ascii", "assay.json_escape").replace(b"\x7f", b"\\u007f")
-
-
-def _escape(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
-
-
-codecs.register_error("assay.json_escape", _escape)
+    return ChatPrompt(_encode(chat_history))
 
 
 class ContextBuilder:
@@ -124,16 +96,17 @@ class _Examples:
 
     def __init__(self, turns: list[Turn]) -> None:
         self._text = _encode(turns)[1:-1]
-        self._escaped = escaped(self._text)
+        self._opening = functools.lru_cache(maxsize=8)(self._opening_with)
 
     def set_into(self, chat_history: list[Turn], add_generation_prompt: bool = True) -> ChatPrompt:  # noqa: ARG002
         """:func:`chat_prompt` of a conversation that was written without the examples, with them."""
         place = _after_system(chat_history)
-        before = f"{_system_turn(chat_history[0]['content'])}, " if place else ""
-        after = _encode(chat_history[place:])[1:]
-        return ChatPrompt(
-            f"[{before}{self._text}, {after}", b"[%b%b, %b" % (escaped(before), self._escaped, escaped(after))
-        )
+        system = chat_history[0]["content"] if place else None
+        return ChatPrompt(_encode(chat_history[place:])[1:], self._opening(system))
+
+    def _opening_with(self, system: str | None) -> Opening:
+        before = "" if system is None else _encode({"role": "system", "content": system}) + ", "
+        return Opening(f"[{before}{self._text}, ")
 
 
 def _may_have_same_examples(task: Any) -> bool:
@@ -157,11 +130,6 @@ def _is_inherited(task: Any, method: str, base: type) -> bool:
 
 def _after_system(chat_history: Sequence[Turn]) -> int:
     return 1 if chat_history[0]["role"] == "system" else 0
-
-
-@functools.lru_cache(maxsize=8)
-def _system_turn(content: str) -> str:
-    return _encode({"role": "system", "content": content})
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import UnsupportedTaskError
+from assay.tasks.chat_text import ChatPrompt
 from assay.tasks.documents import documents
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.fewshot import remember_fewshot_examples
 from assay.tasks.loglikelihood import LoglikelihoodBodies
-from assay.tasks.prompts import ChatPrompt, ContextBuilder
+from assay.tasks.prompts import ContextBuilder
 from assay.tasks.shared_settings import SharedSettings, share_generation_settings
 from assay.types import LogprobSource, ModelSpec, Request, TaskOptions, TextTail, TokenSpan
 
@@ -210,7 +211,7 @@ def request_key(place: tuple[str, int, int, int], endpoint: str, payload: bytes)
     Returns:
         32 hexadecimal digits.
     """
-    digest = hashlib.blake2b(digest_size=16)
+    digest = hashlib.sha256()  # what processors have instructions for
     digest.update(msgspec.json.encode((*place, endpoint)))
     digest.update(payload)
-    return digest.hexdigest()
+    return digest.hexdigest()[:32]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from lm_eval.utils import handle_non_serializable, sanitize_list
 
-from assay.tasks.prompts import ChatPrompt
+from assay.tasks.chat_text import ChatPrompt, quoted
 from assay.tasks.shared_settings import SharedSettings
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class SampleLines(msgspec.Struct):
         head = b'{"doc_id": %d, "doc": %b, "target": %b, "arguments": {%b}, "resps": %b' % (
             sample.doc_id,
             doc,
-            _text(target),
+            quoted(target),
             arguments,
-            _text(responses),
+            quoted(responses),
         )
-        hashed = (_indented(doc, first.doc), first.arguments[0].encode("utf-8"), target.encode("utf-8"))
-        return cls(head, b"".join(hashlib.sha256(text).digest() for text in hashed))
+        hashes = _sha256(_indented(doc, first.doc)), _prompt_sha256(first.arguments[0]), _sha256(target.encode("utf-8"))
+        return cls(head, b"".join(hashes))
 
     def line(self, filter_name: str, filtered: list[Any], metrics: dict[str, Any]) -> bytes:
         """The line for one filter.
@@ -71,20 +71,11 @@ class SampleLines(msgspec.Struct):
 
 
 _standard = json.JSONEncoder(default=handle_non_serializable, ensure_ascii=False)
-_fast = msgspec.json.Encoder()
 
 
 def _json(value: Any) -> bytes:
     # A lone surrogate in a model's text cannot be written as UTF-8; it stays visible as an escape.
     return _standard.encode(value).encode("utf-8", "backslashreplace")
-
-
-def _text(value: Any) -> bytes:
-    """The JSON of a string, or of nested lists of strings."""
-    try:
-        return _fast.encode(value)
-    except UnicodeEncodeError:
-        return _json(value)
 
 
 def _arguments(args: tuple[Any, ...]) -> bytes:
@@ -93,10 +84,18 @@ def _arguments(args: tuple[Any, ...]) -> bytes:
 
 def _argument(argument: Any) -> bytes:
     if isinstance(argument, ChatPrompt):
-        return _text([argument.prompt])
+        return b"[%b]" % argument.quoted
     if isinstance(argument, SharedSettings):
         return argument.remembered("samples line", lambda: _json(argument))
-    return _text(argument) if isinstance(argument, str) else _json(argument)
+    return quoted(argument) if isinstance(argument, str) else _json(argument)
+
+
+def _prompt_sha256(prompt: Any) -> bytes:
+    return prompt.sha256() if isinstance(prompt, ChatPrompt) else _sha256(prompt.encode("utf-8"))
+
+
+def _sha256(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()
 
 
 def _indented(text: bytes, doc: Any) -> bytes:
