@@ -75,12 +75,14 @@ def run(
     """Ask `in_flight` documents at once; answers arrive in an order of their own."""
     book = Book(scores)
     sizes = {name: len(values) for name, values in scores.items()}
-    follower = Follower(checks, sizes, EarlyStopping(**stopping), seed=seed, score=book.score, book=book)
+    follower = Follower(
+        checks, sizes, EarlyStopping(**stopping), seed=seed, concurrency=in_flight, score=book.score, book=book
+    )
     arrivals = random.Random(arrival)
     out: list[tuple[str, int]] = []
     documents = follower.draw()
     while True:
-        while len(out) < in_flight and (drawn := next(documents, None)):
+        while len(out) < in_flight and (drawn := next(documents, None)):  # None, too, where it is to wait
             out.append(drawn)
         if not out:
             return follower, book
@@ -134,6 +136,27 @@ def test_timing_and_concurrency_change_nothing() -> None:
     assert [result.verdict for result in alone[0]] == [Verdict.PASS, Verdict.FAIL, Verdict.PASS]
     for arrival in range(5):
         assert results(64, arrival) == alone
+
+
+def test_a_request_that_hangs_does_not_have_everything_asked() -> None:
+    scores = {"t": share(1000, 0.9)}
+    check = followed(minimum(0.5), scores)
+    book = Book(scores)
+    follower = Follower([check], {"t": 1000}, EarlyStopping(), seed=1, concurrency=4, score=book.score, book=book)
+    documents = follower.draw()
+    slow = next(documents)
+    assert slow is not None
+    others = []
+    while (drawn := next(documents)) is not None:
+        others.append(drawn)
+        follower.receive(Sample(*drawn, {}, [], []), [Answer(text="")])
+    assert next(documents) is None
+    assert len(others) == 16 * 4 - 1
+    assert book.seen == []
+    follower.receive(Sample(*slow, {}, [], []), [Answer(text="")])
+    assert book.seen[0] == slow
+    assert check.result().verdict is Verdict.PASS
+    assert next(documents, "ended") == "ended"
 
 
 def test_a_decided_tasks_documents_are_no_longer_asked() -> None:

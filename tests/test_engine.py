@@ -152,3 +152,29 @@ def test_a_scorer_that_raises_is_not_swallowed() -> None:
 
     with pytest.raises(ZeroDivisionError):
         asyncio.run(ask_all(iter([sample(0)]), Model(), Record(), complete, concurrency=2, observer=Progress()))
+
+
+@pytest.mark.parametrize("concurrency", [1, 7])
+def test_nothing_is_asked_while_the_samples_say_to_wait(concurrency: int) -> None:
+    """Each sample may leave only when the one before it is complete."""
+    completed: list[int] = []
+
+    def one_by_one() -> Iterator[Sample | None]:
+        for number in range(5):
+            while len(completed) < number:
+                yield None
+            yield sample(number, requests=3)
+
+    model = Model()
+    work = ask_all(
+        one_by_one(),
+        model,
+        Record({"2/0": Answer(text="kept"), "2/1": Answer(text="kept"), "2/2": Answer(text="kept")}),
+        lambda done, _: completed.append(done.doc_id),
+        concurrency=concurrency,
+        observer=Progress(),
+    )
+    asyncio.run(asyncio.wait_for(work, timeout=20))
+    assert completed == [0, 1, 2, 3, 4]
+    assert len(model.asked) == 12
+    assert model.most == min(concurrency, 3)

@@ -105,7 +105,15 @@ def follow_checks(
         return None
     followed = [FollowedCheck(plan.check, plan.scope, sizes, plan.baseline) for plan in planned]
     chosen = seed if stopping.order_seed is None else stopping.order_seed
-    return Follower(followed, sizes, stopping, seed=chosen, score=score, book=live)
+    return Follower(
+        followed,
+        sizes,
+        stopping,
+        seed=chosen,
+        concurrency=specification.model.concurrency,
+        score=score,
+        book=live,
+    )
 
 
 def _judge_fully(plan: PlannedCheck, scores: Sequence[Score], live: LiveScores) -> CheckResult:

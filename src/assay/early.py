@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from assay.tasks.requests import Sample
     from assay.types import EarlyStopping, Response
 
+_ROUNDS_AHEAD = 16
+"""How far the asking may run ahead of the slowest answer, in documents for each request outstanding. Answers differ in
+length ten times and more; a request that hangs must not have the whole benchmark asked meanwhile."""
+
 
 class StoppedEarly(msgspec.Struct, frozen=True, kw_only=True):
     """How much of a run was asked; kept with its results."""
@@ -59,6 +63,7 @@ class Follower:
         stopping: EarlyStopping,
         *,
         seed: int,
+        concurrency: int,
         score: Callable[[Sample, Sequence[Response]], None],
         book: ScoreBook,
     ) -> None:
@@ -69,6 +74,7 @@ class Follower:
             sizes: documents by task.
             stopping: budget, and how the checks share their error rates.
             seed: of the order.
+            concurrency: requests outstanding at once.
             score: scores a sample; called in the random order.
             book: the scores, as far as `score` was called.
         """
@@ -78,6 +84,7 @@ class Follower:
         self._sizes = dict(sizes)
         self._stopping = stopping
         self._seed = seed
+        self._most_waiting = _ROUNDS_AHEAD * concurrency
         self._score = score
         self._book = book
         self._asked = 0
@@ -88,11 +95,16 @@ class Follower:
         """Drawn and not yet handed on, in the random order."""
         self._arrived: dict[tuple[str, int], tuple[Sample, Sequence[Response]]] = {}
 
-    def draw(self) -> Iterator[tuple[str, int]]:
-        """The documents to ask, task and number, until nothing is left to decide or the budget is used up."""
+    def draw(self) -> Iterator[tuple[str, int] | None]:
+        """The documents to ask, task and number, until nothing is left to decide or the budget is used up.
+
+        None where the answers on hand wait for one that is slow: asking more would not help before it is there.
+        """
         names = list(self._sizes)
         starts = [0, *accumulate(self._sizes.values())]
         for number in random_order(starts[-1], self._seed):
+            while self._may_ask() and len(self._expected) >= self._most_waiting:
+                yield None
             if not self._may_ask():
                 return
             place = bisect_right(starts, number) - 1

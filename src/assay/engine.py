@@ -35,7 +35,7 @@ class Record(Protocol):
 
 
 async def ask_all(
-    samples: Iterator[Sample],
+    samples: Iterator[Sample | None],
     model: Model,
     record: Record,
     complete: Callable[[Sample, Sequence[Response]], None],
@@ -46,7 +46,8 @@ async def ask_all(
     """Put every sample's requests to `model` and hand each sample to `complete` as soon as its last response is in.
 
     Args:
-        samples: the work, in the order in which it should leave; drawn from only when a worker is free.
+        samples: the work, in the order in which it should leave; drawn from only when a worker is free. None in it
+            means that nothing more may be asked before another sample is complete.
         model: answers; whatever it raises stops all work (an unanswered request is data, not an exception).
         record: answers that it already has are not asked for again.
         complete: called in the order of completion.
@@ -88,7 +89,7 @@ class _Queue:
 
     def __init__(
         self,
-        samples: Iterator[Sample],
+        samples: Iterator[Sample | None],
         record: Record,
         complete: Callable[[Sample, Sequence[Response]], None],
         observer: Progress,
@@ -98,15 +99,22 @@ class _Queue:
         self._complete = complete
         self._observer = observer
         self._ready: deque[tuple[_Pending, int]] = deque()
+        self._completion = asyncio.Event()
+        """Set when a sample is completed."""
 
     def __aiter__(self) -> _Queue:
         return self
 
     async def __anext__(self) -> tuple[_Pending, int]:
         while not self._ready:
-            sample = next(self._samples, None)
+            try:
+                sample = next(self._samples)
+            except StopIteration:
+                raise StopAsyncIteration from None
             if sample is None:
-                raise StopAsyncIteration
+                self._completion.clear()
+                await self._completion.wait()
+                continue
             self._start(sample)
             if not self._ready:
                 # All its answers were kept: let others have a turn, for the next may be kept as well.
@@ -126,6 +134,7 @@ class _Queue:
             self._finish(pending)
 
     def _finish(self, pending: _Pending) -> None:
+        self._completion.set()
         responses = [response for response in pending.responses if response is not None]
         self._complete(pending.sample, responses)
         self._observer.completed(pending.sample, responses)

@@ -236,13 +236,13 @@ async def _answer(plan: _Plan, writer: RequestWriter, work: _Work, progress: Pro
         )
 
 
-def _samples(plan: _Plan, writer: RequestWriter, follower: Follower | None) -> Iterator[Sample]:
-    """All samples, task by task; or in random order, until there is nothing left to decide."""
+def _samples(plan: _Plan, writer: RequestWriter, follower: Follower | None) -> Iterator[Sample | None]:
+    """All samples, task by task; or in random order, until there is nothing left to decide (None: not yet)."""
     tasks, options = plan.loaded.tasks, plan.specification.options
     if follower is None:
         return itertools.chain.from_iterable(samples(name, task, writer, options) for name, task in tasks.items())
     in_any_order = {name: SamplesInAnyOrder(name, task, writer, options) for name, task in tasks.items()}
-    return (in_any_order[task].sample(doc_id) for task, doc_id in follower.draw())
+    return (None if drawn is None else in_any_order[drawn[0]].sample(drawn[1]) for drawn in follower.draw())
 
 
 def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
