@@ -20,8 +20,8 @@ _COMMANDS = {
     "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
     "calibrate": ("assay.cli.calibrate", "calibrate", "Run the same several times: noise, and a margin."),
     "tasks": ("assay.cli.tasks", "tasks", "List the tasks, groups and tags there are."),
-    "journal": ("assay.cli.journal", "journal", "Look into the record of a run: show, check, export."),
     "probe": ("assay.cli.probe", "probe", "See what a server can do, and how it behaves."),
+    "journal": ("assay.cli.journal", "journal", "Look into the record of a run: show, check, export."),
     "demo": ("assay.cli.demo", "demo", "See it work: a small real model, served and evaluated on this machine."),
 }
 """Name -> module, function, one line of help."""
