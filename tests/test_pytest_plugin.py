@@ -63,6 +63,7 @@ def test_a_marked_test_passes_and_fails(server: ScriptedServer, tmp_path: Path) 
     assert "minimum 0.8 missed" in out
     assert "stopped early: judged on" in out
     assert "Traceback" not in out
+    assert "Captured" not in out
     assert "pytest_plugin.py" not in out
     failure = ET.parse(tmp_path / "out.xml").getroot().find(".//failure")
     assert failure is not None

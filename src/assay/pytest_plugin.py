@@ -15,6 +15,8 @@ report in place of a traceback; so does one that could not be judged.
 
 from __future__ import annotations
 
+import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -92,7 +94,8 @@ class AssayGate:
 
         try:
             name, demanded = self._policy(policy, check)
-            report = run_gate(demanded, name, quietly)
+            with _lm_eval_unheard():
+                report = run_gate(demanded, name, quietly)
         except AssayError as error:
             pytest.fail(f"assay: {error}", pytrace=False)
         if report.verdict is not Verdict.PASS:
@@ -126,6 +129,17 @@ class AssayGate:
 
     def _option(self, name: str) -> str | None:
         return self._config.getoption(name) or self._config.getini(name) or None
+
+
+@contextmanager
+def _lm_eval_unheard() -> Iterator[None]:
+    """Keep lm-eval's remarks on its own task files out of the failing test's report."""
+    logger = logging.getLogger("lm_eval")
+    before, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.propagate = before
 
 
 def _readable(report: GateReport) -> str:
