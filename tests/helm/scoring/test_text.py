@@ -4,22 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.helm.scoring.scorer import require_word_tokenizer
 from assay.helm.scoring.text import Text, stem
 
 pytest.importorskip("nltk")
 
-WORDS = st.sampled_from(["cannot", "CanNot", "gonna", "wanna", "gotta", "lemme", "gimme", "more", "tis", "whatcha"])
-OTHERS = st.sampled_from(["Mr", "etc", "3", "1999", "a", "I", "no1", "x2", "wannabe", "cannoty", "U", "S", "twas"])
-TEXTS = st.lists(WORDS | OTHERS | st.text("abct19 ", max_size=4), max_size=12).map(" ".join)
-
-
-@given(TEXTS)
-def test_plain_words_are_nltks_tokens(text: str) -> None:
-    from nltk.tokenize import word_tokenize
-
-    require_word_tokenizer()
-    assert Text(text).words == word_tokenize(text)
+WORDS = st.sampled_from(["running", "cats", "the", "3.5", "U.S."])
+TEXTS = st.lists(WORDS | st.text("abct19 ", max_size=4)).map(" ".join)
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=40) | TEXTS)

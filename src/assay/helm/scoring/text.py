@@ -9,11 +9,10 @@ from collections.abc import Hashable, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
+from assay.helm.scoring.words import word_tokens
+
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_PLAIN_WORDS = re.compile(r"[A-Za-z0-9 ]*")
-_CONTRACTIONS = re.compile(r"\b(?:cannot|gimme|gonna|gotta|lemme|wanna)\b", re.IGNORECASE)
-"""Words without an apostrophe that NLTK takes apart."""
 _NOT_ALPHANUMERIC = re.compile(r"[^a-z0-9]+")
 
 Ngrams = Counter[Hashable]
@@ -52,10 +51,8 @@ class Text:
 
     @cached_property
     def words(self) -> list[str]:
-        """NLTK's word tokens; where there is nothing but plain words, those are the tokens."""
-        if _PLAIN_WORDS.fullmatch(self.raw) and not _CONTRACTIONS.search(self.raw):
-            return self.raw.split()
-        return list(_word_tokenizer()(self.raw))
+        """NLTK's word tokens."""
+        return word_tokens(self.raw)
 
     @cached_property
     def characters(self) -> list[str]:
@@ -97,10 +94,3 @@ def _stemmer() -> Any:
     from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer()
-
-
-@cache
-def _word_tokenizer() -> Any:
-    from nltk.tokenize import word_tokenize
-
-    return word_tokenize
