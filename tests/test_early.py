@@ -321,5 +321,16 @@ def test_wrong_verdicts_stay_below_alpha() -> None:
     assert wrong <= 20  # 10 expected at most; P(more than 20) < 0.002
 
 
+def test_wrong_verdicts_stay_below_alpha_for_a_plain_mean_of_unequal_tasks() -> None:
+    """The aggregate is one document short of the threshold, though the mean over documents is far above it."""
+    scores = {"t": share(20, 0.25), "u": share(160, 0.75)}
+    wrong = 0
+    for seed in range(80):
+        check = followed(minimum(0.5 + 0.003, "g", alpha=0.05), scores, weighted_by_size=False)
+        follower, _ = run([check], scores, seed=seed)
+        wrong += not follower.is_complete(check) and check.result().verdict is Verdict.PASS
+    assert wrong <= 11  # 4 expected at most; P(more than 11) < 0.001
+
+
 def test_the_order_varies_with_the_run_and_is_kept_with_it() -> None:
     assert seed_of("a.journal") == seed_of("a.journal") != seed_of("b.journal")
