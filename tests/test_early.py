@@ -288,6 +288,7 @@ def test_holm_never_needs_more_documents_than_bonferroni() -> None:
     def asked(holm: bool) -> tuple[int, list[Verdict]]:
         checks = [followed(minimum(0.5, name, alpha=0.003), scores) for name in scores]
         follower, _ = run(checks, scores, holm=holm)
+        assert any("by Holm's method" in check.result().reason for check in checks) is holm
         return sum(follower.counted.values()), [check.result().verdict for check in checks]
 
     (with_holm, verdicts), (without, same) = asked(True), asked(False)

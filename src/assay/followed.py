@@ -142,7 +142,8 @@ class FollowedCheck:
             verdict = Verdict(self.decision.value)
             demand = "within" if verdict is Verdict.PASS else "beyond"
             held = f"{demand} the margin of {self.check.margin:g}" if self._before else _held(self.check, verdict)
-            return describe(self.check, verdict, f"decided after {so_far}: {known}; {held}", **figures)
+            shared = "" if self.test.decision is self.decision else " by Holm's method, together with the other checks"
+            return describe(self.check, verdict, f"decided after {so_far}{shared}: {known}; {held}", **figures)
         more = _forecast(self.test)
         reason = f"the budget ended after {so_far}: {known}; some {more} more would probably decide"
         return describe(self.check, Verdict.INCONCLUSIVE, reason, **figures, more_needed=more)
