@@ -1,6 +1,7 @@
 """Both transports against a server that sends exactly the bytes it is told to."""
 
 import asyncio
+import gc
 import gzip
 import zlib
 from collections.abc import Awaitable, Callable
@@ -335,3 +336,19 @@ def test_tls_and_proxies_are_left_to_aiohttp() -> None:
     assert isinstance(open_transport(http, {}, None), PlainHTTP)
     assert isinstance(open_transport(https, {}, None), AiohttpTransport)
     assert isinstance(open_transport(http, {}, http), AiohttpTransport)
+
+
+def test_a_reply_s_memory_is_free_as_soon_as_it_is_read() -> None:
+    async def left() -> list[object]:
+        async with RawServer(with_length(b"x" * 1000)) as server:
+            transport = PlainHTTP(server.url, HEADERS)
+            await transport.request("POST", server.url, b"{}", timeout=5)
+            await transport.close()
+        return [each for each in gc.get_objects() if isinstance(each, plain_http._Exchange)]
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert asyncio.run(left()) == []
+    finally:
+        gc.enable()

@@ -165,6 +165,7 @@ class _Connection(asyncio.Protocol):
         if exchange.over.done():
             self._exchange = None
             self._is_clean = exchange.allows_another and not self._transport.get_write_buffer_size()
+            exchange.let_go_of_parser()
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._exchange is not None:
@@ -204,6 +205,10 @@ class _Exchange:
             self._size += len(data)
             if self._size > _LARGEST_HEAD:
                 self._fail(FailureCause.MALFORMED_REPLY, "not a reply of HTTP: its head does not end", Hope.SOME)
+
+    def let_go_of_parser(self) -> None:
+        """Nothing more will be fed. While the two refer to each other, the body waits for the garbage collector."""
+        del self._parser
 
     def lose(self, error: Exception | None) -> None:
         """The connection has ended, by `error` or in order."""
