@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
+from array import array
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,7 +31,7 @@ class LineEncoder:
     """
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
-        self._encode_line = functools.lru_cache(maxsize=_LINES_KEPT)(encode)
+        self._encode_line = functools.lru_cache(maxsize=_LINES_KEPT)(lambda line: array("I", encode(line)))
 
     def __call__(self, text: str) -> list[int]:
         """Token ids of `text`."""
