@@ -1,6 +1,6 @@
 """HELM's metrics: Assay beside crfm-helm, on the same scenario states.
 
-    python -m benchmarks.helm --helm-python PATH [--scale 0.1]
+    python -m benchmarks.helm --helm-python PATH [--scale 0.1] [--workloads short long exact] [--rows 1000000]
 
 PATH is the interpreter of an environment with crfm-helm; Assay runs in this one. Three runs are made: many short
 answers with text overlap scores, few long ones, and very many with exact match alone. Each side reads the same
@@ -191,10 +191,11 @@ def _same(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> bool:
     return exact(ours) == exact(theirs)
 
 
-def compare(helm_python: str, scale: float) -> None:
+def compare(helm_python: str, scale: float, names: list[str]) -> None:
     """Print both sides' figures for each workload."""
     print(f"{'':8}{'':>8}  {'evaluate':>24}  {'write':>24}  {'peak MB (HELM, Assay, streamed)':>36}  same")
-    for name, (rows, words, scores) in WORKLOADS.items():
+    for name in names:
+        rows, words, scores = WORKLOADS[name]
         rows = max(1, int(rows * scale))
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "scenario_state.json"
@@ -228,6 +229,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--helm-python", help="interpreter that has crfm-helm")
     parser.add_argument("--scale", type=float, default=1.0, help="part of each workload's rows")
+    parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--rows", type=int, nargs="+", help="evaluate runs of these sizes as streams")
     parser.add_argument("--measure", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -236,7 +238,7 @@ def main() -> None:
         print(json.dumps(MEASURES[side](Path(state_path), names.split(","), Path(folder))))
         return
     if arguments.helm_python:
-        compare(arguments.helm_python, arguments.scale)
+        compare(arguments.helm_python, arguments.scale, arguments.workloads)
     if arguments.rows:
         stream(arguments.rows)
 

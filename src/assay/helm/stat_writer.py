@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import IO, TYPE_CHECKING
-
-import msgspec
 
 from assay.helm.structs import dump_json
 
@@ -39,11 +38,20 @@ class PerInstanceWriter:
                 self.names_left_out.add(stat.name.name)
             else:
                 kept.append(self._stat(stat))
-        bare = msgspec.structs.replace(record, stats=[]).to_builtins()
-        head = dump_json(bare).decode().removesuffix("[]\n}")
         body = "[\n" + ",\n".join(kept) + "\n    ]" if kept else "[]"
-        self._file.write((",\n" if self.count else "\n") + _indent(head, 2) + body + "\n  }")
+        self._file.write(f"{',' if self.count else ''}\n{self._head(record)}{body}\n  }}")
         self.count += 1
+
+    def _head(self, record: PerInstanceStats) -> str:
+        """A record's text as far as its statistics."""
+        perturbation = ""
+        if record.perturbation is not None:
+            text = dump_json(record.perturbation.to_builtins()).decode().replace("\n", "\n    ")
+            perturbation = f',\n    "perturbation": {text}'
+        return (
+            f'  {{\n    "instance_id": {json.dumps(record.instance_id)}{perturbation},\n'
+            f'    "train_trial_index": {record.train_trial_index},\n    "stats": '
+        )
 
     def _stat(self, stat: Stat) -> str:
         template = self._templates.get(id(stat.name))
