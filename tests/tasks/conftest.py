@@ -52,19 +52,26 @@ MakeTask = Callable[..., Any]
 
 @pytest.fixture
 def make_task(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> MakeTask:
-    """Loads :data:`CONFIG` with changes; None removes a key. `python` is the task's own module, see :class:`Call`."""
+    """Loads :data:`CONFIG` with changes; None removes a key. `python` is the task's own module, see :class:`Call`.
+
+    `extra` is added to every row.
+    """
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "library-cache"))
     monkeypatch.setattr(datasets_library, "_accepts_connection", lambda endpoint: False)
     numbers = iter(range(100))
 
     def make(
-        python: str = "", rows: list[dict[str, Any]] = TEST, options: TaskOptions | None = None, **changes: Any
+        python: str = "",
+        rows: list[dict[str, Any]] = TEST,
+        extra: dict[str, Any] | None = None,
+        options: TaskOptions | None = None,
+        **changes: Any,
     ) -> Any:
         folder = tmp_path / f"task-{next(numbers)}"
         folder.mkdir()
         files = {"train": TRAIN, "test": rows}
         for name, content in files.items():
-            (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in content))
+            (folder / f"{name}.jsonl").write_text("".join(json.dumps(row | (extra or {})) + "\n" for row in content))
         (folder / "own.py").write_text(python)
         paths = {name: str(folder / f"{name}.jsonl") for name in files}
         config = {**CONFIG, "dataset_kwargs": {"data_files": paths}, **changes}

@@ -1,0 +1,282 @@
+"""Scores and sample lines beside those of lm-eval's own ``evaluate``, and what bad answers and bad scorers do."""
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.deadline import Deadline
+from assay.spool import Spool
+from assay.tasks.exact_match import remember_exact_matches
+from assay.tasks.requests import RequestWriter, Sample, samples
+from assay.tasks.scoring import TaskScores
+from assay.types import Answer, EndpointKind, Failure, FailureCause, ModelSpec, Outcome, TaskOptions
+from tests.tasks.conftest import Call, MakeTask
+
+ANSWERS = ["0", "The answer is 2.", "4, or 5", "", "no number", "١٠", "ten 🎉 \u2028\x7f", "\ud800 14", "16\n\n", "18"]
+"""One for each document of the small task."""
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Iterator[Spool]:
+    with Spool(tmp_path) as opened:
+        yield opened
+
+
+def built(task: Any, endpoint: EndpointKind = "chat") -> list[Sample]:
+    writer = RequestWriter(ModelSpec(base_url="http://127.0.0.1:1", model="m", endpoint=endpoint))
+    return list(samples("small", task, writer, TaskOptions()))
+
+
+def score(task: Any, spool: Spool, answers: Sequence[str | None], *, order: Sequence[int] | None = None) -> TaskScores:
+    scores = TaskScores("small", task, spool, Deadline(0.2))
+    made = built(task)
+    with scores._deadline.watching():
+        for place in order or range(len(made)):
+            given = [Answer(text=answers[place % len(answers)]) for _ in made[place].requests]
+            scores.receive(made[place], given)
+    return scores
+
+
+def lines_of(scores: TaskScores) -> list[Any]:
+    return [json.loads(line) for line in scores.sample_lines()]
+
+
+# -- the same as lm-eval's --------------------------------------------------------------------------------------------
+
+
+def lm_evals(task: Any, answers: Sequence[str], folder: Path) -> tuple[dict[str, Any], list[Any]]:
+    """Results and sample lines of lm-eval's own code, from the questions to the file."""
+    from lm_eval.api.model import LM
+    from lm_eval.evaluator import evaluate
+    from lm_eval.loggers import EvaluationTracker
+    from lm_eval.models.api_models import JsonChatStr
+
+    class Answering(LM):  # type: ignore[misc]
+        tokenizer_name = "none"
+
+        def apply_chat_template(self, chat_history: Any, add_generation_prompt: bool = True) -> Any:
+            return JsonChatStr(json.dumps(chat_history, ensure_ascii=False))
+
+        def chat_template(self, _: Any = False) -> str:
+            return ""
+
+        def generate_until(self, requests: Any) -> list[str]:
+            return [answers[request.doc_id % len(answers)] for request in requests]
+
+        def loglikelihood(self, requests: Any) -> Any:
+            raise NotImplementedError
+
+        loglikelihood_rolling = loglikelihood
+
+    results = evaluate(
+        Answering(), {"small": task}, bootstrap_iters=0, apply_chat_template=True, fewshot_as_multiturn=True
+    )
+    assert results is not None
+    tracker = EvaluationTracker(output_path=str(folder))
+    tracker.general_config_tracker.model_name_sanitized = "m"
+    tracker.date_id = "now"
+    tracker.save_results_samples("small", results["samples"]["small"])
+    text = next(folder.rglob("samples_*.jsonl")).read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.split("\n") if line]
+    return results["results"]["small"] | {"hash": results.get("task_hashes", {}).get("small")}, lines
+
+
+OWN_PYTHON = """
+import numpy as np
+
+def score(doc, results):
+    return {"length": np.int64(len(results[0])), "exact": np.bool_(results[0] == doc["a"]), "value": float("nan")}
+
+def mean(values):
+    return float(sum(values)) / len(values)
+"""
+
+ODD: dict[str, Any] = {"f": 0.1, "none": None, "list": [[1], []], "record": {"é": 1, "x": None}}
+
+TASKS: dict[str, dict[str, Any]] = {
+    "two filters": {},
+    "the default filter": {"filter_list": None},
+    "case and punctuation count": {"metric_list": [{"metric": "exact_match"}]},
+    "numbers are ignored": {"metric_list": [{"metric": "exact_match", "ignore_numbers": True}]},
+    "patterns are ignored": {"metric_list": [{"metric": "exact_match", "regexes_to_ignore": ["a", r"\d"]}]},
+    "several targets": {"doc_to_target": ["0", "2"], "metric_list": [{"metric": "exact_match"}]},
+    "a number as target": {"doc_to_target": "n", "num_fewshot": 0, "metric_list": [{"metric": "exact_match"}]},
+    "several answers": {"repeats": 2},
+    "metrics of its own": {
+        "python": OWN_PYTHON,
+        "process_results": Call("score"),
+        "metric_list": [{"metric": "length", "aggregation": Call("mean")}, {"metric": "exact", "aggregation": "mean"}],
+    },
+    "documents with odd values": {"extra": ODD},
+}
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_scores_lines_and_hashes_are_lm_evals(make_task: MakeTask, spool: Spool, tmp_path: Path, kind: str) -> None:
+    answers = [answer.replace("\ud800", "") for answer in ANSWERS]  # lm-eval ends at a lone surrogate
+    expected, expected_lines = lm_evals(make_task(**TASKS[kind]), answers, tmp_path / "theirs")
+    scores = score(make_task(**TASKS[kind]), spool, answers, order=[7, 2, 9, 0, 1, 3, 8, 4, 6, 5])
+    assert scores.failed_samples() == []
+    ours = lines_of(scores)
+    key = lambda line: (line["filter"], line["doc_id"])  # noqa: E731
+    # As text, because NaN does not equal itself, and because the order of keys counts.
+    assert [json.dumps(line) for line in sorted(ours, key=key)] == [
+        json.dumps(line) for line in sorted(expected_lines, key=key)
+    ]
+    for (metric, filter_name), values in scores.raw_metrics().items():
+        if f"{metric},{filter_name}" in expected and metric != "value":
+            assert sum(map(float, values)) / len(values) == pytest.approx(expected[f"{metric},{filter_name}"])
+
+
+def test_a_lone_surrogate_is_kept_as_an_escape(make_task: MakeTask, spool: Spool) -> None:
+    [first, *_] = lines_of(score(make_task(), spool, ["\ud800 14"]))
+    assert first["resps"] == [["\ud800 14"]]
+
+
+def test_remembered_verdicts_are_exact_matchs_own(make_task: MakeTask) -> None:
+    from lm_eval.api.metrics import exact_match_fn
+
+    for settings in ({}, {"ignore_case": True}, {"ignore_punctuation": True}, {"regexes_to_ignore": [",", r"\$"]}):
+        task = make_task(metric_list=[{"metric": "exact_match", **settings}])
+        remember_exact_matches(task)
+        remember_exact_matches(task)
+        remembered = task._metric_fn_list["exact_match"]
+        assert remembered is not exact_match_fn
+        for references, predictions in [
+            (["A"], ["a"]),
+            (["1,0"], ["10"]),
+            (["x" * 600], ["x" * 600]),
+            (["a", "b"], ["a", "c"]),
+        ]:
+            expected = exact_match_fn(references=references, predictions=predictions, **settings)
+            for _ in range(2):
+                got = remembered(references=references, predictions=predictions, **settings)
+                assert got == expected
+                assert type(got["exact_match"]) is type(expected["exact_match"])
+        other = {"references": ["A"], "predictions": ["a"], "ignore_case": "ignore_case" not in settings}
+        assert remembered(**other) == exact_match_fn(**other)
+
+
+@given(st.text(max_size=5), st.text(max_size=5))
+def test_any_pair_of_texts(reference: str, prediction: str) -> None:
+    from lm_eval.api.metrics import exact_match_fn
+
+    class Task:
+        def __init__(self) -> None:
+            self._metric_fn_kwargs = {"exact_match": {"ignore_case": True}}
+            self._metric_fn_list = {"exact_match": exact_match_fn}
+
+    task = Task()
+    remember_exact_matches(task)
+    pair = {"references": [reference], "predictions": [prediction], "ignore_case": True}
+    assert task._metric_fn_list["exact_match"](**pair) == exact_match_fn(**pair)
+
+
+# -- outcomes and failures --------------------------------------------------------------------------------------------
+
+
+def test_outcomes(make_task: MakeTask, spool: Spool) -> None:
+    task = make_task()
+    made = built(task)
+    scores = TaskScores("small", task, spool, Deadline(5))
+    given: list[Answer | Failure] = [
+        Answer(text="5", finish_reason="stop"),
+        Answer(text="none", finish_reason="stop"),
+        Answer(text="5", finish_reason="length"),
+        Answer(text="", finish_reason="length"),
+        Answer(text=" \n"),
+        Answer(text=None),
+        Failure(cause=FailureCause.RESET, message="gone"),
+    ]
+    for sample, response in zip(made, given, strict=False):
+        scores.receive(sample, [response])
+    assert scores.outcome_counts("number") == {
+        Outcome.ANSWERED: 1,
+        Outcome.UNEXTRACTED: 1,
+        Outcome.TRUNCATED: 2,
+        Outcome.EMPTY: 2,
+        Outcome.FAILED: 1,
+    }
+    assert scores.outcome_counts("whole")[Outcome.ANSWERED] == 2, "a filter without a pattern extracts everything"
+    assert (scores.scored, scores.done) == (6, 7)
+    assert [(failed.doc_id, failed.cause) for failed in scores.failed_samples()] == [(6, FailureCause.RESET)]
+    assert 6 not in scores.values_by_document("exact_match", "number")
+
+
+def test_one_failed_repeat_fails_the_sample(make_task: MakeTask, spool: Spool) -> None:
+    task = make_task(repeats=2)
+    scores = TaskScores("small", task, spool, Deadline(5))
+    scores.receive(built(task)[0], [Answer(text="0"), Failure(cause=FailureCause.TIMED_OUT, message="slow")])
+    assert (scores.scored, scores.failed[0].cause) == (0, FailureCause.TIMED_OUT)
+    assert list(scores.sample_lines()) == []
+
+
+RAISING = """
+def score(doc, results):
+    if "4" in results[0]:
+        raise ZeroDivisionError("four")
+    return {"exact_match": 1.0}
+"""
+
+
+def test_a_scorer_that_raises_fails_its_sample_only(make_task: MakeTask, spool: Spool) -> None:
+    task = make_task(RAISING, process_results=Call("score"), filter_list=None)
+    scores = score(task, spool, [str(n) for n in range(10)])
+    [failed] = scores.failed_samples()
+    assert (failed.doc_id, failed.cause) == (4, FailureCause.UNSCORABLE)
+    assert "ZeroDivisionError: four" in failed.message
+    assert scores.scored == 9
+    assert len(lines_of(scores)) == 9
+
+
+def test_a_pattern_that_backtracks_without_end_fails_its_sample_only(make_task: MakeTask, spool: Spool) -> None:
+    steps = [{"function": "regex", "regex_pattern": r"(a+)+$"}, {"function": "take_first"}]
+    task = make_task(filter_list=[{"name": "slow", "filter": steps}])
+    hostile = "a" * 64 + "b"
+    scores = score(task, spool, ["aa", "aaa", hostile, "a", "aaaa"])
+    assert [failed.doc_id for failed in scores.failed_samples()] == [2, 7]
+    assert all("longer than 0.2 s" in failed.message for failed in scores.failed_samples())
+    assert scores.scored == 8
+
+
+# -- order ------------------------------------------------------------------------------------------------------------
+
+DRAWING = """
+import random
+
+def score(doc, results):
+    return {"exact_match": random.random()}
+"""
+
+
+def test_a_scorer_that_draws_random_numbers_is_independent_of_order(make_task: MakeTask, tmp_path: Path) -> None:
+    found: list[Any] = []
+    for order in (range(10), [3, 1, 4, 0, 5, 9, 2, 6, 8, 7]):
+        with Spool(tmp_path) as spool:
+            task = make_task(DRAWING, process_results=Call("score"), filter_list=None)
+            random.seed(len(found))
+            before = random.getstate()
+            scores = score(task, spool, ["x"], order=order)
+            assert random.getstate() == before, "the stream that prompts are drawn from is left alone"
+            found.append((scores.raw_metrics(), lines_of(scores), scores.task_hash()))
+    assert found[0] == found[1]
+    [values] = found[0][0].values()
+    assert len(set(values)) == 10
+
+
+def test_order_changes_nothing(make_task: MakeTask, tmp_path: Path) -> None:
+    found: list[Any] = []
+    for order in (range(10), range(9, -1, -1)):
+        with Spool(tmp_path) as spool:
+            scores = score(make_task(), spool, ANSWERS, order=order)
+            found.append(
+                (scores.raw_metrics(), list(scores.sample_lines()), scores.task_hash(), scores.scored_documents)
+            )
+    assert found[0] == found[1]
+    assert [line["filter"] for line in map(json.loads, found[0][1])] == ["number"] * 10 + ["whole"] * 10
