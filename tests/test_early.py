@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from assay.early import Follower, seed_of
+from assay.early import Follower, seed_of, tokens_of
 from assay.followed import FollowedCheck
 from assay.gate import CheckResult, Verdict
 from assay.runs import RecordedRun, TaskRecord
 from assay.scope import Scope
 from assay.tasks.requests import Sample
-from assay.types import Answer, Budget, Check, EarlyStopping
+from assay.types import Answer, Budget, Check, EarlyStopping, Request
 
 KEY = "exact_match,none"
 
@@ -63,6 +63,15 @@ def followed(check: Check, scores: dict[str, list[Any]], *, baseline: Any = None
     )
 
 
+def answered(task: str, doc_id: int, *, counts_tokens: bool = True) -> tuple[Sample, list[Answer]]:
+    """A sample of one request, and its answer of ten tokens."""
+    request = Request(task, doc_id, 0, 0, "generate_until", b"x" * 28, f"{task} {doc_id}")
+    usage = (7, 3) if counts_tokens else (None, None)
+    return Sample(task, doc_id, {}, [], [request]), [
+        Answer(text="y" * 12, prompt_tokens=usage[0], completion_tokens=usage[1])
+    ]
+
+
 def run(
     checks: list[FollowedCheck],
     scores: dict[str, list[Any]],
@@ -87,8 +96,7 @@ def run(
         if not out:
             return follower, book
         task, doc_id = out.pop(0 if arrival is None else arrivals.randrange(len(out)))
-        answer = Answer(text="", prompt_tokens=7, completion_tokens=3)
-        follower.receive(Sample(task, doc_id, {}, [], []), [answer])
+        follower.receive(*answered(task, doc_id))
 
 
 def share(n: int, right: float, seed: int = 0) -> list[int]:
@@ -149,11 +157,11 @@ def test_a_request_that_hangs_does_not_have_everything_asked() -> None:
     others = []
     while (drawn := next(documents)) is not None:
         others.append(drawn)
-        follower.receive(Sample(*drawn, {}, [], []), [Answer(text="")])
+        follower.receive(*answered(*drawn))
     assert next(documents) is None
     assert len(others) == 16 * 4 - 1
     assert book.seen == []
-    follower.receive(Sample(*slow, {}, [], []), [Answer(text="")])
+    follower.receive(*answered(*slow))
     assert book.seen[0] == slow
     assert check.result().verdict is Verdict.PASS
     assert next(documents, "ended") == "ended"
@@ -267,6 +275,11 @@ def test_an_exhausted_budget_is_inconclusive(budget: Budget) -> None:
     assert result.more_needed is not None
     assert 40 < result.more_needed <= 960
     assert f"some {result.more_needed} more would probably decide" in result.reason
+
+
+def test_tokens_that_the_server_does_not_count_are_estimated() -> None:
+    sample, (answer,) = answered("t", 0, counts_tokens=False)
+    assert tokens_of(sample, [answer]) == (28 + 12) // 4 == tokens_of(*answered("t", 0))
 
 
 def test_metrics_that_are_no_means_are_decided_only_by_the_whole_run() -> None:

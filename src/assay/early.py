@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _ROUNDS_AHEAD = 16
 """How far the asking may run ahead of the slowest answer, in documents for each request outstanding. Answers differ in
 length ten times and more; a request that hangs must not have the whole benchmark asked meanwhile."""
+_LETTERS_PER_TOKEN = 4
 
 
 class StoppedEarly(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,11 +149,7 @@ class Follower:
                 check.observe(sample.task, sample.doc_id, self._book)
         if self._stopping.holm:
             self._share_error_rates()
-        self._tokens += sum(
-            (response.prompt_tokens or 0) + (response.completion_tokens or 0)
-            for response in responses
-            if isinstance(response, Answer)
-        )
+        self._tokens += tokens_of(sample, responses)
         limit = self._stopping.budget.tokens
         self._stopped = limit is not None and self._tokens >= limit
 
@@ -177,6 +174,19 @@ class Follower:
 
     def _is_open(self, task: str) -> bool:
         return any(check.is_open and task in check.scope.tasks for check in self.checks)
+
+
+def tokens_of(sample: Sample, responses: Sequence[Response]) -> int:
+    """Tokens of prompts and completions, as the server counts them; of one that does not, a quarter of the letters."""
+    total = 0
+    for request, response in zip(sample.requests, responses, strict=True):
+        if not isinstance(response, Answer):
+            continue
+        if response.completion_tokens is None:
+            total += (len(request.payload) + len(response.text or "")) // _LETTERS_PER_TOKEN
+        else:
+            total += response.completion_tokens + (response.prompt_tokens or 0)
+    return total
 
 
 def seed_of(name: str) -> int:

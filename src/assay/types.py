@@ -91,7 +91,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     documents: int | None = None
     tokens: int | None = None
-    """Of prompts and completions together, as the server counts them."""
+    """Of prompts and completions together, as the server counts them; estimated where it does not."""
     minutes: float | None = None
 
 
