@@ -196,6 +196,8 @@ def test_every_task_needs_a_check(server: ScriptedServer, tmp_path: Path) -> Non
         evaluate(specification(server, tmp_path))
     with pytest.raises(SpecificationError, match="no check looks at naming"):
         evaluate(specification(server, tmp_path, minimum(0.5), tasks=("counting", "naming")))
+    with pytest.raises(SpecificationError, match=r"counting exact_match,get-answer: 60 does not lie between 0 and 1"):
+        evaluate(specification(server, tmp_path, minimum(60)))
     assert server.count == 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assay.against_baseline import judge_against_baseline, mismatch_words
 from assay.early import Follower
 from assay.errors import BaselineMismatchError, SpecificationError
-from assay.followed import FollowedCheck
+from assay.followed import FollowedCheck, plan_of
 from assay.gate import CheckResult, judge, resolve_checks
 from assay.pairing import settings_changes
 from assay.run_files import read_run
@@ -56,6 +56,8 @@ def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[Plan
         planned.append(PlannedCheck(check, scope, baseline))
     if specification.early_stopping is not None:
         _refuse_unchecked(planned, loaded)
+        for plan in planned:
+            plan_of(plan.check, plan.scope, population=1, weights={})
     return tuple(planned)
 
 

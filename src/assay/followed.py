@@ -50,7 +50,7 @@ class FollowedCheck:
             baseline: the earlier run, if the check has one.
 
         Raises:
-            SpecificationError: no score could ever meet the threshold, or every one would.
+            SpecificationError: the threshold is no score between 0 and 1.
         """
         self.check = check
         self.scope = scope
@@ -62,6 +62,7 @@ class FollowedCheck:
         self._weights = scope.weights(sizes)
         self._population = scope.population(sizes)
         self._before = None if baseline is None else _Before(baseline, scope, check.metric)
+        self._scored = 0
         self._sum = self._sum_of_weights = 0.0
         self._lost = self._gained = 0
         if scope.is_mean:
@@ -78,6 +79,7 @@ class FollowedCheck:
             return
         self.seen += 1
         value = book.value(task, doc_id, self.check.metric)
+        self._scored += value is not None
         if value is not None and not isinstance(value, int | float):
             self.test = None  # a metric of another kind than its name promised: only the whole run can tell
             return
@@ -125,7 +127,7 @@ class FollowedCheck:
         if self.mismatch is not None:
             return describe(self.check, Verdict.INVALID, self.mismatch, **figures)
         so_far = f"{self.seen} of {self._population} documents"
-        if figures["value"] is None:
+        if not self._scored:
             return describe(self.check, Verdict.INVALID, f"no document was scored ({so_far} asked)", **figures)
         if self.test is None:
             reason = f"the budget ended after {so_far}; this check is decided only after all of them"
@@ -153,7 +155,7 @@ def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, f
     """The sequential plan of a check.
 
     Raises:
-        SpecificationError: no score could ever meet the threshold, or every one would.
+        SpecificationError: the threshold is no score between 0 and 1.
     """
     resolution = 1.0 if scope.right_or_wrong and set(weights.values()) == {1.0} else None
     if check.baseline is not None:
@@ -166,6 +168,11 @@ def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, f
         )
     higher_is_better = check.min is not None
     threshold = check.min if check.min is not None else check.max or 0.0
+    if not 0 <= threshold <= 1:
+        raise SpecificationError(
+            f"{check.task} {check.metric}: {threshold:g} does not lie between 0 and 1; "
+            "a metric of another range can only be judged by a full run, without early stopping"
+        )
     return threshold_plan(population, threshold, check.alpha, higher_is_better=higher_is_better, resolution=resolution)
 
 
