@@ -21,6 +21,7 @@ from assay.helm.run_directory import (
     read_stats,
     run_entry,
 )
+from assay.helm.scoring import pool
 from assay.helm.state_file import StateFile
 from assay.helm.tokenization import EncoderService
 from tests.helm.states import generation, result, state
@@ -165,6 +166,19 @@ def test_statistics_that_are_no_number_are_left_out(tmp_path: Path, tokenizer: E
         assert "logprob" not in names
         records = json.loads((folder / PER_INSTANCE_STATS).read_bytes())
         assert ["logprob" in [stat["name"]["name"] for stat in record["stats"]] for record in records] == [False, True]
+
+
+def test_processes_change_no_byte(tmp_path: Path, tokenizer: EncoderService, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_WORTH_A_PROCESS", -1.0)
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    run = state(
+        [generation(number, result(f"yes {number}", "no"), ["yes", "3"]) for number in range(300)], num_outputs=2
+    )
+    metric = MetricSpec(f"{BASIC}BasicGenerationMetric", {"names": ["exact_match", "f1_score", "iou_set_match"]})
+    for parallelism in (1, 3):
+        run_entry(run_spec(run, metric), run, tmp_path / str(parallelism), tokenizer, parallelism=parallelism)
+    for name in (STATS, PER_INSTANCE_STATS):
+        assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "3" / name).read_bytes()
 
 
 def test_duplicate_names_are_found(tmp_path: Path, tokenizer: EncoderService) -> None:

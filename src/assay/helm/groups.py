@@ -64,17 +64,25 @@ def groups_as_read(states: Iterable[RequestState], adapter_spec: AdapterSpec) ->
         OutOfOrderError: The states are not sorted by trial and instance; `groups_in_memory` takes them in any order.
         FileFormatError: A request occurs twice, or an instance has no id.
     """
-    order: dict[InstanceKey, int] = {}
+    order: dict[int, int] = {}  # by hash: should two ever collide, the states only seem out of order
+    seen: set[int] = set()
     last = (0, -1)
-    for (trial, key), members in groupby(
-        states, key=lambda state: (state.train_trial_index, instance_key(state.instance))
-    ):
-        place = (trial, order.setdefault(key, len(order)))
+    for (trial, key), members in groupby(states, key=_trial_and_instance):
+        instance = hash(key)
+        if adapter_spec.num_train_trials > 1:
+            place = (trial, order.setdefault(instance, len(order)))
+        else:
+            place = (trial, -1 if instance in seen else len(seen))
+            seen.add(instance)
         if place <= last:
             raise OutOfOrderError
         last = place
         if trial < adapter_spec.num_train_trials:
             yield _group(adapter_spec, trial, list(members))
+
+
+def _trial_and_instance(state: RequestState) -> tuple[int, InstanceKey]:
+    return state.train_trial_index, instance_key(state.instance)
 
 
 def _group(adapter_spec: AdapterSpec, trial: int, states: list[RequestState]) -> Group:

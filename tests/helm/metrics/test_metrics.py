@@ -191,3 +191,12 @@ def test_a_mapping_pattern_finds_the_letter(tokenizer: EncoderService) -> None:
     spec = AdapterSpec(method="multiple_choice_joint", num_outputs=1, output_mapping_pattern=r"\((.)\)")
     run = ScenarioState(spec, [request])
     assert means(run, tokenizer, "basic_metrics.BasicGenerationMetric", names=["exact_match"])["exact_match"] == 1.0
+
+
+def test_language_modeling_runs_have_their_own_metric(tokenizer: EncoderService) -> None:
+    run = state([generation(0, result("a")), generation(0, result("b"))], "language_modeling")
+    names = means(run, tokenizer, "language_modeling_metrics.LanguageModelingMetric")
+    assert names["num_instances"] == 1
+    assert means(run, tokenizer, "basic_metrics.InstancesPerSplitMetric") == {"num_instances": 1}
+    with pytest.raises(UnsupportedTaskError, match="BasicGenerationMetric is not made for language modelling"):
+        means(run, tokenizer, "basic_metrics.BasicGenerationMetric", names=[])

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.errors import MissingDependencyError
-from assay.helm.groups import Group, groups_in_memory
+from assay.errors import MissingDependencyError, UnsupportedTaskError
+from assay.helm.groups import LANGUAGE_MODELING, Group, groups_in_memory
 from assay.helm.stats import MetricResult, PerInstanceStats, Stat
 from assay.helm.tokenization import TokenCounter, TokenizerService
 
@@ -127,9 +127,13 @@ def check_possible(metric: Metric, adapter_spec: AdapterSpec, has_tokenizer: boo
 
     Raises:
         MissingDependencyError: It needs a tokenizer.
+        UnsupportedTaskError: It is not made for language modelling runs.
     """
+    name = type(metric).__name__
+    if adapter_spec.method == LANGUAGE_MODELING and not metric.handles_language_modeling:
+        raise UnsupportedTaskError(f"{name} is not made for language modelling runs; LanguageModelingMetric is")
     if not metric.is_possible(adapter_spec, has_tokenizer):
-        raise MissingDependencyError(f"{type(metric).__name__} needs a tokenizer and was given none")
+        raise MissingDependencyError(f"{name} needs a tokenizer and was given none")
 
 
 def token_counter(service: TokenizerService | None, adapter_spec: AdapterSpec) -> TokenCounter | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from assay.helm.metrics.base import Evaluation, Metric, Setting
 from assay.helm.stats import MetricContext, MetricName, Moments, Stat
@@ -35,6 +35,8 @@ class ContextMeans:
 class InstancesPerSplitMetric(Metric):
     """How many instances each context has."""
 
+    handles_language_modeling: ClassVar[bool] = True
+
     def begin(self, setting: Setting) -> Evaluation:  # noqa: ARG002
         """Start to evaluate a run."""
         return _InstanceCount()
@@ -63,8 +65,6 @@ class WholeRunMetric(Metric, ABC):
 
     Only what `digest` takes of an answer is kept until the trial is complete.
     """
-
-    handles_references = False
 
     def begin(self, setting: Setting) -> Evaluation:  # noqa: ARG002
         """Start to evaluate a run."""
