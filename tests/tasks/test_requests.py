@@ -13,7 +13,7 @@ from assay.errors import UnsupportedTaskError
 from assay.tasks.chat_text import ChatPrompt, escaped
 from assay.tasks.prompts import chat_prompt
 from assay.tasks.requests import RequestWriter, generation_payload, request_key, sample_count, samples
-from assay.types import EndpointKind, ModelSpec, TaskOptions
+from assay.types import EndpointKind, ModelSpec, TaskOptions, TextTail, TokenSpan
 from tests.tasks.conftest import TEST, Call, MakeTask
 
 URL = "http://127.0.0.1:1/v1/"
@@ -159,6 +159,10 @@ def test_the_key_changes_with_each_of_its_parts() -> None:
         (("task", 1, 2, 3), "completions", b"{}"),
         (("task", 1, 2, 3), "chat", b"{ }"),
         (("task1", 12, 3, 0), "chat", b"{}"),
+        (("task", 1, 2, 3), "chat", b"{}", TokenSpan(1, 2)),
+        (("task", 1, 2, 3), "chat", b"{}", TokenSpan(2, 2)),
+        (("task", 1, 2, 3), "chat", b"{}", TextTail("a")),
+        (("task", 1, 2, 3), "chat", b"{}", TextTail("\ud800")),
     ]
     keys = {request_key(*parts) for parts in [base, *others]}
     assert len(keys) == 1 + len(others)

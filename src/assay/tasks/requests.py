@@ -130,7 +130,8 @@ class RequestWriter:
         for repeat in range(instance.repeats or 1):
             place = (task, instance.doc_id, instance.idx, repeat)
             for body, scored in bodies:
-                yield Request(*place, kind, body, request_key(place, self.model.endpoint, body), scored)
+                key = request_key(place, self.model.endpoint, body, scored)
+                yield Request(*place, kind, body, key, scored)
 
     def _generation_body(self, instance: Any) -> bytes:
         prompt, gen_kwargs = instance.args
@@ -200,13 +201,16 @@ def _stop_sequences(until: str | list[str] | None) -> list[str]:
     return [until] if isinstance(until, str) else until
 
 
-def request_key(place: tuple[str, int, int, int], endpoint: str, payload: bytes) -> str:
+def request_key(
+    place: tuple[str, int, int, int], endpoint: str, payload: bytes, scored: TokenSpan | TextTail | None = None
+) -> str:
     """Identity of a request: a hash of everything that can change its answer, and of the place its answer goes to.
 
     Args:
         place: task, doc_id, index and repeat.
         endpoint: kind of endpoint asked.
         payload: the full body, the model's name and the seed in it.
+        scored: for a log-likelihood, the part of the prompt that it is about.
 
     Returns:
         32 hexadecimal digits.
@@ -214,4 +218,6 @@ def request_key(place: tuple[str, int, int, int], endpoint: str, payload: bytes)
     digest = hashlib.sha256()  # what processors have instructions for
     digest.update(msgspec.json.encode((*place, endpoint)))
     digest.update(payload)
+    if scored is not None:
+        digest.update(json.dumps(msgspec.to_builtins(scored)).encode("ascii"))
     return digest.hexdigest()[:32]
