@@ -61,7 +61,8 @@ class Stat(HelmStruct, frozen=True):
         """The Stat of one value, or of none."""
         if value is None:
             return cls(name)
-        total, square, mean = 0 + value, value * value, value / 1
+        total, square = 0 + value, value * value
+        mean = _mean(total, 1)
         if total == value == mean and type(total) is float and (value or math.copysign(1, value) > 0):
             total = mean = value  # one object instead of three
         variance = _variance(square, 1, mean)
@@ -136,21 +137,31 @@ class Moments:
     @property
     def mean(self) -> float | None:
         """Mean of the values, if there are any."""
-        return self.total / self.count if self.count else None
+        return _mean(self.total, self.count) if self.count else None
 
     def to_stat(self, name: MetricName) -> Stat:
         """The Stat of these moments."""
         if self.count == 0:
             return Stat(name, 0, self.total, self.squares, self.low, self.high)
-        mean = self.total / self.count
+        mean = _mean(self.total, self.count)
         variance = _variance(self.squares, self.count, mean)
         return Stat(
             name, self.count, self.total, self.squares, self.low, self.high, mean, variance, math.sqrt(variance)
         )
 
 
+def _mean(total: Number, count: int) -> float:
+    try:
+        return total / count
+    except OverflowError:  # a whole number beyond floating point, on which HELM fails
+        return math.inf if total > 0 else -math.inf
+
+
 def _variance(squares: Number, count: int, mean: float) -> Number:
-    variance = squares / count - mean**2
+    try:
+        variance = squares / count - mean**2
+    except OverflowError:
+        return math.inf
     return 0 if variance < 0 else variance
 
 

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.helm.stats import MetricName, Moments, Stat
+
+NAME = MetricName("score", "test")
+numbers = st.lists(st.integers(-(10**9), 10**9) | st.floats(-1e100, 1e100), max_size=6)
+
+
+@given(numbers)
+def test_a_stat_is_the_moments_of_its_values(values: list[int | float]) -> None:
+    stat = Stat(NAME)
+    for value in values:
+        stat = stat.add(value)
+    assert stat.count == len(values)
+    if values:
+        assert (stat.min, stat.max) == (min(values), max(values))
+        assert stat.mean == stat.sum / stat.count
+        assert stat.variance is not None
+        assert stat.variance >= 0
+        assert stat.stddev == math.sqrt(stat.variance)
+
+
+@given(numbers, numbers)
+def test_merging_counts_both(first: list[int | float], second: list[int | float]) -> None:
+    one, other = Moments(), Moments()
+    for moments, values in ((one, first), (other, second)):
+        for value in values:
+            moments.add(value)
+    merged = one.to_stat(NAME).merge(other.to_stat(NAME))
+    assert merged.count == len(first) + len(second)
+    assert merged.sum == 0 + one.total + other.total
+
+
+def test_integers_stay_integers_and_truth_values_become_them() -> None:
+    stat = Stat(NAME).add(2).add(True)
+    assert json.dumps(stat.to_builtins()["sum"]) == "3"
+    assert stat.mean == 1.5
+
+
+def test_none_is_no_value() -> None:
+    assert Stat(NAME).add(None) == Stat(NAME)
+    assert Stat(NAME).to_builtins() == {
+        "name": {"name": "score", "split": "test"},
+        "count": 0,
+        "sum": 0,
+        "sum_squared": 0,
+    }
+
+
+def test_the_mean_is_a_stat_of_one_value() -> None:
+    assert Stat(NAME).add(1).add(2).take_mean() == Stat.of(NAME, 1.5)
+    assert Stat(NAME).take_mean() == Stat(NAME)
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 1e308, -math.inf])
+def test_no_number_is_too_large(value: int | float) -> None:
+    stat = Stat.of(NAME, value)
+    assert stat.mean == (value if isinstance(value, float) else math.copysign(math.inf, value > 0 or -1))
+    assert stat.merge(stat).count == 2
+
+
+def test_the_sign_of_zero_is_kept_where_helm_keeps_it() -> None:
+    stat = Stat.of(NAME, -0.0)
+    assert (str(stat.sum), str(stat.min), str(stat.mean)) == ("0.0", "-0.0", "0.0")
