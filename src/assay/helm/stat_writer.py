@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from assay.helm.stats import MetricName, PerInstanceStats, Stat
 
 _CHUNK = 1 << 20
-_REMEMBERED = 256
+_REMEMBERED = 4096
 _INFINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
@@ -29,12 +29,17 @@ class PerInstanceWriter:
         self.names_left_out: set[str] = set()
         self._file = file
         self._templates: dict[int, _Template] = {}
+        self._known: dict[int, tuple[Stat, str]] = {}
+        """Texts of Stats that come again and again, by identity: many instances share one object."""
 
     def write(self, record: PerInstanceStats) -> None:
         """Write one instance's statistics."""
         kept = []
         for stat in record.stats:
-            if math.isnan(stat.sum):
+            known = self._known.get(id(stat))
+            if known is not None:
+                kept.append(known[1])
+            elif math.isnan(stat.sum):
                 self.names_left_out.add(stat.name.name)
             else:
                 kept.append(self._stat(stat))
@@ -57,7 +62,10 @@ class PerInstanceWriter:
         template = self._templates.get(id(stat.name))
         if template is None:
             template = self._templates[id(stat.name)] = _Template(stat.name)
-        return template.fill(stat)
+        text = template.fill(stat)
+        if isinstance(stat.sum, int) and len(self._known) < _REMEMBERED:
+            self._known[id(stat)] = (stat, text)
+        return text
 
 
 class _Template:
@@ -67,26 +75,11 @@ class _Template:
         self.name = name  # keeps the object alive, for its identity is its key
         text = _indent(dump_json(name.to_builtins()).decode(), 8).lstrip()
         self._head = f'      {{\n        "name": {text},\n        "count": '
-        self._known: dict[int, str] = {}
-        """Texts of single whole numbers, which come again and again; an empty Stat's under -1."""
 
     def fill(self, stat: Stat) -> str:
-        if stat.extras or (stat.count == 0 and stat.sum):
+        """A Stat's text."""
+        if stat.extras or stat.count == 0:
             return _indent(dump_json(stat.to_builtins()).decode(), 6)
-        if stat.count > 1 or not isinstance(stat.sum, int) or stat.sum < 0:
-            return self._numbers(stat)
-        key = stat.sum if stat.count else -1
-        text = self._known.get(key)
-        if text is None:
-            text = self._numbers(stat) if stat.count else self._empty()
-            if len(self._known) < _REMEMBERED:
-                self._known[key] = text
-        return text
-
-    def _empty(self) -> str:
-        return f'{self._head}0,\n        "sum": 0,\n        "sum_squared": 0\n      }}'
-
-    def _numbers(self, stat: Stat) -> str:
         total = _number(stat.sum)
         low = total if stat.min is stat.sum else _number(stat.min)
         high = low if stat.max is stat.min else _number(stat.max)
