@@ -234,7 +234,7 @@ def is_long(body: Body) -> bool:
 C = Capability
 TWISTS: list[tuple[Capability, Twist, Seen, str]] = [
     (C.STOP, without("stop"), Seen.NO, "ignored"),
-    (C.STOP, stop_stays, Seen.NO, "'was' ended the answer and stays in it"),
+    (C.STOP, stop_stays, Seen.NO, "'wide' ended the answer and stays in it"),
     (C.MANY_STOPS, refusing("at most 4", lambda body: len(body.get("stop", [])) > 4), Seen.NO, "HTTP 400"),
     (C.EMPTY_STOP_LIST, refusing("empty stop", lambda body: body.get("stop") == []), Seen.NO, "empty stop"),
     (C.EMPTY_STOP_STRING, lambda body: good(body) if body.get("stop") != "" else "", Seen.NO, "cut the answer to 0"),

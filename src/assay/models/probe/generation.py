@@ -74,16 +74,16 @@ def _reasoning(said: Said | None) -> Finding:
 async def try_stops(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
     """What becomes of stop strings, the first of which is a word that the answer is known to hold."""
     reference = server.reference[kind].text or ""
-    words = re.findall(r"\S+", reference)
+    later_words = re.findall(r"\w{4,}", reference)[1:]
     plain = await server.ask(kind, stop=[])
     empty = await server.ask(kind, stop="")
     found = {
         Capability.EMPTY_STOP_LIST: _judge_empty(plain, reference),
         Capability.EMPTY_STOP_STRING: _judge_empty(empty, reference),
     }
-    if len(words) < 3 or reference.startswith(words[2]):
+    word = next((word for word in later_words if not reference.startswith(word)), None)
+    if word is None:
         return found
-    word = words[2].rstrip(",.;")
     one = await server.ask(kind, stop=[word])
     many = await server.ask(kind, stop=[*_ABSENT_STOPS, word])
     found[Capability.STOP] = _judge_stop(one, reference, word)
