@@ -13,7 +13,7 @@ TEST_EXTRAS := .[demo,ifeval,helm,lm-eval,tokenizer,dev]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench simulate chaos constraints clean
+.PHONY: help demo test lint bench simulate chaos servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
@@ -22,6 +22,7 @@ help:
 	@echo "make bench        measure Assay beside lm-eval"
 	@echo "make simulate     error rates and cost of the sequential tests, 10,000 runs a setting (half an hour and more)"
 	@echo "make chaos        kill runs and damage journals at random, and compare what comes out"
+	@echo "make servers      probe and run real servers: llama.cpp by itself, others by SERVERS='NAME=URL[#MODEL] …'"
 	@echo "make constraints  choose the pinned versions of all dependencies anew"
 	@echo "make clean        remove everything that these targets made"
 
@@ -49,6 +50,9 @@ simulate: .venv/test-ready
 
 chaos: .venv/test-ready
 	@$(RUN) benchmarks.chaos
+
+servers: .venv/test-ready
+	@$(RUN) benchmarks.real_servers $(SERVERS)
 
 constraints:
 	@echo "== resolving all dependencies anew"
