@@ -9,18 +9,24 @@ import assay
 
 EXPORTED = [
     "AssayError",
+    "Budget",
     "Check",
     "CheckResult",
+    "EarlyStopping",
     "Evaluation",
+    "GateReport",
     "ModelSpec",
+    "Policy",
     "Progress",
     "Score",
     "Specification",
+    "StoppedEarly",
     "TaskOptions",
     "Verdict",
     "__version__",
     "evaluate",
     "evaluate_async",
+    "load_policy",
     "resolve_metric",
     "run_accuracy_bbh",
     "run_accuracy_gsm8k",
@@ -28,6 +34,7 @@ EXPORTED = [
     "run_accuracy_gsm8k_cot_llama",
     "run_accuracy_ifeval",
     "run_accuracy_mmlu_pro",
+    "run_gate",
     "run_lm_eval",
 ]
 HEAVY = ("aiohttp", "datasets", "lm_eval", "nltk", "numpy", "pandas", "rich", "scipy", "torch", "transformers")

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 from assay._version import __version__
 
 if TYPE_CHECKING:
+    from assay.early import StoppedEarly
     from assay.errors import AssayError
     from assay.evaluation import Evaluation, evaluate, evaluate_async
     from assay.gate import CheckResult, Verdict
+    from assay.gate_run import GateReport, run_gate
     from assay.lm_eval_process import run_lm_eval
     from assay.measure import Score
+    from assay.policy import Policy, load_policy
     from assay.progress import Progress
     from assay.runners import (
         resolve_metric,
@@ -26,12 +29,14 @@ if TYPE_CHECKING:
         run_accuracy_ifeval,
         run_accuracy_mmlu_pro,
     )
-    from assay.types import Check, ModelSpec, Specification, TaskOptions
+    from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
 _HOMES = {
     "assay.errors": ("AssayError",),
+    "assay.early": ("StoppedEarly",),
     "assay.evaluation": ("Evaluation", "evaluate", "evaluate_async"),
     "assay.gate": ("CheckResult", "Verdict"),
+    "assay.gate_run": ("GateReport", "run_gate"),
     "assay.lm_eval_process": ("run_lm_eval",),
     "assay.measure": ("Score",),
     "assay.progress": ("Progress",),
@@ -44,24 +49,31 @@ _HOMES = {
         "run_accuracy_ifeval",
         "run_accuracy_mmlu_pro",
     ),
-    "assay.types": ("Check", "ModelSpec", "Specification", "TaskOptions"),
+    "assay.policy": ("Policy", "load_policy"),
+    "assay.types": ("Budget", "Check", "EarlyStopping", "ModelSpec", "Specification", "TaskOptions"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
     "AssayError",
+    "Budget",
     "Check",
     "CheckResult",
+    "EarlyStopping",
     "Evaluation",
+    "GateReport",
     "ModelSpec",
+    "Policy",
     "Progress",
     "Score",
     "Specification",
+    "StoppedEarly",
     "TaskOptions",
     "Verdict",
     "__version__",
     "evaluate",
     "evaluate_async",
+    "load_policy",
     "resolve_metric",
     "run_accuracy_bbh",
     "run_accuracy_gsm8k",
@@ -69,6 +81,7 @@ __all__ = [
     "run_accuracy_gsm8k_cot_llama",
     "run_accuracy_ifeval",
     "run_accuracy_mmlu_pro",
+    "run_gate",
     "run_lm_eval",
 ]
 
