@@ -46,8 +46,8 @@ def aggregate(tasks: Mapping[str, TaskScores], loaded: LoadedTasks) -> dict[str,
         name: {"task": scores.task, "raw_metrics": scores.raw_metrics(), "logged_samples": []}
         for name, scores in tasks.items()
     }
-    sections: dict[str, Any] = _process_results(collected, loaded.groups, _BOOTSTRAP_ITERATIONS)._to_eval_results()
-    return sections
+    sections = _process_results(collected, loaded.groups, _BOOTSTRAP_ITERATIONS)._to_eval_results()
+    return _as_written(sections)
 
 
 def describe_run(specification: Specification, started: float) -> dict[str, Any]:
@@ -184,6 +184,14 @@ def date_id(moment: float | None = None) -> str:
 
     local = datetime.fromtimestamp(time.time() if moment is None else moment).astimezone().replace(tzinfo=None)
     return local.isoformat(timespec="microseconds").replace(":", "-")
+
+
+def _as_written(sections: Any) -> dict[str, Any]:
+    """What reading the file back gives: no numpy scalars, no functions."""
+    from lm_eval.utils import handle_non_serializable
+
+    document: dict[str, Any] = json.loads(json.dumps(sections, default=handle_non_serializable))
+    return document
 
 
 def _write_whole(path: Path, chunks: Iterable[bytes]) -> Path:
