@@ -24,7 +24,9 @@ def require_punkt_tab() -> None:
     try:
         import nltk
     except ModuleNotFoundError:
-        raise MissingDependencyError('scoring needs the package nltk: pip install "assay[ifeval]", or "assay[helm]" for HELM') from None
+        raise MissingDependencyError(
+            'scoring needs the package nltk: pip install "assay[ifeval]", or "assay[helm]" for HELM\'s metrics'
+        ) from None
     if _is_found():
         return
     if (carried := _carried_by_llama_index()) is not None:
