@@ -28,13 +28,20 @@ class Deadline:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._entered: float | None = None
+        self._has_passed = False
+        self._is_watching = False
 
     def __enter__(self) -> Self:
+        self._has_passed = False
         self._entered = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._entered = None
+        if self._is_watching and not self._is_armed():
+            self._arm()  # the code in the block used the alarm itself
+        if self._has_passed:
+            raise DeadlineError(self._words())  # also where the code in the block swallowed it
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -42,16 +49,29 @@ class Deadline:
         if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
             yield
             return
-        previous = signal.signal(signal.SIGALRM, self._look)
-        every = self._seconds / _LOOKS_PER_LIMIT
-        signal.setitimer(signal.ITIMER_REAL, every, every)
+        previous = signal.getsignal(signal.SIGALRM)
+        self._arm()
+        self._is_watching = True
         try:
             yield
         finally:
+            self._is_watching = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, previous)
 
+    def _arm(self) -> None:
+        signal.signal(signal.SIGALRM, self._look)
+        every = self._seconds / _LOOKS_PER_LIMIT
+        signal.setitimer(signal.ITIMER_REAL, every, every)
+
+    def _is_armed(self) -> bool:
+        _, every = signal.getitimer(signal.ITIMER_REAL)
+        return every > 0 and signal.getsignal(signal.SIGALRM) == self._look
+
     def _look(self, *_: object) -> None:
         if self._entered is not None and time.monotonic() - self._entered > self._seconds:
-            self._entered = None
-            raise DeadlineError(f"scoring took longer than {self._seconds:g} s")
+            self._has_passed = True
+            raise DeadlineError(self._words())
+
+    def _words(self) -> str:
+        return f"scoring took longer than {self._seconds:g} s"

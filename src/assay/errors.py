@@ -21,6 +21,7 @@ The tree, with the exit code that the command line gives each branch::
     │   ├── ServerUnreachableError        nothing answers at the base URL
     │   ├── ServerRefusedError            the server answers, but refuses every request (key, permission, …)
     │   ├── NothingMeasuredError          not one sample could be scored
+    │   ├── SamplesFailedError            some samples have no score where a plain number was asked for
     │   └── BaselineMismatchError         the baseline is of another task version, other settings or other data
     └── RunInterrupted              130   stopped from outside; the run can be resumed
 
@@ -113,6 +114,10 @@ class ServerRefusedError(UnjudgeableError):
 
 class NothingMeasuredError(UnjudgeableError):
     """Not one sample could be scored."""
+
+
+class SamplesFailedError(UnjudgeableError):
+    """Some samples have no score where a plain number was asked for."""
 
 
 class BaselineMismatchError(UnjudgeableError):

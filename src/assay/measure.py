@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from assay.stats.intervals import Interval, clustered_mean_interval, failure_bounds, mean_interval, wilson
 from assay.stats.strata import stratified_interval
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from assay.tasks.scoring import TaskScores
 
 _UNIT = (0.0, 1.0)
+_SHARES = re.compile(r"(^|_)(acc|exact_match|em|f1|pass@\d+|mc[12])(_|$)")
+"""Names of lm-eval's metrics that are shares."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +108,7 @@ def _task_scores(entry: Mapping[str, Any], task: TaskScores) -> dict[str, Score]
             value=_number(entry.get(key)),
             stderr=_number(entry.get(stderr_key(key))),
             interval=interval_of(values) if is_mean or _are_verdict_lists(values) else None,
-            bounds=_failure_bounds(values, len(task.failed)) if is_mean else None,
+            bounds=_failure_bounds(metric, values, len(task.failed)) if is_mean else None,
             n=len(values),
             outcomes=task.outcome_counts(filter_name),
             higher_is_better=directions.get(metric),
@@ -117,11 +122,12 @@ def interval_of(values: Sequence[Any]) -> Interval | None:
     Wilson for 0/1, cluster-robust where each document has several verdicts (IFEval's instructions), else from the
     sample's standard error. None where the values are no numbers, or too few.
     """
+    values = [_plain(value) for value in values]
     if _are_verdict_lists(values):
         flat = [float(verdict) for verdicts in values for verdict in verdicts]
         documents = [place for place, verdicts in enumerate(values) for _ in verdicts]
         return clustered_mean_interval(flat, documents, support=_UNIT) if flat else None
-    if not values or not all(isinstance(value, int | float) for value in values):
+    if not values or not all(isinstance(value, int | float) and isfinite(value) for value in values):
         return None
     if all(value in (0, 1) for value in values):
         return wilson(int(sum(values)), len(values))
@@ -169,11 +175,28 @@ def _combined_bounds(parts: Sequence[Score], weigh: bool) -> Interval | None:
     return Interval(low=low, high=high, confidence=1.0, method="failure bounds")
 
 
-def _failure_bounds(values: Sequence[Any], failed: int) -> Interval | None:
-    numbers = [float(value) for value in values if isinstance(value, int | float)]
+def _failure_bounds(metric: str, values: Sequence[Any], failed: int) -> Interval | None:
+    plain = [_plain(value) for value in values]
+    numbers = [float(value) for value in plain if isinstance(value, int | float) and isfinite(value)]
     if len(numbers) < len(values) or not len(numbers) + failed or _support(numbers) is not _UNIT:
         return None
+    if failed and not _is_known_share(metric, numbers):
+        return None
     return failure_bounds(sum(numbers), len(numbers), failed)
+
+
+def _is_known_share(metric: str, numbers: Sequence[float]) -> bool:
+    """Whether a failed sample's score surely lies in [0, 1].
+
+    Known by name, or because the others are zeros and ones of which at least one is not 0: a metric whose values all
+    happen to be 0 may have any scale.
+    """
+    return bool(_SHARES.search(metric)) or (set(numbers) <= {0.0, 1.0} and 1.0 in numbers)
+
+
+def _plain(value: Any) -> Any:
+    """Numpy's scalars as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _support(values: Sequence[float]) -> tuple[float, float]:

@@ -5,17 +5,19 @@ Same folders, names, keys and values as lm-eval's own; what Assay adds lies unde
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import platform
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.errors import FileFormatError, OutputError
+from assay.errors import FileFormatError, OutputError, TaskConfigError
 from assay.tasks.model_args import lm_eval_model_name, model_args
 
 if TYPE_CHECKING:
@@ -46,7 +48,15 @@ def aggregate(tasks: Mapping[str, TaskScores], loaded: LoadedTasks) -> dict[str,
         name: {"task": scores.task, "raw_metrics": scores.raw_metrics(), "logged_samples": []}
         for name, scores in tasks.items()
     }
-    sections = _process_results(collected, loaded.groups, _BOOTSTRAP_ITERATIONS)._to_eval_results()
+    # lm-eval's bootstrap prints, and its child processes write tracebacks when they are ended.
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        try:
+            sections = _process_results(collected, loaded.groups, _BOOTSTRAP_ITERATIONS)._to_eval_results()
+        except (Exception, SystemExit) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise TaskConfigError(
+                f"the scores of {', '.join(tasks)} cannot be aggregated ({reason}); the answers are kept"
+            ) from error
     return _as_written(sections)
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import argparse
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from assay.errors import SpecificationError
+from assay.errors import SamplesFailedError, SpecificationError
 from assay.types import ModelSpec, Specification, TaskOptions
 
 if TYPE_CHECKING:
@@ -170,6 +171,13 @@ def _ask_with_assay(
             output_dir=results_dir,
         )
     )
+    if evaluation.failures:
+        causes = Counter(failed.cause.value for failed in evaluation.failures)
+        raise SamplesFailedError(
+            f"{len(evaluation.failures)} samples of {task} have no score ({', '.join(sorted(causes))}), so that its "
+            f"metrics would be those of other questions; they are listed in {evaluation.results_file}, and the same "
+            "call asks only these again"
+        )
     return evaluation.results["results"], str(evaluation.results_file)
 
 

@@ -12,7 +12,10 @@ from assay.errors import SpecificationError
 from assay.models.urls import endpoint_url
 
 if TYPE_CHECKING:
-    from assay.types import Specification
+    from assay.types import ModelSpec, Specification, TaskOptions
+
+
+_MOST_CONNECTIONS = 65_535
 
 
 def validate(specification: Specification) -> None:
@@ -21,26 +24,39 @@ def validate(specification: Specification) -> None:
     Raises:
         SpecificationError: with the value and what would be right.
     """
-    model, options = specification.model, specification.options
     if not specification.tasks:
         raise SpecificationError("no task is named")
-    if not model.model:
-        raise SpecificationError("no model is named")
-    endpoint_url(model.base_url, model.endpoint)
+    if not isinstance(specification.tasks, tuple):
+        raise SpecificationError(f"tasks is {specification.tasks!r}; it must be a tuple of names")
     if specification.early_stopping is not None and not specification.checks:
         raise SpecificationError("a run can stop early only where checks say when: add a check, or run it in full")
+    _validate_model(specification.model)
+    _validate_options(specification.options)
+
+
+def _validate_model(model: ModelSpec) -> None:
+    if not model.model:
+        raise SpecificationError("no model is named")
+    if model.model in (".", ".."):
+        raise SpecificationError(f"model is '{model.model}', for which there can be no folder of results")
+    endpoint_url(model.base_url, model.endpoint)
+    if model.tokenizer is not None and model.endpoint == "chat":
+        raise SpecificationError("a tokenizer is of use only on the completions endpoint (--completions)")
+    for name in ("concurrency", "max_attempts", "max_length", "request_timeout"):
+        value = getattr(model, name)
+        if value is not None and not 0 < value < float("inf"):
+            raise SpecificationError(f"{name} is {value:g}; it must be greater than 0, and finite")
+    if model.concurrency > _MOST_CONNECTIONS:
+        raise SpecificationError(f"concurrency is {model.concurrency}; a server has at most {_MOST_CONNECTIONS} ports")
+
+
+def _validate_options(options: TaskOptions) -> None:
     if options.limit is not None and not options.limit > 0:
         raise SpecificationError(f"limit is {options.limit:g}; it must be at least 1, or a fraction between 0 and 1")
     if options.limit is not None and options.limit > 1 and not float(options.limit).is_integer():
         raise SpecificationError(f"limit is {options.limit:g}; above 1 it counts documents and must be a whole number")
     if options.num_fewshot is not None and options.num_fewshot < 0:
         raise SpecificationError(f"num_fewshot is {options.num_fewshot}; it cannot be negative")
-    if model.tokenizer is not None and model.endpoint == "chat":
-        raise SpecificationError("a tokenizer is of use only on the completions endpoint (--completions)")
-    for name in ("concurrency", "max_attempts", "max_length", "request_timeout"):
-        value = getattr(model, name)
-        if value is not None and not value > 0:
-            raise SpecificationError(f"{name} is {value:g}; it must be greater than 0")
 
 
 def fingerprint(specification: Specification) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -91,7 +93,15 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         _spare_the_garbage_collector()
     try:
-        result: Any = cli.main(args=arguments, prog_name="assay", standalone_mode=False)
+        # Not cli.main(), which makes a broken pipe exit code 1: that says that a check is not met.
+        with cli.make_context("assay", list(sys.argv[1:] if arguments is None else arguments)) as context:
+            result: Any = cli.invoke(context)
+    except click.exceptions.Exit as asked:
+        sys.exit(asked.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        with contextlib.suppress(BrokenPipeError):
+            print(error.format_message(), flush=True)
+        sys.exit(0)
     except click.exceptions.Abort:
         _end("interrupted", 130)
     except click.UsageError as error:
@@ -102,7 +112,7 @@ def main(arguments: list[str] | None = None) -> None:
     except AssayError as error:
         _end(str(error), error.exit_code)
     except BrokenPipeError:
-        sys.stderr.close()
+        leave_pipe()
         sys.exit(141)
     except Exception as error:
         place = _keep_traceback()
@@ -111,8 +121,14 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(result if isinstance(result, int) else 0)
 
 
+def leave_pipe() -> None:
+    """Let what is still to be written go nowhere: whoever read standard output has gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _end(message: str, exit_code: int) -> None:
-    print(f"assay: {' '.join(message.split())}", file=sys.stderr)
+    with contextlib.suppress(OSError, ValueError):  # there may be no stderr any more
+        print(f"assay: {' '.join(message.split())}", file=sys.stderr)
     sys.exit(exit_code)
 
 

@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from assay.cli import leave_pipe
 from assay.errors import NothingMeasuredError
 from assay.gate import worst
 from assay.report.text import printable
@@ -26,10 +27,10 @@ def present(evaluation: Evaluation, *, as_json: bool) -> int:
     Raises:
         NothingMeasuredError: there are no checks and no sample has a score.
     """
-    if as_json:
-        print(json.dumps(_document(evaluation), ensure_ascii=False, default=str))
-    else:
-        _print_table(evaluation)
+    try:
+        print(json.dumps(_document(evaluation), default=str) if as_json else _table(evaluation), flush=True)
+    except BrokenPipeError:
+        leave_pipe()  # the exit code says the verdict, whoever has stopped reading
     _remark_failures(evaluation)
     if evaluation.checks:
         return worst(evaluation.checks).exit_code
@@ -44,23 +45,25 @@ def _document(evaluation: Evaluation) -> dict[str, object]:
     return {**known, "results_file": str(evaluation.results_file)}
 
 
-def _print_table(evaluation: Evaluation) -> None:
+def _table(evaluation: Evaluation) -> str:
     from rich.console import Console
 
     from assay.report.table import check_lines, score_table
 
     # Without a terminal the width is what the table needs: a log is no place to fold columns.
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
-    console.print(score_table(evaluation.scores))
-    if evaluation.checks:
+    with console.capture() as captured:
+        console.print(score_table(evaluation.scores))
+        if evaluation.checks:
+            console.print()
+            console.print(check_lines(evaluation.checks))
         console.print()
-        console.print(check_lines(evaluation.checks))
-    console.print()
-    if evaluation.stopped_early is not None:
-        from assay.report.gate import asked_words
+        if evaluation.stopped_early is not None:
+            from assay.report.gate import asked_words
 
-        console.print(asked_words(evaluation.stopped_early), soft_wrap=True)
-    console.print(f"results  {evaluation.results_file}", soft_wrap=True, markup=False)
+            console.print(asked_words(evaluation.stopped_early), soft_wrap=True)
+        console.print(f"results  {evaluation.results_file}", soft_wrap=True, markup=False)
+    return captured.get().rstrip("\n")
 
 
 def _remark_failures(evaluation: Evaluation) -> None:

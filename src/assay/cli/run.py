@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from typing import Any
 
 import click
@@ -112,7 +114,7 @@ def run(**options: Any) -> int:
     from assay.report.progress import watch
 
     specification = specification_of(options)
-    with watch() as progress:
+    with watch() as progress, contextlib.redirect_stdout(sys.stderr):  # tasks print; standard output is for results
         evaluation = evaluate(specification, progress)
     return present(evaluation, as_json=options["as_json"])
 

@@ -51,14 +51,9 @@ class _Choice(msgspec.Struct):
     error: Any = None
 
 
-class _Usage(msgspec.Struct):
-    prompt_tokens: Any = None
-    completion_tokens: Any = None
-
-
 class _Reply(msgspec.Struct):
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: Any = None
     model: Any = None
     error: Any = None
 
@@ -77,25 +72,25 @@ def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
         ReplyError: the body is not JSON of the protocol, has no choices, or tells of an error.
     """
     reply = _decode(body)
-    if reply.error is not None:
+    if reply.error:
         raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(reply.error))
     if reply.choices is None:
         raise ReplyError(FailureCause.MALFORMED_REPLY, f"a reply without choices: {_excerpt(body)}")
     if not reply.choices:
         raise ReplyError(FailureCause.EMPTY_CHOICES, "the list of choices is empty")
     choice = reply.choices[0]
-    if choice.error is not None:
+    if choice.error:
         raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
     finish_reason = _str_or_none(choice.finish_reason)
     if finish_reason in _BROKEN_OFF:
         raise ReplyError(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
-    usage = reply.usage or _Usage()
+    usage = reply.usage if isinstance(reply.usage, dict) else {}
     return Said(
         text=_text(choice, endpoint),
         finish_reason=finish_reason,
         reasoning=_reasoning(choice),
-        prompt_tokens=_int_or_none(usage.prompt_tokens),
-        completion_tokens=_int_or_none(usage.completion_tokens),
+        prompt_tokens=_int_or_none(usage.get("prompt_tokens")),
+        completion_tokens=_int_or_none(usage.get("completion_tokens")),
         model=_str_or_none(reply.model),
     )
 

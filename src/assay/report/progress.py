@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from assay.progress import Progress
@@ -74,7 +74,8 @@ class ProgressLines(Progress):
         return f"{self._done} of {self._expected} samples, {rate:.1f} requests/s{failed}{remaining}"
 
     def _say(self, line: str) -> None:
-        print(line, file=self._stream, flush=True)
+        with suppress(OSError, ValueError):  # a run goes on when nobody reads what it says
+            print(line, file=self._stream, flush=True)
 
 
 class ProgressBar(Progress):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.errors import UnsupportedTaskError
+from assay.errors import AssayError, TaskConfigError, UnsupportedTaskError
 from assay.tasks.chat_text import ChatPrompt
 from assay.tasks.documents import documents
 from assay.tasks.encoding import PromptEncoder
@@ -89,16 +89,23 @@ class SampleBuilder:
 
         Raises:
             UnsupportedTaskError: it yields requests that the endpoint cannot serve.
+            TaskConfigError: the task's own code fails on it, for example for want of few-shot examples.
         """
-        built = self._task.construct_requests(
-            doc=doc,
-            ctx=self._contexts.context(doc),
-            metadata=(self._name, doc_id, self._repeats),
-            apply_chat_template=self._is_chat,
-            chat_template=self._contexts.chat_template,
-        )
-        instances = built if isinstance(built, list) else [built]
-        requests = [request for instance in instances for request in self._writer.requests_of(instance, self._name)]
+        try:
+            built = self._task.construct_requests(
+                doc=doc,
+                ctx=self._contexts.context(doc),
+                metadata=(self._name, doc_id, self._repeats),
+                apply_chat_template=self._is_chat,
+                chat_template=self._contexts.chat_template,
+            )
+            instances = built if isinstance(built, list) else [built]
+            requests = [request for instance in instances for request in self._writer.requests_of(instance, self._name)]
+        except AssayError:
+            raise
+        except Exception as error:  # a task is foreign code
+            reason = f"{type(error).__name__}: {error}"
+            raise TaskConfigError(f"task '{self._name}' cannot write document {doc_id}'s prompt: {reason}") from error
         return Sample(self._name, doc_id, doc, sorted(instances, key=lambda instance: int(instance.idx)), requests)
 
 

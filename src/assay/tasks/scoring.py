@@ -11,9 +11,11 @@ import random
 import sys
 from collections import Counter
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from assay.tasks.exact_match import remember_exact_matches
 from assay.tasks.loglikelihood import lm_eval_response
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from assay.spool import Spool
     from assay.tasks.requests import Sample
 
+_RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
+_REASON_LENGTH = 300
 _NULL_CONTENT = ""
 """What lm-eval scores in place of null content."""
 
@@ -63,6 +67,7 @@ class TaskScores:
         self._deadline = deadline
         self._random_state = _own_random_state if _may_draw_random_numbers(task) else _shared_random_state
         self._filters = {ensemble.name: _fallbacks(ensemble) for ensemble in _filter_ensembles(task)}
+        self._copy = deepcopy if task.get_config("process_results") else _shallow_copy
         remember_exact_matches(task)
         self._metrics: dict[str, dict[int, dict[str, Any]]] = {}
         self._lines: dict[str, dict[int, int]] = {}
@@ -104,8 +109,8 @@ class TaskScores:
         try:
             with self._deadline, self._random_state(sample):
                 hashes, scored = self._score(sample, answers)
-        except Exception as error:  # a scorer is foreign code: whatever it raises concerns this one sample
-            reason = f"the task's scorer raised {type(error).__name__}: {error}"
+        except _RAISED_BY_SCORERS as error:  # whatever foreign code raises concerns this one sample
+            reason = f"the task's scorer raised {type(error).__name__}: {_words_of(error)}"
             self._fail(sample, FailureCause.UNSCORABLE, reason)
             return
         self._keep(sample.doc_id, answers, hashes, scored)
@@ -117,11 +122,13 @@ class TaskScores:
         _fill_in(sample, answers)
         for ensemble in _filter_ensembles(self.task):
             ensemble.apply(sample.instances)
+        _check_filtered(sample, self._filters)
         lines = SampleLines.of(sample, self.task)
         scored = []
         for name in sample.instances[0].filtered_resps:
             filtered = [instance.filtered_resps[name] for instance in sample.instances]
-            metrics = self.task.process_results(_copy(sample.doc), filtered)
+            metrics = self.task.process_results(self._copy(sample.doc), filtered)
+            _check_metrics(metrics)
             scored.append(_Scored(name, filtered, metrics, lines.line(name, filtered, metrics)))
         return lines.hashes, scored
 
@@ -220,15 +227,38 @@ def _fallbacks(ensemble: Any) -> tuple[Any, ...]:
     return tuple(step.fallback for step in steps if getattr(step, "fallback", None) is not None)
 
 
-def _copy(doc: Any) -> Any:
+def _shallow_copy(doc: Any) -> Any:
     """lm-eval reads each document anew for every filter, so a scorer that changes it does not disturb the next."""
     return dict(doc) if isinstance(doc, dict) else doc
 
 
+def _check_filtered(sample: Sample, filters: Sequence[str] | dict[str, Any]) -> None:
+    """Refuse answers that a filter has lost: they would drop out of the mean unseen."""
+    for instance in sample.instances:
+        if lost := [name for name in filters if name not in instance.filtered_resps]:
+            raise ValueError(f"filter '{lost[0]}' gave back fewer answers than it was given")
+
+
+def _check_metrics(metrics: dict[str, Any]) -> None:
+    if missing := [name for name, value in metrics.items() if value is None]:
+        raise ValueError(f"it gave no value for '{missing[0]}'")
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)[:_REASON_LENGTH].encode("utf-8", "backslashreplace").decode()
+    except Exception:
+        return "(an error that cannot be shown)"
+
+
 def _may_draw_random_numbers(task: Any) -> bool:
     """lm-eval's own scoring of YAML tasks draws none; Python that comes with a task may."""
-    custom = task.get_config("process_results") or any(
-        callable(step.get("function")) for entry in task.get_config("filter_list") or () for step in entry["filter"]
+    custom = (
+        task.get_config("process_results")
+        or any(
+            callable(step.get("function")) for entry in task.get_config("filter_list") or () for step in entry["filter"]
+        )
+        or any(callable(entry.get("metric")) for entry in task.get_config("metric_list") or ())
     )
     return bool(custom) or type(task).__name__ != "ConfigurableTask"
 
@@ -236,14 +266,16 @@ def _may_draw_random_numbers(task: Any) -> bool:
 @contextmanager
 def _own_random_state(sample: Sample) -> Iterator[None]:
     """Seed what scorers draw from by the sample, and leave the stream that builds the prompts untouched."""
-    state = random.getstate()
+    state, numpy_state = random.getstate(), np.random.get_state()
     random.seed(f"{sample.task}/{sample.doc_id}")
+    np.random.seed(random.getrandbits(32))
     if (langdetect := sys.modules.get("langdetect")) is not None:
         langdetect.DetectorFactory.seed = 0
     try:
         yield
     finally:
         random.setstate(state)
+        np.random.set_state(numpy_state)
 
 
 def _shared_random_state(_: Sample) -> AbstractContextManager[None]:
