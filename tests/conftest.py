@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
+_OUTSIDE = ("ASSAY_DATA_DIR", "ASSAY_MODEL_OUTPUTS_DIR", "ASSAY_ORACLES_DIR")
+# Taken out of the environment, so that what is tested sees them only where a test says so.
+_GIVEN = {variable: os.environ.pop(variable) for variable in _OUTSIDE if variable in os.environ}
 
 
 def _outside_folder(variable: str, default: str) -> Path:
-    folder = Path(os.environ.get(variable, _REPOSITORY.parent / "shared" / default))
+    folder = Path(_GIVEN.get(variable, _REPOSITORY.parent / "shared" / default))
     if not folder.is_dir():
         pytest.skip(f"{variable} names no folder ({folder}); it holds material too large for the repository")
     return folder

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from math import isclose
 
+import numpy as np
 import pytest
 
-from assay.measure import interval_of, metric_keys
-from assay.stats.intervals import Interval, clustered_mean_interval, mean_interval, wilson
+from assay.measure import _failure_bounds, interval_of, metric_keys
+from assay.stats.intervals import Interval, clustered_mean_interval, failure_bounds, mean_interval, wilson
 from assay.stats.strata import stratified_interval
 
 
@@ -31,6 +32,25 @@ def test_several_verdicts_a_document_are_a_cluster() -> None:
 @pytest.mark.parametrize("values", [[], [(1.0, 2)], ["a"], [0.5], [[]]])
 def test_what_has_no_mean_has_no_interval(values: list[object]) -> None:
     assert interval_of(values) is None
+
+
+def test_numpy_s_numbers_are_numbers() -> None:
+    assert interval_of([np.float32(0.5), np.float32(1.0)]) == mean_interval([0.5, 1.0], support=(0.0, 1.0))
+    assert interval_of([np.int64(1), np.bool_(False)]) == wilson(1, 2)
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_an_odd_value_leaves_the_interval_open_and_ends_nothing(odd: float) -> None:
+    assert interval_of([1.0, odd, 0.0]) is None
+    assert _failure_bounds("acc", [1.0, odd], 1) is None
+
+
+def test_failed_samples_are_bounded_only_where_the_scale_is_known() -> None:
+    assert _failure_bounds("bleu", [0.0, 0.0, 0.0], 1) is None, "the others just happen to be 0"
+    assert _failure_bounds("exact_match", [0.0, 0.0, 0.0], 1) == failure_bounds(0, 3, 1)
+    assert _failure_bounds("score", [0.0, 1.0], 1) == failure_bounds(1, 2, 1)
+    assert _failure_bounds("score", [0.2, 0.9], 1) is None
+    assert _failure_bounds("score", [0.2, 0.9], 0) == failure_bounds(1.1, 2, 0)
 
 
 def test_metric_keys_leave_standard_errors_and_names_out() -> None:

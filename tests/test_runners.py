@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from assay import runners
-from assay.errors import SpecificationError
+from assay.errors import SamplesFailedError, SpecificationError
 from assay.runners import AccuracyRunner, resolve_metric
-from tests.servers.scripted import ScriptedServer, number_for
+from tests.servers.scripted import Fault, ScriptedServer, number_for
 
 MODEL = "scripted-model"
 
@@ -66,6 +66,12 @@ def gsm8k_answers(data_dir: Path) -> dict[str, str]:
     return {row["question"]: row["answer"].rpartition("#### ")[2] for row in map(json.loads, lines)}
 
 
+_ENGLISH = (
+    "Dear reader, this is a long and careful answer to the question that you have asked, written in plain English "
+    "words, because nobody should ever have to wonder which language it was that the writer of these lines had in mind."
+)
+
+
 @pytest.mark.parametrize("name", ["gsm8k", "gsm8k_cot", "ifeval"])
 def test_both_engines_ask_and_score_alike(
     name: str, data_dir: Path, gsm8k_answers: dict[str, str], tmp_path: Path
@@ -74,7 +80,8 @@ def test_both_engines_ask_and_score_alike(
         """Right in two ways that one filter or the other sees, or wrong, or prose that meets some instructions."""
         asked = body["messages"][-1]["content"]
         number = next((right for question, right in gsm8k_answers.items() if question in asked), None)
-        prose = f"<<Title>>\n\nMy *answer* to this is long, dear reader, and has {len(asked)} parts.\n\n* one\n* two"
+        # Long and plainly English: lm-eval's language detection is not seeded, and wavers on short or mixed text.
+        prose = f"<<Title>>\n\n{_ENGLISH}\n\n* The *first* of {len(asked)} points is this.\n* The second one is that."
         forms = [f"So it is.\n#### {number}", f"The answer is {number}.", "The answer is 7001."]
         return prose if number is None else forms[len(asked) % 3]
 
@@ -204,3 +211,14 @@ def test_a_missing_metric_is_logged_and_below_every_threshold(caplog: pytest.Log
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 2
     assert caplog.messages[0] == "the results of 't' have no metric 'f1,none'; they have acc,none"
     assert "'v'" in caplog.messages[1]
+
+
+def test_samples_without_a_score_leave_no_number_to_assert_on(data_dir: Path, tmp_path: Path) -> None:
+    """Else one right answer of two, the other failed, would be a score of 1.0."""
+    options: Any = {"limit": 20, "data_dir": str(data_dir)}
+    with ScriptedServer(answer=number_for, models=[MODEL], faults=(Fault("http_400", fraction=0.3),)) as server:
+        with pytest.raises(SamplesFailedError, match=r"samples of gsm8k have no score \(bad_request\)"):
+            runners.run_accuracy_gsm8k(server.url, MODEL, str(tmp_path), **options)
+        server.faults = ()
+        metrics, _ = runners.run_accuracy_gsm8k(server.url, MODEL, str(tmp_path), **options)
+    assert all(value >= 0 for value in metrics.values())

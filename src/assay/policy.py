@@ -139,7 +139,7 @@ def override(policy: Policy, overrides: Overrides) -> Policy:
             name, value = _addressed(text, policy)
             models[name] = replace(models[name], **{field: value})
     options = policy.options
-    if options.data_dir is None and overrides.data_dir:
+    if overrides.data_dir:
         options = replace(options, data_dir=overrides.data_dir)
     return replace(
         policy,

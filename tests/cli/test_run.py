@@ -151,3 +151,34 @@ def test_tasks_are_listed(tmp_path: Path) -> None:
     listed = json.loads(assay("tasks", "mmlu_pro", "--json", cwd=tmp_path).stdout)
     assert {"name": "mmlu_pro", "kind": "group", "output_type": None} in listed
     assert {"name": "leaderboard_mmlu_pro", "kind": "task", "output_type": "multiple_choice"} in listed
+
+
+@pytest.mark.parametrize("shape", [[], ["--json"]])
+def test_the_verdict_is_told_though_nobody_reads(server: ScriptedServer, tmp_path: Path, shape: list[str]) -> None:
+    where = ["--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS)]
+    command = [
+        sys.executable,
+        "-m",
+        "assay",
+        "run",
+        "counting",
+        *where,
+        "--limit",
+        "5",
+        "--min",
+        "exact_match=0",
+        *shape,
+    ]
+    read, write = os.pipe()
+    os.close(read)
+    ran = subprocess.run(command, stdout=write, stderr=write, timeout=60, cwd=tmp_path, check=False)
+    os.close(write)
+    assert ran.returncode == 0
+    assert list((tmp_path / "results" / "scripted").glob("results_*.json"))
+
+
+def test_a_prompt_that_cannot_be_written_is_one_clear_line(server: ScriptedServer, tmp_path: Path) -> None:
+    ran = run(server, tmp_path, "counting", "--num-fewshot", "1000")
+    assert ran.returncode == 2
+    assert "cannot write document 0's prompt" in ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -86,8 +86,14 @@ def test_a_chat_reply_to_a_completions_request_is_no_answer() -> None:
     assert cause_of(chat({"content": "4"}), "completions") == FailureCause.MALFORMED_REPLY
 
 
-def test_a_null_error_is_none() -> None:
-    assert read_reply(chat({"content": "4"}, error=None), "chat").text == "4"
+@pytest.mark.parametrize("nothing", [None, False, {}, ""])
+def test_an_error_that_says_nothing_is_none(nothing: Any) -> None:
+    assert read_reply(chat({"content": "4"}, error=nothing), "chat").text == "4"
+
+
+@pytest.mark.parametrize("usage", ["many", [1], 7, None, {"prompt_tokens": "ten"}])
+def test_an_odd_usage_costs_no_answer(usage: Any) -> None:
+    assert read_reply(chat({"content": "4"}, usage=usage), "chat").text == "4"
 
 
 def test_what_the_standard_library_reads_is_read() -> None:

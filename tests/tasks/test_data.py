@@ -305,7 +305,7 @@ def refused(kind: type[Exception], data_dir: Path | None, *args: Any, **options:
 def test_a_data_set_that_is_nowhere(hub_folder: Path, tmp_path: Path, hub_calls: list[str]) -> None:
     message = refused(DataNotFoundError, hub_folder, "owner/Else", "main")
     assert message.startswith(
-        f"data set owner/Else/main is neither in {hub_folder}/owner/Else nor in {hub_folder}/owner___else nor in "
+        f"data set owner/Else/main is not in {hub_folder}/owner/Else nor in {hub_folder}/owner___else nor in "
     )
     assert "the Hugging Face hub is out of reach; put it into DIR/owner/Else/ and pass --data-dir DIR" in message
     assert len(hub_calls) == 1

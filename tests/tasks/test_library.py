@@ -377,7 +377,7 @@ def test_a_tasks_broken_configuration(tmp_path: Path) -> None:
 def test_missing_data_is_told_with_its_task(tmp_path: Path) -> None:
     options = TaskOptions(include_path=str(tmp_path), data_dir=str(tmp_path))
     assert refused(DataNotFoundError, ["gsm8k"], options).startswith(
-        f"task 'gsm8k': data set openai/gsm8k/main is neither in {tmp_path}/openai/gsm8k nor in "
+        f"task 'gsm8k': data set openai/gsm8k/main is not in {tmp_path}/openai/gsm8k nor in "
     )
     write_task(tmp_path, "own", "training_split: train\n")
     assert refused(DataNotFoundError, ["own"], options).startswith("task 'own': data set json: ")

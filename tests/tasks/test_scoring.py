@@ -245,13 +245,105 @@ def test_a_pattern_that_backtracks_without_end_fails_its_sample_only(make_task: 
     assert scores.scored == 8
 
 
+HOSTILE = """
+import signal
+import sys
+import time
+
+def leaves(doc, results):
+    if "4" in results[0]:
+        sys.exit(0)
+    return {"exact_match": 1.0}
+
+def says_nothing(doc, results):
+    return {"exact_match": None if "4" in results[0] else 1.0}
+
+def swallows(doc, results):
+    end = time.monotonic() + 1
+    while "4" in results[0] and time.monotonic() < end:
+        try:
+            time.sleep(0.5)
+        except Exception:
+            pass
+    return {"exact_match": 1.0}
+
+def takes_the_alarm(doc, results):
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    signal.alarm(0)
+    end = time.monotonic() + 1
+    while "9" in results[0] and time.monotonic() < end:
+        pass
+    return {"exact_match": 1.0}
+
+def unspeakable(doc, results):
+    class Mute(Exception):
+        def __str__(self):
+            raise ValueError
+    if "4" in results[0]:
+        raise Mute
+    return {"exact_match": 1.0}
+"""
+
+
+@pytest.mark.parametrize("function", ["leaves", "says_nothing", "swallows", "unspeakable"])
+def test_no_scorer_can_end_a_run_or_pass_by_saying_nothing(make_task: MakeTask, spool: Spool, function: str) -> None:
+    task = make_task(HOSTILE, process_results=Call(function), filter_list=None)
+    scores = score(task, spool, [str(n) for n in range(10)])
+    assert [(failed.doc_id, failed.cause) for failed in scores.failed_samples()] == [(4, FailureCause.UNSCORABLE)]
+    assert scores.scored == 9
+
+
+def test_a_scorer_that_uses_the_alarm_itself_leaves_the_others_bounded(make_task: MakeTask, spool: Spool) -> None:
+    taking = make_task(HOSTILE, process_results=Call("takes_the_alarm"), filter_list=None)
+    scores = TaskScores("small", taking, spool, Deadline(0.2))
+    made = built(taking)
+    endless = make_task(filter_list=[{"name": "slow", "filter": [{"function": "regex", "regex_pattern": r"(a+)+$"}]}])
+    others = TaskScores("small", endless, spool, scores._deadline)
+    with scores._deadline.watching():
+        scores.receive(made[0], [Answer(text="0")])
+        others.receive(built(endless)[0], [Answer(text="a" * 64 + "b")])
+    assert [failed.cause for failed in others.failed_samples()] == [FailureCause.UNSCORABLE]
+
+
+LOSING = """
+from lm_eval.api.filter import Filter
+
+def lose(resps, docs):
+    return [] if "4" in resps[0][0] else [resp[0] for resp in resps]
+"""
+
+
+def test_an_answer_that_a_filter_loses_is_not_lost_silently(make_task: MakeTask, spool: Spool) -> None:
+    steps = [{"function": "custom", "filter_fn": Call("lose")}]
+    task = make_task(LOSING, filter_list=[{"name": "losing", "filter": steps}])
+    scores = score(task, spool, [str(n) for n in range(10)])
+    [failed] = scores.failed_samples()
+    assert (failed.doc_id, failed.cause) == (4, FailureCause.UNSCORABLE)
+    assert "fewer answers" in failed.message
+
+
+CHANGING = """
+def score(doc, results):
+    doc["seen"].append(1)
+    return {"exact_match": float(len(doc["seen"]))}
+"""
+
+
+def test_a_scorer_that_changes_its_document_does_not_disturb_the_next_filter(make_task: MakeTask, spool: Spool) -> None:
+    filters = [{"name": name, "filter": [{"function": "take_first"}]} for name in ("one", "two")]
+    task = make_task(CHANGING, process_results=Call("score"), filter_list=filters, extra={"seen": [0]})
+    scores = score(task, spool, ["x"])
+    assert {tuple(values) for values in scores.raw_metrics().values()} == {(2.0,) * 10}
+
+
 # -- order ------------------------------------------------------------------------------------------------------------
 
 DRAWING = """
 import random
+import numpy
 
 def score(doc, results):
-    return {"exact_match": random.random()}
+    return {"exact_match": random.random() + numpy.random.random()}
 """
 
 

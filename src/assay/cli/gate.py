@@ -29,7 +29,7 @@ Exit codes:
 @click.option(
     "--model", "models", multiple=True, help="Served model's name instead of the policy's.", metavar="[NAME=]MODEL"
 )
-@click.option("--data-dir", envvar="ASSAY_DATA_DIR", show_envvar=True, help="Data sets on disk.", metavar="DIR")
+@click.option("--data-dir", help="Data sets on disk, in place of the policy's; else ASSAY_DATA_DIR.", metavar="DIR")
 @click.option("--output-dir", help="Where results go instead of the policy's choice.", metavar="DIR")
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
 @click.option("--junit", type=click.Path(path_type=Path), help="Write JUnit XML.", metavar="FILE")

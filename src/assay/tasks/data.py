@@ -190,7 +190,7 @@ class DataSource:
             return self._from_datasets_cache(label, path, name, options, cache)
         places = " nor in ".join(str(place) for place in [*looked_in, cache / _cache_name(path)])
         raise DataNotFoundError(
-            f"data set {label} is neither in {places}, and the Hugging Face hub is out of reach; "
+            f"data set {label} is not in {places}, and the Hugging Face hub is out of reach; "
             f"put it into DIR/{path}/ and pass --data-dir DIR, or run once with the hub in reach"
         )
 

@@ -6,6 +6,7 @@ import contextlib
 import glob
 import io
 import logging
+import os
 import random
 import warnings
 from copy import deepcopy
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from assay.types import TaskOptions
 
 _log = logging.getLogger(__name__)
+
+DATA_DIR_VARIABLE = "ASSAY_DATA_DIR"
+"""Environment variable that says where data sets lie, where the options do not."""
 
 
 class LoadedTasks(msgspec.Struct, frozen=True):
@@ -57,7 +61,7 @@ def load_tasks(names: Sequence[str], options: TaskOptions, metadata: dict[str, A
     """
     index = task_index(options.include_path)
     entries = find_entries(names, index)
-    with _quiet(), data_source(options.data_dir) as source:
+    with _quiet(), data_source(options.data_dir or os.environ.get(DATA_DIR_VARIABLE)) as source:
         _seed(options)
         tasks, groups = _build(entries, index, metadata)
     for task in tasks.values():
