@@ -205,7 +205,13 @@ def start(server: ScriptedServer, output_dir: Path, **how: Any) -> subprocess.Po
         *("--include-path", str(TASKS), "--output-dir", str(output_dir), "--concurrency", "4"),
     ]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ.copy(), **how
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ.copy(),
+        # The tests themselves may run in the background, where shells have SIGINT ignored.
+        **{"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **how},
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 import sys
+import zlib
 from collections import Counter
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
@@ -267,8 +268,9 @@ def _may_draw_random_numbers(task: Any) -> bool:
 def _own_random_state(sample: Sample) -> Iterator[None]:
     """Seed what scorers draw from by the sample, and leave the stream that builds the prompts untouched."""
     state, numpy_state = random.getstate(), np.random.get_state()
-    random.seed(f"{sample.task}/{sample.doc_id}")
-    np.random.seed(random.getrandbits(32))
+    place = f"{sample.task}/{sample.doc_id}"
+    random.seed(place)
+    np.random.seed(zlib.crc32(place.encode()))
     if (langdetect := sys.modules.get("langdetect")) is not None:
         langdetect.DetectorFactory.seed = 0
     try:
