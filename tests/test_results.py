@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import FileFormatError, OutputError
-from assay.results import date_id, model_folder, read_results, write_results
+from assay.errors import FileFormatError, OutputError, TaskConfigError
+from assay.results import date_id, model_folder, read_results, refuse_unwritable, write_results
 from assay.totals import RunTotals
 from assay.types import Answer, Failure, FailureCause
 
@@ -34,6 +34,13 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot write"):
         write_results(tmp_path / "missing", "now", {"results": {}}, {})
+
+
+@pytest.mark.parametrize("name", ["a/b", "../../evil", "x\0", "n" * 240])
+def test_a_task_whose_name_is_no_file_name_is_refused(name: str) -> None:
+    refuse_unwritable(["fine", "also fine: ü"])
+    with pytest.raises(TaskConfigError, match="cannot have a samples file"):
+        refuse_unwritable(["fine", name])
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"results": []}', b"\xff\xfe", b'{"samples": {}}'])

@@ -39,6 +39,7 @@ from assay.results import (
     describe_tokenizer,
     mark_stopped_early,
     model_folder,
+    refuse_unwritable,
     write_results,
 )
 from assay.score_book import LiveScores
@@ -166,6 +167,7 @@ def _make_plan(specification: Specification) -> _Plan:
     _ensure_writable(folder)
     loaded = load_tasks(specification.tasks, options, model_args(model))
     refuse_unscorable(loaded.tasks, model)
+    refuse_unwritable(loaded.tasks)
     return _Plan(
         specification=specification,
         started=started,

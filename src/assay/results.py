@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from assay.tasks.tokenizer import Tokenizer
     from assay.types import Specification
 
+_LONGEST_TASK_NAME = 200
+"""Bytes; file systems take names of 255, and a samples file's has a time in it as well."""
 _BOOTSTRAP_ITERATIONS = 100_000
 """lm-eval's default, used where it has no formula for a metric's standard error."""
 
@@ -169,6 +171,17 @@ def write_results(folder: Path, date_id: str, results: Mapping[str, Any], tasks:
         _write_whole(folder / f"samples_{name}_{date_id}.jsonl", scores.sample_lines())
     document = json.dumps(results, indent=2, default=handle_non_serializable, ensure_ascii=False)
     return _write_whole(folder / f"results_{date_id}.json", [document.encode("utf-8", "backslashreplace")])
+
+
+def refuse_unwritable(tasks: Iterable[str]) -> None:
+    """Refuse tasks whose names cannot be part of a file's name, before any request.
+
+    Raises:
+        TaskConfigError: names the task.
+    """
+    for name in tasks:
+        if "/" in name or "\0" in name or len(name.encode("utf-8", "replace")) > _LONGEST_TASK_NAME:
+            raise TaskConfigError(f"task {name!r} cannot have a samples file: its name is no file name")
 
 
 def read_results(path: str | Path) -> dict[str, Any]:

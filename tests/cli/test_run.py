@@ -139,7 +139,7 @@ def test_the_key_is_in_no_output_or_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", [["rnu"], ["run"], ["tasks", "no-such-task-anywhere"]])
 def test_other_commands_mistakes(tmp_path: Path, command: list[str]) -> None:
     ran = assay(*command, cwd=tmp_path)
-    assert ran.returncode != 0
+    assert ran.returncode == 2
     assert ran.stderr.startswith("assay: ")
     assert ran.stderr.count("\n") == 1
 
