@@ -38,8 +38,6 @@ class Deadline:
 
     def __exit__(self, *_: object) -> None:
         self._entered = None
-        if self._is_watching and not self._is_armed():
-            self._arm()  # the code in the block used the alarm itself
         if self._has_passed:
             raise DeadlineError(self._words())  # also where the code in the block swallowed it
 
@@ -58,6 +56,11 @@ class Deadline:
             self._is_watching = False
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, previous)
+
+    def restore(self) -> None:
+        """Go on looking at the clock after code that may have used the alarm itself."""
+        if self._is_watching and not self._is_armed():
+            self._arm()
 
     def _arm(self) -> None:
         signal.signal(signal.SIGALRM, self._look)

@@ -66,7 +66,8 @@ class TaskScores:
         """For every filter, how many samples ended how."""
         self._spool = spool
         self._deadline = deadline
-        self._random_state = _own_random_state if _may_draw_random_numbers(task) else _shared_random_state
+        self._is_foreign = _scores_by_foreign_code(task)
+        self._random_state = _own_random_state if self._is_foreign else _shared_random_state
         self._filters = {ensemble.name: _fallbacks(ensemble) for ensemble in _filter_ensembles(task)}
         self._copy = deepcopy if task.get_config("process_results") else _shallow_copy
         remember_exact_matches(task)
@@ -114,6 +115,9 @@ class TaskScores:
             reason = f"the task's scorer raised {type(error).__name__}: {_words_of(error)}"
             self._fail(sample, FailureCause.UNSCORABLE, reason)
             return
+        finally:
+            if self._is_foreign:
+                self._deadline.restore()
         self._keep(sample.doc_id, answers, hashes, scored)
 
     def _fail(self, sample: Sample, cause: FailureCause, message: str) -> None:
@@ -252,8 +256,8 @@ def _words_of(error: BaseException) -> str:
         return "(an error that cannot be shown)"
 
 
-def _may_draw_random_numbers(task: Any) -> bool:
-    """lm-eval's own scoring of YAML tasks draws none; Python that comes with a task may."""
+def _scores_by_foreign_code(task: Any) -> bool:
+    """Whether Python that comes with the task scores it, which may draw random numbers, use the alarm and so on."""
     custom = (
         task.get_config("process_results")
         or any(
