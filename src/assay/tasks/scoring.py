@@ -90,11 +90,6 @@ class TaskScores:
         """The documents that have scores, in order."""
         return sorted(self._hashes)
 
-    @property
-    def filters(self) -> list[str]:
-        """The filters' names, in the task's order."""
-        return list(self._filters)
-
     def outcome_counts(self, filter_name: str) -> dict[Outcome, int]:
         """How many samples ended how under one filter, failed ones included."""
         counts = Counter(self.outcomes.get(filter_name, {}))
