@@ -90,6 +90,9 @@ def test_a_reasonable_specification_is_accepted() -> None:
         ({"request_timeout": 0.0}, "request_timeout is 0"),
         ({"max_length": -4}, "max_length is -4"),
         ({"base_url": "localhost:8000"}, "localhost:8000"),
+        ({"replicas": ("localhost:8001",)}, "localhost:8001"),
+        ({"replicas": ("http://localhost:8000/v1/",)}, "named twice"),
+        ({"replicas": "http://localhost:8001"}, "must be a tuple"),
     ],
     ids=str,
 )

@@ -39,7 +39,7 @@ def _validate_model(model: ModelSpec) -> None:
         raise SpecificationError("no model is named")
     if model.model in (".", ".."):
         raise SpecificationError(f"model is '{model.model}', for which there can be no folder of results")
-    endpoint_url(model.base_url, model.endpoint)
+    _validate_endpoints(model)
     if model.tokenizer is not None and model.endpoint == "chat":
         raise SpecificationError("a tokenizer is of use only on the completions endpoint (--completions)")
     for name in ("concurrency", "max_attempts", "max_length", "request_timeout"):
@@ -48,6 +48,15 @@ def _validate_model(model: ModelSpec) -> None:
             raise SpecificationError(f"{name} is {value:g}; it must be greater than 0, and finite")
     if model.concurrency > _MOST_CONNECTIONS:
         raise SpecificationError(f"concurrency is {model.concurrency}; a server has at most {_MOST_CONNECTIONS} ports")
+
+
+def _validate_endpoints(model: ModelSpec) -> None:
+    if not isinstance(model.replicas, tuple):
+        raise SpecificationError(f"replicas is {model.replicas!r}; it must be a tuple of base URLs")
+    addresses = [endpoint_url(base_url, model.endpoint) for base_url in model.base_urls]
+    twice = next((address for address in addresses if addresses.count(address) > 1), None)
+    if twice is not None:
+        raise SpecificationError(f"the endpoint {twice} is named twice; name each server once")
 
 
 def _validate_options(options: TaskOptions) -> None:

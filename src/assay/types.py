@@ -24,6 +24,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The server's root, with or without ``/v1`` and a trailing slash."""
     model: str
     """The name that the server serves it under; sent in every request."""
+    replicas: tuple[str, ...] = ()
+    """Base URLs of further servers of the same model, among which requests are shared out."""
     endpoint: EndpointKind = "chat"
     api_key_env: str = "OPENAI_API_KEY"
     """Environment variable that holds the key. The key itself is never part of a specification."""
@@ -43,6 +45,11 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     log-likelihoods go by the server's own tokens."""
     tokenized_requests: bool = True
     """With a tokenizer: send token ids; else the text they stand for."""
+
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """All endpoints."""
+        return (self.base_url, *self.replicas)
 
 
 class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
