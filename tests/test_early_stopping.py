@@ -74,6 +74,9 @@ def test_a_clear_case_stops_early_and_says_so(server: ScriptedServer, tmp_path: 
     assert run.scores[0].interval is None  # it would hold only for a number of documents fixed beforehand
     assert result.interval is not None
     assert result.interval.method == "confidence sequence"
+    (evidence,) = document["assay"]["evidence"]
+    assert evidence["decided_after"] == result.n == evidence["course"]["seen"][-1]
+    assert evidence["course"]["threshold"] == 0.8
     assert read_run(run.results_file).stopped_early
     with pytest.raises(SpecificationError, match="stopped early"):
         save_baseline(read_run(run.results_file), tmp_path / "b.json")

@@ -25,7 +25,7 @@ from assay.types import Answer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from assay.followed import FollowedCheck, ScoreBook
+    from assay.followed import Evidence, FollowedCheck, ScoreBook
     from assay.tasks.requests import Sample
     from assay.types import EarlyStopping, Response
 
@@ -136,6 +136,11 @@ class Follower:
             asked=self._asked,
             tasks={task: (self.counted[task], size) for task, size in self._sizes.items()},
         )
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        """How the evidence grew, by check; without those that could not be followed."""
+        found = (check.evidence() for check in self.checks)
+        return tuple(evidence for evidence in found if evidence is not None)
 
     def is_complete(self, check: FollowedCheck) -> bool:
         """Whether all documents that a check looks at took part, so that arithmetic decides."""

@@ -270,6 +270,8 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
         "totals": work.totals.summary(seconds),
         "provenance": provenance(plan.specification, server, plan.loaded, work.journal.path),
     }
+    if work.follower is not None:
+        results["assay"]["evidence"] = msgspec.to_builtins(work.follower.evidence())
     if stopped_early is not None:
         mark_stopped_early(results, stopped_early)
     file = write_results(plan.folder, stamp, results, work.scores)

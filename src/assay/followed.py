@@ -9,7 +9,8 @@ import msgspec
 
 from assay.against_baseline import mismatch_words
 from assay.errors import NothingMeasuredError, SpecificationError
-from assay.gate import CheckResult, Verdict, describe
+from assay.gate import CheckResult, Verdict, demand_of, describe
+from assay.stats.course import Course, course_of
 from assay.stats.plans import Decision, margin_plan, threshold_plan
 from assay.stats.sequential import SequentialTest
 
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
     from assay.types import Check
 
 _ROUNDING = 1e-6
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+    """How the evidence on one check grew."""
+
+    task: str
+    metric: str
+    demand: str
+    """What the check demands, in words."""
+    is_difference: bool
+    """The figures are differences from a baseline, not scores."""
+    decided_after: int | None
+    """Documents after which the check's own test decided."""
+    course: Course
 
 
 class ScoreBook(Protocol):
@@ -113,6 +128,19 @@ class FollowedCheck:
         self._lost += worse
         self._gained += score != before and not worse
         return score - before
+
+    def evidence(self) -> Evidence | None:
+        """The course of the evidence; None where nothing was followed."""
+        if self.test is None or not self.test.seen:
+            return None
+        return Evidence(
+            task=self.check.task or "",
+            metric=self.check.metric,
+            demand=demand_of(self.check),
+            is_difference=self._before is not None,
+            decided_after=self.test.decided_after,
+            course=course_of(self.test),
+        )
 
     def result(self) -> CheckResult:
         """What it came to, where not all documents were answered."""

@@ -14,6 +14,7 @@ fail as the best; each is still right then, whatever made the document fail (its
 
 from __future__ import annotations
 
+from array import array
 from math import inf, isnan
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,7 @@ class SequentialTest:
         self._weights: list[float] = []
         self._portfolio = plan.portfolio(runs=1)
         self._best_wealths = [1.0, 1.0]
+        self._wealths = (array("d"), array("d"))
 
     @property
     def seen(self) -> int:
@@ -98,10 +100,28 @@ class SequentialTest:
         self._weights.append(weight)
         wealths = self._portfolio.advance(np.array(evidence)[:, None])[:, 0].tolist()
         self._best_wealths = [max(pair) for pair in zip(self._best_wealths, wealths, strict=True)]
+        for course, wealth in zip(self._wealths, wealths, strict=True):
+            course.append(wealth)
         now = self._decide(*wealths)
         if now is not self.decision:
             self.decision, self.decided_after = now, self.seen
         return self.decision
+
+    @property
+    def scores(self) -> Floats:
+        """The scores seen, in the random order; NaN where one failed."""
+        return np.array(self._scores)
+
+    @property
+    def weights(self) -> Floats:
+        """Their weights."""
+        return np.array(self._weights)
+
+    @property
+    def wealths(self) -> tuple[Floats, Floats]:
+        """The wealth of the portfolio for pass and of that for fail, after each document seen."""
+        for_pass, for_fail = (np.array(course) for course in self._wealths)
+        return for_pass, for_fail
 
     @property
     def estimate(self) -> float:
@@ -115,7 +135,7 @@ class SequentialTest:
         """
         if self.failed == self.seen:
             raise NothingMeasuredError("no document has a score yet")
-        scores, weights = np.array(self._scores), np.array(self._weights)
+        scores, weights = self.scores, self.weights
         scored = ~np.isnan(scores)
         return float((scores[scored] * weights[scored]).sum() / weights[scored].sum())
 
@@ -136,7 +156,7 @@ class SequentialTest:
         where the last documents contradict the first ones.
         """
         plan = self.plan
-        scores, weights = np.array(self._scores), np.array(self._weights)
+        scores, weights = self.scores, self.weights
         low, high = plan.certain_bounds(scores, weights)
         if self.seen == plan.population:
             return Interval(low=low, high=high, confidence=1.0, method="all documents")
@@ -183,12 +203,15 @@ class SequentialTest:
         return Decision.FAIL if wealth_for_fail >= reached else Decision.OPEN
 
 
-def confidence_sequence(plan: SequentialPlan, scores: Sequence[float]) -> tuple[Floats, Floats]:
+def confidence_sequence(
+    plan: SequentialPlan, scores: Sequence[float] | Floats, weights: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Bounds for the mean of all N documents after each of those seen, all valid at once.
 
     Args:
         plan: The plan; each bound may fail with probability ``plan.alpha``.
         scores: The scores of the documents seen, in the random order; NaN where one failed.
+        weights: Theirs, where the mean sought is a weighted one.
 
     Returns:
         Lower and upper bounds, one each a document; neither ever gets worse.
@@ -199,7 +222,8 @@ def confidence_sequence(plan: SequentialPlan, scores: Sequence[float]) -> tuple[
     if len(scores) > plan.population:
         raise SpecificationError(f"{len(scores)} scores were given for a plan of {plan.population} documents")
     plan.check(np.asarray(scores, dtype=np.float64))
-    gains, losses = plan.gains_and_losses(np.asarray(scores, dtype=np.float64), np.ones(1))
+    chosen = np.ones(1) if weights is None else weights
+    gains, losses = plan.gains_and_losses(np.asarray(scores, dtype=np.float64), chosen)
     worst, best = plan.worst_and_best
     towards_best = lower_confidence_sequence(gains, plan.population, plan.stakes_for_pass, plan.alpha)
     towards_worst = lower_confidence_sequence(losses, plan.population, plan.stakes_for_fail, plan.alpha)
