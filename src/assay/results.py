@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _LONGEST_TASK_NAME = 200
 """Bytes; file systems take names of 255, and a samples file's has a time in it as well."""
+_BLOCK = 2**20
+"""Bytes that are written at once."""
 _BOOTSTRAP_ITERATIONS = 100_000
 """lm-eval's default, used where it has no formula for a metric's standard error."""
 
@@ -220,7 +222,7 @@ def _as_written(sections: Any) -> dict[str, Any]:
 def _write_whole(path: Path, chunks: Iterable[bytes]) -> Path:
     beside = path.with_name(f".{path.name}.partial")
     try:
-        with beside.open("wb") as file:
+        with beside.open("wb", buffering=_BLOCK) as file:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()

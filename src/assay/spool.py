@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from array import array
 from typing import TYPE_CHECKING, Self
@@ -20,7 +21,7 @@ class Spool:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by __exit__
+        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by __exit__
         self._ends = array("q", [0])
         """Where each byte string ends in the file; the first entry is the file's beginning."""
         self._written = 0
@@ -47,14 +48,13 @@ class Spool:
         if self._unwritten:
             self._write()
         start, end = self._ends[number : number + 2]
-        self._file.seek(start)
-        return self._file.read(end - start)
+        return os.pread(self._file.fileno(), end - start, start)
 
     def _write(self) -> None:
+        rest = memoryview(b"".join(self._unwritten))
         try:
-            self._file.seek(self._written)
-            self._file.write(b"".join(self._unwritten))
-            self._file.flush()
+            while rest:
+                rest = rest[os.pwrite(self._file.fileno(), rest, self._ends[-1] - len(rest)) :]
         except OSError as error:
             raise OutputError(
                 f"cannot write scored samples to {self._folder}: {error.strerror}; "

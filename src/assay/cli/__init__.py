@@ -88,10 +88,16 @@ def _spare_the_garbage_collector() -> None:
     atexit.register(gc.freeze)
 
 
+def _spare_unused_threads() -> None:
+    """NumPy's linear algebra, which nothing here calls, would start threads that spin before they sleep."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every deliberate error becomes one line on stderr and its exit code."""
     if arguments is None:
         _spare_the_garbage_collector()
+        _spare_unused_threads()
     try:
         # Not cli.main(), which makes a broken pipe exit code 1: that says that a check is not met.
         with cli.make_context("assay", list(sys.argv[1:] if arguments is None else arguments)) as context:

@@ -10,7 +10,7 @@ import hashlib
 import random
 import sys
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -62,7 +62,7 @@ class TaskScores:
         self.name = name
         self.task = task
         self.failed: dict[int, FailedSample] = {}
-        self.outcomes: dict[str, Counter[Outcome]] = {}
+        self.outcomes: dict[str, Counter[Outcome]] = defaultdict(Counter)
         """For every filter, how many samples ended how."""
         self._spool = spool
         self._deadline = deadline
@@ -71,8 +71,8 @@ class TaskScores:
         self._filters = {ensemble.name: _fallbacks(ensemble) for ensemble in _filter_ensembles(task)}
         self._copy = deepcopy if task.get_config("process_results") else _shallow_copy
         remember_exact_matches(task)
-        self._metrics: dict[str, dict[int, dict[str, Any]]] = {}
-        self._lines: dict[str, dict[int, int]] = {}
+        self._metrics: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+        self._lines: dict[str, dict[int, int]] = defaultdict(dict)
         self._hashes: dict[int, bytes] = {}
 
     @property
@@ -135,10 +135,9 @@ class TaskScores:
     def _keep(self, doc_id: int, answers: Sequence[Answer], hashes: bytes, scored: list[_Scored]) -> None:
         for by_filter in scored:
             name = by_filter.filter_name
-            self._metrics.setdefault(name, {})[doc_id] = by_filter.metrics
-            self._lines.setdefault(name, {})[doc_id] = self._spool.append(by_filter.line)
-            outcome = _outcome(answers, by_filter.filtered, self._filters.get(name, ()))
-            self.outcomes.setdefault(name, Counter())[outcome] += 1
+            self._metrics[name][doc_id] = by_filter.metrics
+            self._lines[name][doc_id] = self._spool.append(by_filter.line)
+            self.outcomes[name][_outcome(answers, by_filter.filtered, self._filters.get(name, ()))] += 1
         self._hashes[doc_id] = hashes
 
     def failed_samples(self) -> list[FailedSample]:
