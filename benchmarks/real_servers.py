@@ -111,7 +111,7 @@ def examine(work: Work, others: list[Target]) -> int:
 
 
 def look(target: Target, work: Work) -> ProbeReport:
-    return asyncio.run(probe(target.url, model=target.model, seconds=work.probe_seconds))
+    return asyncio.run(probe(ModelSpec(base_url=target.url, model=target.model or ""), seconds=work.probe_seconds))
 
 
 def compare_runs(target: Target, report: ProbeReport, work: Work) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import FileFormatError, SpecificationError
 from assay.policy import load_policy, specifications
-from assay.types import Budget, EarlyStopping
+from assay.types import TLS, Budget, EarlyStopping
 
 MODEL = '[models.main]\nbase_url = "http://localhost:8000"\nmodel = "m"\n'
 CHECK = '[[checks]]\ntask = "gsm8k"\nmetric = "exact_match"\nmin = 0.5\n'
@@ -49,6 +49,9 @@ def test_paths_are_those_of_the_policys_folder(tmp_path: Path, monkeypatch: pyte
     file = write(tmp_path / "ci", MODEL + CHECK)
     monkeypatch.chdir(tmp_path)
     assert load_policy(file.relative_to(tmp_path)).output_dir == "ci/results"
+    reached = MODEL + 'api_key_file = "key"\ntls = {ca_file = "ca.pem"}\n' + CHECK
+    model = load_policy(write(tmp_path / "ci", reached).relative_to(tmp_path)).models["main"]
+    assert (model.api_key_file, model.tls) == ("ci/key", TLS(ca_file="ci/ca.pem"))
 
 
 def test_how_alpha_is_shared(tmp_path: Path) -> None:

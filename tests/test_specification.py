@@ -9,7 +9,7 @@ import pytest
 
 from assay.errors import SpecificationError
 from assay.specification import fingerprint, validate
-from assay.types import Check, ModelSpec, Specification, TaskOptions
+from assay.types import TLS, Check, ModelSpec, Specification, TaskOptions
 
 BASE = Specification(
     tasks=("gsm8k",), model=ModelSpec(base_url="http://localhost:8000", model="m"), options=TaskOptions(limit=10)
@@ -35,6 +35,9 @@ def changed(**changes: Any) -> Specification:
         {"request_timeout": 1.0},
         {"max_attempts": 1},
         {"api_key_env": "OTHER"},
+        {"api_key_file": "key"},
+        {"give_up_after": 1.0},
+        {"tls": TLS(insecure=True)},
         {"output_dir": "elsewhere"},
         {"fresh": True},
         {"checks": (Check(metric="acc,none", min=0.5),)},

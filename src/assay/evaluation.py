@@ -26,6 +26,7 @@ from assay.engine import ask_all
 from assay.errors import OutputError, RunInterrupted
 from assay.journal import Journal
 from assay.measure import Score, measure, without_intervals
+from assay.models.api_key import read_api_key
 from assay.models.echo_probe import find_logprob_source
 from assay.models.openai import OpenAIModel
 from assay.models.server_info import ServerInfo, check_model_served
@@ -288,7 +289,7 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
 
 
 def _open_model(spec: ModelSpec) -> OpenAIModel:
-    return OpenAIModel(spec, api_key=os.environ.get(spec.api_key_env))
+    return OpenAIModel(spec, api_key=read_api_key(spec))
 
 
 def _folder(specification: Specification) -> Path:

@@ -28,6 +28,7 @@ from assay.gate import validate_check
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
 _PATHS_OF_OPTIONS = ("include_path", "data_dir")
+_PATHS_OF_TLS = ("ca_file", "client_cert", "client_key")
 
 
 class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,10 +225,16 @@ def _resolve_paths(policy: Policy, folder: Path) -> Policy:
         place = os.path.relpath(folder / Path(path).expanduser())
         return os.path.abspath(place) if place.startswith(os.pardir) else place
 
+    def reached(model: ModelSpec) -> ModelSpec:
+        tls = replace(model.tls, **{name: resolved(getattr(model.tls, name)) for name in _PATHS_OF_TLS})
+        return replace(model, api_key_file=resolved(model.api_key_file), tls=tls)
+
     replace = msgspec.structs.replace
+    models = {name: reached(model) for name, model in policy.models.items()}
     options = replace(policy.options, **{name: resolved(getattr(policy.options, name)) for name in _PATHS_OF_OPTIONS})
     checks = tuple(replace(entry, baseline=resolved(entry.baseline)) for entry in policy.checks)
-    return replace(policy, options=options, checks=checks, output_dir=resolved(policy.output_dir) or ".")
+    output_dir = resolved(policy.output_dir) or "."
+    return replace(policy, models=models, options=options, checks=checks, output_dir=output_dir)
 
 
 def _refuse_unknown_keys(value: Any, kind: Any, place: str) -> None:

@@ -17,6 +17,19 @@ RequestKind = Literal["generate_until", "loglikelihood", "loglikelihood_rolling"
 """lm-eval's request types."""
 
 
+class TLS(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server's certificate is judged, and which one is shown to it. All files are in PEM format."""
+
+    insecure: bool = False
+    """Take any certificate."""
+    ca_file: str | None = None
+    """Trust the certificates in this file, instead of the system's."""
+    client_cert: str | None = None
+    """The certificate that is shown to the server, with those that vouch for it."""
+    client_key: str | None = None
+    """Its key, where that is not in the same file."""
+
+
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Which model answers, and how it is asked."""
 
@@ -29,12 +42,18 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: EndpointKind = "chat"
     api_key_env: str = "OPENAI_API_KEY"
     """Environment variable that holds the key. The key itself is never part of a specification."""
+    api_key_file: str | None = None
+    """File that holds the key, instead of the variable."""
+    tls: TLS = TLS()
+    """For addresses with ``https``."""
     concurrency: int = 32
     """Requests outstanding at once."""
     request_timeout: float = 7200.0
     """Seconds that one attempt may take, from the moment its connection is open."""
     max_attempts: int = 8
     """Attempts at one request before it counts as failed."""
+    give_up_after: float = 300.0
+    """Seconds that the server may be down, or fail every request, before the run is to stop."""
     max_length: int | None = None
     """The model's context length in tokens, as lm-eval's ``max_length``."""
     seed: int = 1234

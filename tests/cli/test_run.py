@@ -83,6 +83,11 @@ MISTAKES: list[tuple[list[str], int, str]] = [
     (["counting", "--base-url", "http://127.0.0.1:9"], 4, "nothing answers at http://127.0.0.1:9"),
     (["counting", "--base-url", "127.0.0.1:8000"], 2, "http://"),
     (["arc_easy"], 2, "log-likelihood"),
+    (["counting", "--give-up-after", "0"], 2, "give_up_after is 0"),
+    (["counting", "--api-key-file", "missing"], 2, "cannot read the API key file missing"),
+    (["counting", "--ca-file", "missing.pem"], 2, "cannot read the CA file missing.pem"),
+    (["counting", "--client-cert", "missing.pem"], 2, "cannot read the client certificate missing.pem"),
+    (["counting", "--insecure", "--ca-file", "/dev/null"], 2, "choose one"),
     ([","], 2, "name at least one task"),
     (["counting", "--frehs"], 2, "--fresh"),
 ]

@@ -1,5 +1,6 @@
 """The client's tests run over both transports, though of its own accord it takes aiohttp only for TLS and proxies."""
 
+import ssl
 from collections.abc import Mapping
 
 import pytest
@@ -19,8 +20,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def transport_of_the_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    def over_aiohttp(_: yarl.URL, headers: Mapping[str, str], proxy: yarl.URL | None) -> Transport:
-        return AiohttpTransport(headers, proxy)
+    def over_aiohttp(
+        _: yarl.URL, headers: Mapping[str, str], proxy: yarl.URL | None, context: ssl.SSLContext
+    ) -> Transport:
+        return AiohttpTransport(headers, context, proxy)
 
     made = open_transport if request.param == "by scheme" else over_aiohttp
     monkeypatch.setattr("assay.models.openai.open_transport", made)

@@ -15,6 +15,7 @@ import pytest
 from assay.errors import SpecificationError
 from assay.models.probe import TITLES, Capability, ProbeReport, Seen, probe
 from assay.models.probe.server import PROMPT, ServerUnderProbe, text_of
+from assay.types import ModelSpec
 from tests.servers.faults import FAULT_KINDS
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 from tests.servers.wire import Body, Received, Wire
@@ -128,8 +129,8 @@ def saying(value: Any) -> Page:
 LISTED = {"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 100}]}
 
 
-def look(url: str, **options: Any) -> ProbeReport:
-    return asyncio.run(probe(url, **options))
+def look(url: str, model: str = "", **options: Any) -> ProbeReport:
+    return asyncio.run(probe(ModelSpec(base_url=url, model=model), **options))
 
 
 def test_a_server_that_can_everything() -> None:
@@ -346,10 +347,11 @@ def test_a_model_must_be_named_where_none_is_listed() -> None:
         assert look(server.url, model="m")[C.CHAT].seen is Seen.YES
 
 
-def test_the_key_is_in_no_evidence() -> None:
+def test_the_key_is_in_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     key = "sk-very-secret-0123456789"
+    monkeypatch.setenv("OPENAI_API_KEY", key)
     with OpenServer(pages(), answer=good, faults=[Fault("http_401_echo")], model_list=LISTED) as server:
-        report = look(server.url, api_key=key)
+        report = look(server.url)
     assert report[C.CHAT].seen is Seen.UNKNOWN
     assert "bad credentials: Bearer ***" in report[C.CHAT].evidence
     assert key not in msgspec.json.encode(report).decode()
@@ -430,7 +432,7 @@ def test_every_capability_has_a_title() -> None:
 def test_a_body_is_short_and_repeatable() -> None:
     async def say() -> str:
         with ScriptedServer(answer=story) as server:
-            async with ServerUnderProbe(server.url, "m", api_key=None) as probed:
+            async with ServerUnderProbe(ModelSpec(base_url=server.url, model="m"), api_key=None) as probed:
                 assert probed.body("completions", "p") == {
                     "model": "m",
                     "prompt": "p",

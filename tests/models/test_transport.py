@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import gzip
+import ssl
 import zlib
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -71,7 +72,7 @@ def plain(url: yarl.URL) -> Transport:
 
 
 def over_aiohttp(_: yarl.URL) -> Transport:
-    return AiohttpTransport(HEADERS)
+    return AiohttpTransport(HEADERS, ssl.create_default_context())
 
 
 @pytest.fixture(params=[plain, over_aiohttp])
@@ -333,9 +334,10 @@ def test_addresses_are_written_as_http_wants_them(url: str, host: str, target: s
 
 def test_tls_and_proxies_are_left_to_aiohttp() -> None:
     http, https = yarl.URL("http://host/v1"), yarl.URL("https://host/v1")
-    assert isinstance(open_transport(http, {}, None), PlainHTTP)
-    assert isinstance(open_transport(https, {}, None), AiohttpTransport)
-    assert isinstance(open_transport(http, {}, http), AiohttpTransport)
+    context = ssl.create_default_context()
+    assert isinstance(open_transport(http, {}, None, context), PlainHTTP)
+    assert isinstance(open_transport(https, {}, None, context), AiohttpTransport)
+    assert isinstance(open_transport(http, {}, http, context), AiohttpTransport)
 
 
 def test_a_reply_s_memory_is_free_as_soon_as_it_is_read() -> None:

@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
+import ssl
 import sys
 import threading
 from collections import Counter
@@ -57,6 +58,7 @@ class ScriptedServer:
         api_key: if given, other keys are refused with 401.
         port: 0 picks a free one, which is kept over :meth:`stop` and :meth:`start`.
         log: a file to which every request is appended as one JSON line.
+        context: if given, TLS is spoken.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class ScriptedServer:
         api_key: str | None = None,
         port: int = 0,
         log: Path | None = None,
+        context: ssl.SSLContext | None = None,
     ) -> None:
         self.answer = answer
         self.faults = tuple(faults)
@@ -90,6 +93,7 @@ class ScriptedServer:
         self.most_at_once = 0
         """The largest number of requests that were being answered at the same time."""
         self._port = port
+        self._context = context
         self._log_path = log
         self._log: TextIO | None = None
         self._at_once = 0
@@ -103,7 +107,7 @@ class ScriptedServer:
     @property
     def url(self) -> str:
         """The server's root, without ``/v1``."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"{'http' if self._context is None else 'https'}://127.0.0.1:{self._port}"
 
     @property
     def count(self) -> int:
@@ -146,7 +150,13 @@ class ScriptedServer:
 
     async def _start(self) -> None:
         self._server = await asyncio.start_server(
-            self._connection, "127.0.0.1", self._port, backlog=4096, limit=2**24, reuse_address=True
+            self._connection,
+            "127.0.0.1",
+            self._port,
+            backlog=4096,
+            limit=2**24,
+            reuse_address=True,
+            ssl=self._context,
         )
         self._port = self._server.sockets[0].getsockname()[1]
 

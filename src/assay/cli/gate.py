@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.cli.server_options import asked_as, server_options
+
 if TYPE_CHECKING:
     from assay.gate_run import GateReport
     from assay.policy import Policy
@@ -29,6 +31,7 @@ Exit codes:
 @click.option(
     "--model", "models", multiple=True, help="Served model's name instead of the policy's.", metavar="[NAME=]MODEL"
 )
+@server_options
 @click.option("--data-dir", help="Data sets on disk, in place of the policy's; else ASSAY_DATA_DIR.", metavar="DIR")
 @click.option("--output-dir", help="Where results go instead of the policy's choice.", metavar="DIR")
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
@@ -43,12 +46,18 @@ Exit codes:
 def gate(file: Path, **options: Any) -> int:
     """Judge servers by the policy in FILE, from as few questions as the evidence needs.
 
+    Options that say how servers are asked count for all of them, over what the policy says.
+
     Example: assay gate gate.toml --junit gate.xml
     """
+    import msgspec
+
     from assay.policy import Overrides, load_policy, override
 
     chosen = {name: options[name] for name in Overrides.__struct_fields__}
     policy = override(load_policy(file), Overrides(**chosen))
+    models = {name: asked_as(model, options) for name, model in policy.models.items()}
+    policy = msgspec.structs.replace(policy, models=models)
     if options["explain"]:
         return _explain(policy, as_json=options["as_json"])
     from assay.gate_run import run_gate

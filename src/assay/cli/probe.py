@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from assay.cli.server_options import asked_as, connection_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,13 +19,7 @@ if TYPE_CHECKING:
 @click.command(short_help="See what a server can do, and how it behaves.")
 @click.option("--base-url", required=True, help="Server's address, with or without /v1.", metavar="URL")
 @click.option("--model", help="Model to ask; default: the first that the server lists.", metavar="NAME")
-@click.option(
-    "--api-key-env",
-    default="OPENAI_API_KEY",
-    show_default=True,
-    help="Environment variable that holds the API key.",
-    metavar="NAME",
-)
+@connection_options
 @click.option("--quick", is_flag=True, help="Only reachability, models, token counts and seed.")
 @click.option(
     "--seconds",
@@ -35,15 +30,17 @@ if TYPE_CHECKING:
     metavar="S",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def probe(base_url: str, model: str | None, api_key_env: str, quick: bool, seconds: float, as_json: bool) -> int:
+def probe(base_url: str, model: str | None, quick: bool, seconds: float, as_json: bool, **options: Any) -> int:
     """Ask a server about fifty short questions and show what it can do: seen, not guessed.
 
     Exit code 4 if nothing answers. Example: assay probe --base-url http://localhost:8000
     """
     from assay.models.probe import Capability, Seen
     from assay.models.probe import probe as look
+    from assay.types import ModelSpec
 
-    report = asyncio.run(look(base_url, model=model, api_key=os.environ.get(api_key_env), quick=quick, seconds=seconds))
+    spec = asked_as(ModelSpec(base_url=base_url, model=model or ""), options)
+    report = asyncio.run(look(spec, quick=quick, seconds=seconds))
     reachable = report[Capability.REACHABLE]
     if as_json:
         import json

@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from assay.cli.server_options import asked_as, server_options
+
 
 def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     names = tuple(name.strip() for argument in value for name in argument.split(",") if name.strip())
@@ -56,10 +58,7 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option(
     "--concurrency", type=int, default=32, show_default=True, help="Requests outstanding at once.", metavar="N"
 )
-@click.option(
-    "--request-timeout", type=float, default=7200.0, show_default=True, help="Seconds for one attempt.", metavar="S"
-)
-@click.option("--max-attempts", type=int, default=8, show_default=True, help="Attempts at one request.", metavar="N")
+@server_options
 @click.option(
     "--data-dir",
     envvar="ASSAY_DATA_DIR",
@@ -92,13 +91,6 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="With --stop-early: chance of any wrong verdict each way, shared by all checks.",
     metavar="A",
 )
-@click.option(
-    "--api-key-env",
-    default="OPENAI_API_KEY",
-    show_default=True,
-    help="Environment variable that holds the API key.",
-    metavar="NAME",
-)
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
 def run(**options: Any) -> int:
@@ -129,7 +121,7 @@ def specification_of(options: dict[str, Any]) -> Any:
 
     model = ModelSpec(
         endpoint="completions" if options["completions"] else "chat",
-        **{name: options[name] for name in ModelSpec.__struct_fields__ if name in options},
+        **{name: options[name] for name in ModelSpec.__struct_fields__ if options.get(name) is not None},
     )
     task_options = TaskOptions(
         gen_kwargs=parse_gen_kwargs(options["gen_kwargs"]),
@@ -139,7 +131,7 @@ def specification_of(options: dict[str, Any]) -> Any:
     checks += [parse_maximum(text) for text in options["maximums"]]
     return Specification(
         tasks=options["tasks"],
-        model=model,
+        model=asked_as(model, options),
         options=task_options,
         checks=tuple(msgspec.structs.replace(check, alpha=options["alpha"] / len(checks)) for check in checks),
         early_stopping=EarlyStopping() if options["stop_early"] else None,

@@ -18,6 +18,7 @@ from assay.models.transport import (
 )
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
     import yarl
@@ -29,8 +30,9 @@ _LARGEST_BYTES_BODY = 2**20
 class AiohttpTransport:
     """See :class:`assay.models.transport.Transport`."""
 
-    def __init__(self, headers: Mapping[str, str], proxy: yarl.URL | None = None) -> None:
+    def __init__(self, headers: Mapping[str, str], context: ssl.SSLContext, proxy: yarl.URL | None = None) -> None:
         self._headers = headers
+        self._context = context
         self._proxy = proxy
         self._session: aiohttp.ClientSession | None = None
 
@@ -60,7 +62,9 @@ class AiohttpTransport:
             self._session = aiohttp.ClientSession(
                 # The caller bounds how many requests are outstanding: none ever waits for a connection here, where its
                 # time-out would run.
-                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE, socket_factory=watched_socket),
+                connector=aiohttp.TCPConnector(
+                    limit=0, keepalive_timeout=KEEPALIVE, socket_factory=watched_socket, ssl=self._context
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self._headers,
                 proxy=self._proxy,

@@ -15,6 +15,7 @@ from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
 from assay.models.messages import Redactor
 from assay.models.retry import DOWN_STATUSES, Fault, Hope, network_fault, retry_delay, status_fault
 from assay.models.server_info import ServerInfo, server_info
+from assay.models.tls import client_context
 from assay.models.transport import LARGEST_REPLY, Transport, open_transport, proxy_for
 from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError, Said, read_reply
@@ -49,13 +50,12 @@ class OpenAIModel:
     Args:
         spec: which endpoint and model, time-outs and attempts.
         api_key: sent as bearer token; shown nowhere.
-        give_up_after: seconds that the server may be down, or fail every request, before the run is to stop.
         clock: a monotonic clock in seconds.
         sleep: waits for so many seconds of that clock.
         rng: jitter for the waits.
 
     Raises:
-        SpecificationError: the base URL is no URL, or the key cannot be sent in a header.
+        SpecificationError: the base URL is no URL, the key cannot be sent in a header, or TLS cannot be set up.
     """
 
     def __init__(
@@ -63,7 +63,6 @@ class OpenAIModel:
         spec: ModelSpec,
         *,
         api_key: str | None,
-        give_up_after: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
@@ -85,7 +84,7 @@ class OpenAIModel:
         self._health = ServerHealth(
             self.address,
             concurrency=spec.concurrency,
-            give_up_after=give_up_after,
+            give_up_after=spec.give_up_after,
             clock=clock,
             sleep=sleep,
             rng=self._rng,
@@ -93,13 +92,14 @@ class OpenAIModel:
         self._looking = asyncio.Lock()
         self._seen_alive = float("-inf")
         self._proxy = proxy_for(self._url)
+        self._context = client_context(spec.tls)
         self._transport: Transport | None = None
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.spec.model!r} at {self.address})"
 
     async def __aenter__(self) -> Self:
-        self._transport = open_transport(self._url, self._headers, self._proxy)
+        self._transport = open_transport(self._url, self._headers, self._proxy, self._context)
         return self
 
     async def __aexit__(

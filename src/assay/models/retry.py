@@ -112,7 +112,7 @@ def _hope(status: int) -> Hope:
     return Hope.NONE
 
 
-def network_fault(error: Exception) -> Fault:
+def network_fault(error: Exception) -> Fault:  # noqa: C901 - one case for each kind of error
     """The fault behind an exception of a transport, of aiohttp or of the operating system.
 
     Raises:
@@ -123,9 +123,10 @@ def network_fault(error: Exception) -> Fault:
     import aiohttp
 
     match error:
-        case aiohttp.ClientConnectorCertificateError() | ssl.SSLCertVerificationError():
-            message = f"the server's certificate is not trusted ({error}); name its authority's file in SSL_CERT_FILE"
-            return Fault(FailureCause.UNREACHABLE, message, Hope.NONE)
+        case aiohttp.ClientConnectorCertificateError():
+            return _not_trusted(error.certificate_error)
+        case ssl.SSLCertVerificationError():
+            return _not_trusted(error)
         case aiohttp.ConnectionTimeoutError():
             return Fault(FailureCause.UNREACHABLE, "no connection in time", Hope.SERVER_DOWN)
         case TimeoutError():
@@ -151,6 +152,14 @@ def network_fault(error: Exception) -> Fault:
         case aiohttp.ClientError():
             return Fault(FailureCause.MALFORMED_REPLY, f"{type(error).__name__}: {error}", Hope.SOME)
     raise error
+
+
+def _not_trusted(error: Exception) -> Fault:
+    message = (
+        f"the server's certificate is not trusted: {getattr(error, 'verify_message', error)}; "
+        "name the file of its authority (--ca-file), or take any certificate (--insecure)"
+    )
+    return Fault(FailureCause.UNREACHABLE, message, Hope.NONE)
 
 
 def os_reason(error: Exception) -> str:

@@ -15,6 +15,7 @@ import yarl
 from assay.errors import SpecificationError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
 
 LARGEST_REPLY = 64 * 2**20
@@ -58,15 +59,24 @@ class Transport(Protocol):
         """Close all connections."""
 
 
-def open_transport(url: yarl.URL, headers: Mapping[str, str], proxy: yarl.URL | None) -> Transport:
-    """A transport to the server of `url`, through `proxy` if there is one, that sends `headers` with every request."""
+def open_transport(
+    url: yarl.URL, headers: Mapping[str, str], proxy: yarl.URL | None, context: ssl.SSLContext
+) -> Transport:
+    """A transport to the server of `url`, through `proxy` if there is one, that sends `headers` with every request.
+
+    Args:
+        url: of the server.
+        headers: sent with every request.
+        proxy: see :func:`proxy_for`.
+        context: for TLS, wherever the addresses ask for it.
+    """
     if url.scheme == "http" and proxy is None:
         from assay.models.plain_http import PlainHTTP
 
         return PlainHTTP(url, headers)
     from assay.models.aiohttp_transport import AiohttpTransport
 
-    return AiohttpTransport(headers, proxy)
+    return AiohttpTransport(headers, context, proxy)
 
 
 def watched_socket(address: Any) -> socket.socket:

@@ -85,7 +85,9 @@ async def _stream(server: ServerUnderProbe, kind: EndpointKind, body: bytes) -> 
     started = time.monotonic()
     try:
         async with (
-            aiohttp.ClientSession(headers=server.headers, proxy=server.proxy) as session,
+            aiohttp.ClientSession(
+                headers=server.headers, proxy=server.proxy, connector=aiohttp.TCPConnector(ssl=server.context)
+            ) as session,
             session.post(
                 server.url(kind), data=body, timeout=aiohttp.ClientTimeout(total=timeout), allow_redirects=False
             ) as reply,

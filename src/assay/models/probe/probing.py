@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from assay.errors import ServerUnreachableError, SpecificationError
+from assay.models.api_key import read_api_key
 from assay.models.openai import OpenAIModel
 from assay.models.probe.behaviour import try_repetition, try_seed, try_streaming
 from assay.models.probe.generation import (
@@ -22,17 +25,15 @@ from assay.models.probe.report import NOT_ASKED, Capability, Findings, ProbeRepo
 from assay.models.probe.server import ServerUnderProbe
 from assay.models.probe.templates import look_at_template, tokenize
 from assay.models.urls import server_root
-from assay.types import ModelSpec
 
 if TYPE_CHECKING:
     from assay.models.server_info import ServedModel, ServerInfo
+    from assay.types import ModelSpec
 
 
 async def probe(
-    base_url: str,
+    spec: ModelSpec,
     *,
-    model: str | None = None,
-    api_key: str | None = None,
     quick: bool = False,
     seconds: float = 120.0,
 ) -> ProbeReport:
@@ -41,30 +42,31 @@ async def probe(
     Whatever the server replies is a finding; only mistakes of the caller raise.
 
     Args:
-        base_url: the server's root, with or without ``/v1``.
-        model: the name to ask for; None: the first that the server lists.
-        api_key: sent as bearer token; shown nowhere.
+        spec: which server, and how to reach it. With an empty model's name the first is asked that the server lists.
         quick: look only at reachability, models, usage and seed: half a dozen requests.
         seconds: after these no more is asked; what is left is unknown.
 
     Raises:
-        SpecificationError: the base URL is no URL, or no model is named and the server lists none.
+        SpecificationError: the base URL is no URL, key or TLS cannot be used, or no model is named and the server lists
+            none.
     """
     started = time.monotonic()
+    api_key = read_api_key(spec)
     try:
-        info = await _meet(base_url, api_key)
+        info = await _meet(spec, api_key)
     except ServerUnreachableError as error:
         unreachable = {Capability.REACHABLE: no(str(error))}
         return ProbeReport(
-            url=server_root(base_url),
-            model=model,
+            url=server_root(spec.base_url),
+            model=spec.model or None,
             findings=unreachable if quick else _complete(unreachable),
             requests=1,
             seconds=time.monotonic() - started,
         )
-    name = model or _first(info)
+    name = spec.model or _first(info)
     served = next((listed for listed in info.models if name in (listed.id, *listed.aliases)), None)
-    async with ServerUnderProbe(base_url, name, api_key=api_key, seconds=seconds) as server:
+    named = msgspec.structs.replace(spec, model=name)
+    async with ServerUnderProbe(named, api_key=api_key, seconds=seconds) as server:
         server.max_length = served.max_model_len if served else None
         identity = Identity(max_length=server.max_length)
         findings: Findings = {
@@ -91,8 +93,8 @@ async def probe(
         )
 
 
-async def _meet(base_url: str, api_key: str | None) -> ServerInfo:
-    async with OpenAIModel(ModelSpec(base_url=base_url, model=""), api_key=api_key) as model:
+async def _meet(spec: ModelSpec, api_key: str | None) -> ServerInfo:
+    async with OpenAIModel(spec, api_key=api_key) as model:
         return await model.server_info()
 
 

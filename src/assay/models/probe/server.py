@@ -13,6 +13,7 @@ from assay.errors import SpecificationError
 from assay.models.messages import Redactor
 from assay.models.probe.report import Finding, no, unknown
 from assay.models.retry import NetworkError, network_fault, status_fault
+from assay.models.tls import client_context
 from assay.models.transport import Transport, open_transport, proxy_for
 from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError, Said, read_reply
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
     from typing import TypeVar
+
+    from assay.types import ModelSpec
 
     T = TypeVar("T")
 
@@ -89,24 +92,29 @@ class ServerUnderProbe:
     """One server and model; use as ``async with ServerUnderProbe(…) as server``.
 
     Args:
-        base_url: as in :class:`assay.types.ModelSpec`.
-        model: sent in every request.
+        spec: which server and model, and how to reach it.
         api_key: sent as bearer token; shown nowhere.
         request_timeout: seconds for one exchange.
         seconds: after these nothing is sent any more.
 
     Raises:
-        SpecificationError: the base URL is no URL, or the key cannot be sent in a header.
+        SpecificationError: the base URL is no URL, the key cannot be sent in a header, or TLS cannot be set up.
     """
 
     def __init__(
-        self, base_url: str, model: str, *, api_key: str | None, request_timeout: float = 60.0, seconds: float = 120.0
+        self,
+        spec: ModelSpec,
+        *,
+        api_key: str | None,
+        request_timeout: float = 60.0,
+        seconds: float = 120.0,
     ) -> None:
         key = (api_key or "").strip()
         if not (key.isprintable() and key.isascii()):
             raise SpecificationError("the API key holds characters that cannot be sent in a header")
+        base_url = spec.base_url
         self.address = server_root(base_url)
-        self.model = model
+        self.model = spec.model
         self.requests = 0
         self.headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self.reference: dict[EndpointKind, Said] = {}
@@ -114,6 +122,7 @@ class ServerUnderProbe:
         self.token_ids: list[int] | None = None
         """``PROMPT``'s, where the server tells them."""
         self.max_length: int | None = None
+        self.context = client_context(spec.tls)
         self._redact = Redactor(key)
         self._urls: dict[EndpointKind, yarl.URL] = {
             "chat": yarl.URL(endpoint_url(base_url, "chat")),
@@ -127,7 +136,7 @@ class ServerUnderProbe:
     async def __aenter__(self) -> Self:
         url = self._urls["chat"]
         self.proxy = proxy_for(url)
-        self._transport = open_transport(url, self.headers, self.proxy)
+        self._transport = open_transport(url, self.headers, self.proxy, self.context)
         return self
 
     async def __aexit__(

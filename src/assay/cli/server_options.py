@@ -1,0 +1,85 @@
+"""Options that say how servers are reached and how patiently they are asked: the same for every command that asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+import msgspec
+
+from assay.types import TLS, ModelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Command = TypeVar("Command", bound=Callable[..., Any])
+
+_DEFAULTS = ModelSpec(base_url="", model="")
+
+_CONNECTION = (
+    click.option(
+        "--api-key-env",
+        help=f"Environment variable that holds the API key.  [default: {_DEFAULTS.api_key_env}]",
+        metavar="NAME",
+    ),
+    click.option("--api-key-file", help="File that holds the API key, instead of the variable.", metavar="FILE"),
+    click.option("--insecure", is_flag=True, help="Take any certificate of the server."),
+    click.option(
+        "--ca-file", help="Trust the certificates in this file (PEM), instead of the system's.", metavar="FILE"
+    ),
+    click.option("--client-cert", help="Certificate (PEM) that is shown to the server.", metavar="FILE"),
+    click.option("--client-key", help="Its key, if that is in another file.", metavar="FILE"),
+)
+_PATIENCE = (
+    click.option(
+        "--request-timeout",
+        type=float,
+        help=f"Seconds for one attempt.  [default: {_DEFAULTS.request_timeout}]",
+        metavar="S",
+    ),
+    click.option(
+        "--max-attempts",
+        type=int,
+        help=f"Attempts at one request.  [default: {_DEFAULTS.max_attempts}]",
+        metavar="N",
+    ),
+    click.option(
+        "--give-up-after",
+        type=float,
+        help="Seconds that the server may be down, or fail every request, before the run stops.  "
+        f"[default: {_DEFAULTS.give_up_after}]",
+        metavar="S",
+    ),
+)
+
+
+def connection_options(command: Command) -> Command:
+    """Add what is needed to reach a server: key and certificates."""
+    return _with(command, _CONNECTION)
+
+
+def server_options(command: Command) -> Command:
+    """Add :func:`connection_options`, and how patiently the server is asked."""
+    return _with(command, (*_PATIENCE, *_CONNECTION))
+
+
+def asked_as(model: ModelSpec, options: Mapping[str, Any]) -> ModelSpec:
+    """The model, asked as the command's options say where they say anything.
+
+    Args:
+        model: what holds where they do not.
+        options: the command's, by name; those of no meaning here are passed over.
+    """
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    tls = msgspec.structs.replace(model.tls, **{name: given[name] for name in TLS.__struct_fields__ if name in given})
+    fields = {name: given[name] for name in _NAMES if name in given}
+    return msgspec.structs.replace(model, tls=tls, **fields)
+
+
+def _with(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_NAMES = ("api_key_env", "api_key_file", "request_timeout", "max_attempts", "give_up_after")

@@ -1,0 +1,43 @@
+"""Where the key comes from."""
+
+from pathlib import Path
+
+import pytest
+
+from assay.errors import SpecificationError
+from assay.models.api_key import read_api_key
+from assay.types import ModelSpec
+
+
+def spec(file: Path | None = None) -> ModelSpec:
+    return ModelSpec(
+        base_url="http://h", model="m", api_key_env="KEY", api_key_file=None if file is None else str(file)
+    )
+
+
+def test_the_variable_or_in_its_place_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KEY", raising=False)
+    assert read_api_key(spec()) is None
+    monkeypatch.setenv("KEY", "of the variable")
+    assert read_api_key(spec()) == "of the variable"
+    (tmp_path / "key").write_text("sk-of-the-file\r\n")
+    assert read_api_key(spec(tmp_path / "key")) == "sk-of-the-file"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "No such file"),
+        (b" \n", "is empty"),
+        (b"sk-1\nsk-2\n", "the key alone, on one line"),
+        (b"sk-\xc3\xa9", "the key alone"),
+    ],
+)
+def test_a_file_without_a_key_is_named_and_not_repeated(tmp_path: Path, content: bytes | None, said: str) -> None:
+    file = tmp_path / "key"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(SpecificationError, match=said) as caught:
+        read_api_key(spec(file))
+    assert str(file) in str(caught.value)
+    assert "sk-" not in str(caught.value)

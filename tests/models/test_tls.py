@@ -1,0 +1,143 @@
+"""TLS: whom the client trusts, what it shows, and how it says what is wrong."""
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import trustme
+
+from assay.errors import ServerUnreachableError, SpecificationError
+from assay.models.openai import OpenAIModel
+from assay.models.tls import client_context
+from assay.types import TLS, Answer, ModelSpec, Request, Response
+from tests.servers.scripted import ScriptedServer
+
+REQUEST = Request("task", 0, 0, 0, "generate_until", b'{"model": "scripted-model", "messages": []}', "key")
+
+
+class Files(NamedTuple):
+    """An authority's certificate, a client's that it vouches for, and that one's key."""
+
+    authority: str
+    certificate: str
+    key: str
+    both: str
+    of_another: str
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def files(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("tls")
+    client, other = authority.issue_cert("client@example.org"), authority.issue_cert("other@example.org")
+    made = {
+        "authority": authority.cert_pem,
+        "certificate": client.cert_chain_pems[0],
+        "key": client.private_key_pem,
+        "both": client.private_key_and_cert_chain_pem,
+        "of_another": other.private_key_pem,
+    }
+    for name, pem in made.items():
+        pem.write_to_path(str(folder / name))
+    return Files(**{name: str(folder / name) for name in made})
+
+
+def served(authority: trustme.CA, host: str = "127.0.0.1", *, wants_certificate: bool = False) -> ScriptedServer:
+    """A server with a certificate for `host`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(host).configure_cert(context)
+    if wants_certificate:
+        authority.configure_trust(context)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return ScriptedServer(context=context)
+
+
+async def ask(url: str, tls: TLS) -> Response:
+    spec = ModelSpec(base_url=url, model="scripted-model", tls=tls, max_attempts=1, give_up_after=0.1)
+    async with OpenAIModel(spec, api_key="key") as model:
+        return await model.ask(REQUEST)
+
+
+def test_a_server_of_a_known_authority_is_trusted(authority: trustme.CA, files: Files) -> None:
+    with served(authority) as server:
+        assert isinstance(asyncio.run(ask(server.url, TLS(ca_file=files.authority))), Answer)
+
+
+def test_the_environment_may_name_the_authority(
+    authority: trustme.CA, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", files.authority)
+    with served(authority) as server:
+        assert isinstance(asyncio.run(ask(server.url, TLS())), Answer)
+
+
+def test_any_certificate_is_taken_on_demand(authority: trustme.CA) -> None:
+    with served(authority, "other.example.org") as server:
+        assert isinstance(asyncio.run(ask(server.url, TLS(insecure=True))), Answer)
+
+
+@pytest.mark.parametrize(("host", "known"), [("127.0.0.1", False), ("other.example.org", True)])
+def test_others_are_refused_at_once(authority: trustme.CA, files: Files, host: str, known: bool) -> None:
+    tls = TLS(ca_file=files.authority) if known else TLS()
+    with served(authority, host) as server:
+        with pytest.raises(ServerUnreachableError, match=r"certificate is not trusted.*--ca-file"):
+            asyncio.run(ask(server.url, tls))
+        assert server.count == 0
+
+
+def test_a_certificate_is_shown_to_who_wants_it(authority: trustme.CA, files: Files) -> None:
+    with served(authority, wants_certificate=True) as server:
+        for certificate, key in ((files.both, None), (files.certificate, files.key)):
+            tls = TLS(ca_file=files.authority, client_cert=certificate, client_key=key)
+            assert isinstance(asyncio.run(ask(server.url, tls)), Answer)
+
+
+@pytest.mark.parametrize(
+    ("tls", "said"),
+    [
+        ({"ca_file": "missing.pem"}, "cannot read the CA file missing.pem: No such file"),
+        ({"ca_file": "."}, "cannot read the CA file .: Is a directory"),
+        ({"ca_file": "{junk}"}, "holds no certificates in PEM format"),
+        ({"ca_file": "{empty}"}, "holds no certificates in PEM format"),
+        ({"client_cert": "missing.pem"}, "cannot read the client certificate missing.pem"),
+        ({"client_cert": "{certificate}", "client_key": "missing.pem"}, "cannot read the client key missing.pem"),
+        ({"client_cert": "{certificate}"}, "is its key in another file"),
+        ({"client_cert": "{junk}", "client_key": "{key}"}, "not both are there in PEM format"),
+        ({"client_cert": "{certificate}", "client_key": "{of_another}"}, "the key belongs to another certificate"),
+        ({"client_cert": "{certificate}", "client_key": "{encrypted}"}, "the client key is encrypted"),
+        ({"client_key": "{key}"}, "without its certificate"),
+        ({"insecure": True, "ca_file": "{authority}"}, "choose one"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(files: Files, tmp_path: Path, tls: dict[str, Any], said: str) -> None:
+    (tmp_path / "junk").write_bytes(b"\x00junk")
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "encrypted").write_bytes(encrypted(Path(files.key)))
+    known = {**files._asdict(), **{name: str(tmp_path / name) for name in ("junk", "empty", "encrypted")}}
+    given: dict[str, Any] = {
+        name: value.format(**known) if isinstance(value, str) else value for name, value in tls.items()
+    }
+    with pytest.raises(SpecificationError, match=said) as caught:
+        client_context(TLS(**given))
+    assert "\n" not in str(caught.value)
+    with pytest.raises(SpecificationError):
+        OpenAIModel(ModelSpec(base_url="http://127.0.0.1:9", model="m", tls=TLS(**given)), api_key=None)
+
+
+def encrypted(key: Path) -> bytes:
+    """The key behind a passphrase."""
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    loaded = load_pem_private_key(key.read_bytes(), None)
+    return loaded.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"passphrase"))
