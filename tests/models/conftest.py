@@ -26,4 +26,4 @@ def transport_of_the_client(request: pytest.FixtureRequest, monkeypatch: pytest.
         return AiohttpTransport(headers, context, proxy)
 
     made = open_transport if request.param == "by scheme" else over_aiohttp
-    monkeypatch.setattr("assay.models.openai.open_transport", made)
+    monkeypatch.setattr("assay.models.endpoint.open_transport", made)

@@ -1,4 +1,4 @@
-"""A model behind an OpenAI-compatible HTTP endpoint."""
+"""A model behind OpenAI-compatible HTTP endpoints: one, or several replicas."""
 
 from __future__ import annotations
 
@@ -7,30 +7,25 @@ import random
 import time
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
-import yarl
-
-from assay.errors import ServerUnreachableError, SpecificationError
+from assay.errors import SpecificationError
+from assay.models.endpoint import Endpoint
 from assay.models.health import ServerHealth
 from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
 from assay.models.messages import Redactor
-from assay.models.retry import DOWN_STATUSES, Fault, Hope, network_fault, retry_delay, status_fault
+from assay.models.retry import Fault, Hope, retry_delay
 from assay.models.server_info import ServerInfo, server_info
-from assay.models.tls import client_context
-from assay.models.transport import LARGEST_REPLY, Transport, open_transport, proxy_for
-from assay.models.urls import endpoint_url, models_url, server_root
-from assay.models.wire import ReplyError, Said, read_reply
-from assay.types import Answer, Failure, FailureCause
+from assay.models.sole_server import SoleServer
+from assay.models.wire import Said, read_reply
+from assay.types import Answer, Failure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from types import TracebackType
 
+    from assay.models.servers import Servers
     from assay.types import ModelSpec, Request, Response, TextTail, TokenSpan
 
 T = TypeVar("T")
-
-_LOOK_TIMEOUT = 5.0
-_LOOK_LASTS = 1.0
 
 
 class _Reply(NamedTuple, Generic[T]):
@@ -74,14 +69,13 @@ class OpenAIModel:
         if not (key.isprintable() and key.isascii()):
             raise SpecificationError(f"the key in {spec.api_key_env} holds characters that cannot be sent in a header")
         # lm-eval sends the header without a key too.
-        self._headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self.redact = Redactor(key)
-        self._url = yarl.URL(endpoint_url(spec.base_url, spec.endpoint))
-        self._models_url = yarl.URL(models_url(spec.base_url))
-        self.address = server_root(spec.base_url)
+        endpoint = Endpoint(spec.base_url, spec, headers=headers, redact=self.redact, clock=clock)
+        self.address = endpoint.address
         """The server's root, for messages."""
         self._rng = rng or random.Random()
-        self._health = ServerHealth(
+        health = ServerHealth(
             self.address,
             concurrency=spec.concurrency,
             give_up_after=spec.give_up_after,
@@ -89,25 +83,22 @@ class OpenAIModel:
             sleep=sleep,
             rng=self._rng,
         )
-        self._looking = asyncio.Lock()
-        self._seen_alive = float("-inf")
-        self._proxy = proxy_for(self._url)
-        self._context = client_context(spec.tls)
-        self._transport: Transport | None = None
+        self._servers: Servers = SoleServer(endpoint, health)
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.spec.model!r} at {self.address})"
 
     async def __aenter__(self) -> Self:
-        self._transport = open_transport(self._url, self._headers, self._proxy, self._context)
+        for endpoint in self._servers.endpoints:
+            endpoint.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._transport is not None:
-            await self._transport.close()
-            self._transport = None
+        await self._servers.close()
+        for endpoint in self._servers.endpoints:
+            await endpoint.close()
 
     async def ask(self, request: Request) -> Response:
         """The model's answer, or why there is none after all attempts.
@@ -172,26 +163,31 @@ class OpenAIModel:
         return read_reply(body, self.spec.endpoint)
 
     async def _exchange(self, payload: bytes, read: Callable[[bytes], T]) -> _Reply[T] | Failure:
+        servers = self._servers
         attempts = failures = 0
+        faults: dict[Endpoint, Fault] = {}
         while True:
-            ticket = await self._health.enter()
+            visit = await servers.enter(faults)
             attempts += 1
             started = self.clock()
             try:
-                result = await self._attempt(payload, read)
+                result = await visit.endpoint.attempt(payload, read)
             finally:
-                self._health.leave(ticket)
-            if not isinstance(result, Fault):
-                self._health.answered()
-                return _Reply(result, self.clock() - started, attempts)
+                servers.leave(visit)
             latency = self.clock() - started
-            if await self._server_is_down(result):
-                self._health.down(result, ticket)
+            if not isinstance(result, Fault):
+                servers.answered(visit, latency)
+                return _Reply(result, latency, attempts)
+            if await visit.endpoint.is_down(result):
+                servers.down(visit, result)
                 continue
-            self._health.alive()
+            servers.failed(visit, result)
             failures += 1
+            faults[visit.endpoint] = result
+            if servers.another(faults) and failures < self.spec.max_attempts:
+                continue
             if result.hope is Hope.NONE or failures >= self.spec.max_attempts:
-                self._health.lost(result)
+                servers.lost(result)
                 return Failure(
                     cause=result.cause, message=result.message, status=result.status, latency=latency, attempts=attempts
                 )
@@ -199,77 +195,4 @@ class OpenAIModel:
 
     async def server_info(self, *, wait: float = 0.0) -> ServerInfo:
         """Which models the server lists; see :func:`assay.models.server_info.server_info`."""
-        return await server_info(self, wait=wait)
-
-    async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
-        """Status and body of a GET.
-
-        Args:
-            path: ``/v1/models`` for the list of models, wherever the base URL says it is; else relative to the root.
-            timeout: seconds for the whole exchange.
-
-        Raises:
-            OSError: no reply.
-        """
-        url = self._models_url if path == "/v1/models" else yarl.URL(self.address + path)
-        reply = await self._open_transport().request("GET", url, timeout=timeout)
-        return reply.status, reply.body or b""
-
-    def _open_transport(self) -> Transport:
-        if self._transport is None:
-            raise RuntimeError("OpenAIModel is used outside its `async with`")
-        return self._transport
-
-    async def _attempt(self, payload: bytes, read: Callable[[bytes], T]) -> T | Fault:
-        try:
-            reply = await self._open_transport().request("POST", self._url, payload, timeout=self.spec.request_timeout)
-        except OSError as error:
-            fault = network_fault(error)
-            if fault.hope is Hope.NONE and fault.status is None:
-                # Nothing about the request: no certificate will be trusted later.
-                raise ServerUnreachableError(f"{self.address}: {self.redact(fault.message)}") from None
-            return self._cleaned(fault)
-        if not 200 <= reply.status < 300:
-            return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers))
-        if reply.body is None:
-            message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
-            return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, reply.status)
-        try:
-            return read(reply.body)
-        except ReplyError as error:
-            hope = Hope.NONE if error.is_final else Hope.SOME
-            return self._cleaned(Fault(error.cause, str(error), hope, reply.status))
-
-    def _cleaned(self, fault: Fault) -> Fault:
-        return Fault(fault.cause, self.redact(fault.message), fault.hope, fault.status, fault.retry_after)
-
-    async def _server_is_down(self, fault: Fault) -> bool:
-        if fault.hope is not Hope.UNSURE:
-            return fault.hope is Hope.SERVER_DOWN
-        async with self._looking:
-            # Many requests fail together when a server goes: one look is enough for all.
-            if self._health.is_down:
-                return True
-            if self.clock() - self._seen_alive < _LOOK_LASTS:
-                return False
-            if await self._looks_alive():
-                self._seen_alive = self.clock()
-                return False
-            return True
-
-    async def _looks_alive(self) -> bool:
-        """Whether the server answers anything at all now.
-
-        ``/health`` comes first because some servers list their models while they still load; where there is no
-        ``/health``, the list of models must do.
-        """
-        for path in ("/health", "/v1/models"):
-            try:
-                status, _ = await self.get(path)
-            except OSError:
-                return False
-            if status in DOWN_STATUSES:
-                return False
-            if status < 300:
-                return True
-        return True
+        return await server_info(self._servers.endpoints[0], wait=wait, clock=self.clock, sleep=self.sleep)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,7 +15,9 @@ from assay.models.retry import DOWN_STATUSES, Hope, network_fault
 from assay.models.wire import error_body_text
 
 if TYPE_CHECKING:
-    from assay.models.openai import OpenAIModel
+    from collections.abc import Awaitable, Callable
+
+    from assay.models.endpoint import Endpoint
 
 _TIMEOUT = 30.0
 _FIRST_PAUSE = 0.5
@@ -40,51 +44,59 @@ class ServerInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """Empty where the server does not list its models."""
 
 
-async def server_info(model: OpenAIModel, *, wait: float = 0.0) -> ServerInfo:
-    """Ask the server of ``model`` which models it serves.
+async def server_info(
+    server: Endpoint,
+    *,
+    wait: float = 0.0,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> ServerInfo:
+    """Ask a server which models it serves.
 
     A server without such a list, or one that keeps it to itself, gives an empty one.
 
     Args:
-        model: open, see :class:`assay.models.openai.OpenAIModel`.
+        server: open.
         wait: seconds to wait for a server that does not answer yet, or answers 503 because it is loading.
+        clock: a monotonic clock in seconds.
+        sleep: waits for so many seconds of that clock.
 
     Raises:
         ServerUnreachableError: nothing answers, or only to say that it is not ready.
     """
-    deadline = model.clock() + wait
+    deadline = clock() + wait
     pause = _FIRST_PAUSE
     while True:
         try:
-            return await _ask_once(model)
+            return await _ask_once(server)
         except ServerUnreachableError:
-            left = deadline - model.clock()
+            left = deadline - clock()
             if left <= 0:
                 raise
-        await model.sleep(min(pause, left))
+        await sleep(min(pause, left))
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-async def _ask_once(model: OpenAIModel) -> ServerInfo:
+async def _ask_once(server: Endpoint) -> ServerInfo:
     # llama.cpp lists its model while it still loads it; only /health tells.
     for path in ("/health", "/v1/models"):
-        status, body = await _get(model, path)
+        status, body = await _get(server, path)
         if status in DOWN_STATUSES:
-            said = model.redact(error_body_text(body))
-            raise ServerUnreachableError(f"the server at {model.address} is not ready (HTTP {status}: {said})")
-    return ServerInfo(url=model.address, models=_listed(body) if status == 200 else ())
+            said = server.redact(error_body_text(body))
+            raise ServerUnreachableError(f"the server at {server.address} is not ready (HTTP {status}: {said})")
+    return ServerInfo(url=server.address, models=_listed(body) if status == 200 else ())
 
 
-async def _get(model: OpenAIModel, path: str) -> tuple[int, bytes]:
+async def _get(server: Endpoint, path: str) -> tuple[int, bytes]:
     try:
-        return await model.get(path, timeout=_TIMEOUT)
+        return await server.get(path, timeout=_TIMEOUT)
     except OSError as error:
         fault = network_fault(error)
         if fault.hope is Hope.SOME:
             # Connected, but no whole reply: a server that is busy or peculiar, not one that is missing.
             return 0, b""
         raise ServerUnreachableError(
-            f"nothing answers at {model.address} ({model.redact(fault.message)}); is the server running?"
+            f"nothing answers at {server.address} ({server.redact(fault.message)}); is the server running?"
         ) from None
 
 

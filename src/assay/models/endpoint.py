@@ -1,0 +1,150 @@
+"""One server's address, and single attempts at it: nothing here tries twice."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+import yarl
+
+from assay.models.retry import DOWN_STATUSES, Fault, Hope, network_fault, status_fault
+from assay.models.tls import client_context
+from assay.models.transport import LARGEST_REPLY, Transport, open_transport, proxy_for
+from assay.models.urls import endpoint_url, models_url, server_root
+from assay.models.wire import ReplyError
+from assay.types import FailureCause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from assay.models.messages import Redactor
+    from assay.types import ModelSpec
+
+T = TypeVar("T")
+
+_LOOK_TIMEOUT = 5.0
+_LOOK_LASTS = 1.0
+
+
+class Endpoint:
+    """Where one server is asked, between :meth:`open` and :meth:`close`.
+
+    Args:
+        base_url: the server's.
+        spec: which of its text endpoints, and how long a reply may take.
+        headers: sent with every request.
+        redact: cleans what the server says.
+        clock: a monotonic clock in seconds.
+
+    Raises:
+        SpecificationError: the base URL is no URL, or TLS cannot be set up.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        spec: ModelSpec,
+        *,
+        headers: Mapping[str, str],
+        redact: Redactor,
+        clock: Callable[[], float],
+    ) -> None:
+        self.address = server_root(base_url)
+        """The server's root, for messages."""
+        self.redact = redact
+        self._url = yarl.URL(endpoint_url(base_url, spec.endpoint))
+        self._models_url = yarl.URL(models_url(base_url))
+        self._timeout = spec.request_timeout
+        self._headers = headers
+        self._clock = clock
+        self._looking = asyncio.Lock()
+        self._looked = float("-inf")
+        self._seen_alive = False
+        self._proxy = proxy_for(self._url)
+        self._context = client_context(spec.tls)
+        self._transport: Transport | None = None
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.address!r})"
+
+    def open(self) -> None:
+        """Make ready to ask."""
+        self._transport = open_transport(self._url, self._headers, self._proxy, self._context)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
+
+    async def attempt(self, payload: bytes, read: Callable[[bytes], T]) -> T | Fault:
+        """What `read` makes of the body of the reply, or why there is none.
+
+        Args:
+            payload: the request's body.
+            read: raises :class:`assay.models.wire.ReplyError` for a body that is no answer.
+        """
+        try:
+            reply = await self._open_transport().request("POST", self._url, payload, timeout=self._timeout)
+        except OSError as error:
+            return self._cleaned(network_fault(error))
+        if not 200 <= reply.status < 300:
+            return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers))
+        if reply.body is None:
+            message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
+            return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, reply.status)
+        try:
+            return read(reply.body)
+        except ReplyError as error:
+            hope = Hope.NONE if error.is_final else Hope.SOME
+            return self._cleaned(Fault(error.cause, str(error), hope, reply.status))
+
+    async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
+        """Status and body of a GET.
+
+        Args:
+            path: ``/v1/models`` for the list of models, wherever the base URL says it is; else relative to the root.
+            timeout: seconds for the whole exchange.
+
+        Raises:
+            OSError: no reply.
+        """
+        url = self._models_url if path == "/v1/models" else yarl.URL(self.address + path)
+        reply = await self._open_transport().request("GET", url, timeout=timeout)
+        return reply.status, reply.body or b""
+
+    async def is_down(self, fault: Fault) -> bool:
+        """Whether an attempt failed because the whole server is down; where the fault leaves it open, a look tells."""
+        if fault.hope is not Hope.UNSURE:
+            return fault.hope is Hope.SERVER_DOWN
+        async with self._looking:
+            # Many requests fail together when a server goes: one look is enough for all.
+            if self._clock() - self._looked >= _LOOK_LASTS:
+                self._seen_alive = await self.looks_alive()
+                self._looked = self._clock()
+            return not self._seen_alive
+
+    async def looks_alive(self) -> bool:
+        """Whether the server answers anything at all now.
+
+        ``/health`` comes first because some servers list their models while they still load; where there is no
+        ``/health``, the list of models must do.
+        """
+        for path in ("/health", "/v1/models"):
+            try:
+                status, _ = await self.get(path)
+            except OSError:
+                return False
+            if status in DOWN_STATUSES:
+                return False
+            if status < 300:
+                return True
+        return True
+
+    def _open_transport(self) -> Transport:
+        if self._transport is None:
+            raise RuntimeError("the endpoint is used before open() or after close()")
+        return self._transport
+
+    def _cleaned(self, fault: Fault) -> Fault:
+        return Fault(fault.cause, self.redact(fault.message), fault.hope, fault.status, fault.retry_after)

@@ -1,0 +1,71 @@
+"""Which server an attempt goes to, behind one small interface: a single one, or a pool of replicas."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.models.endpoint import Endpoint
+    from assay.models.retry import Fault
+
+
+class Visit(NamedTuple):
+    """Leave to make one attempt."""
+
+    endpoint: Endpoint
+    ticket: int = 0
+    """Which outage of the server came last when the attempt began."""
+
+
+class Servers(Protocol):
+    """Shared by all requests of a run. Every attempt is framed by :meth:`enter` and :meth:`leave`."""
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]:
+        """All of them."""
+
+    async def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit:
+        """Wait until an attempt may be made.
+
+        Args:
+            faults: the last fault of this request at each endpoint where it failed.
+
+        Raises:
+            ServerUnreachableError: there is no server any more, and there has been none for too long.
+        """
+
+    def leave(self, visit: Visit) -> None:
+        """The attempt is over, however it ended."""
+
+    def answered(self, visit: Visit, seconds: float) -> None:
+        """The attempt brought an answer after so many seconds."""
+
+    def down(self, visit: Visit, fault: Fault) -> None:
+        """The attempt found the server down.
+
+        Raises:
+            ServerUnreachableError: there is no server any more, and there has been none for too long.
+        """
+
+    def failed(self, visit: Visit, fault: Fault) -> None:
+        """The attempt failed at a server that is there.
+
+        Raises:
+            ServerUnreachableError: no server can be used.
+        """
+
+    def another(self, faults: Mapping[Endpoint, Fault]) -> bool:
+        """Whether a request with these faults had better try another endpoint than wait, or end."""
+
+    def lost(self, fault: Fault) -> None:
+        """A request ends without an answer.
+
+        Raises:
+            ServerRefusedError: request after request is refused.
+            ServerUnreachableError: too many requests were lost, for too long.
+        """
+
+    async def close(self) -> None:
+        """End what goes on in the background."""

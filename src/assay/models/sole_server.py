@@ -1,0 +1,58 @@
+"""The servers of a run, where there is only one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.errors import ServerUnreachableError
+from assay.models.retry import Fault, Hope
+from assay.models.servers import Visit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.models.endpoint import Endpoint
+    from assay.models.health import ServerHealth
+
+
+class SoleServer:
+    """See :class:`assay.models.servers.Servers`. Requests themselves try a server that is down."""
+
+    def __init__(self, endpoint: Endpoint, health: ServerHealth) -> None:
+        self.endpoints = (endpoint,)
+        self._endpoint = endpoint
+        self._health = health
+
+    async def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit:  # noqa: ARG002
+        """Wait while the server is down."""
+        return Visit(self._endpoint, await self._health.enter())
+
+    def leave(self, visit: Visit) -> None:
+        """The attempt is over."""
+        self._health.leave(visit.ticket)
+
+    def answered(self, visit: Visit, seconds: float) -> None:  # noqa: ARG002
+        """An answer came."""
+        self._health.answered()
+
+    def down(self, visit: Visit, fault: Fault) -> None:
+        """Others will wait."""
+        self._health.down(fault, visit.ticket)
+
+    def failed(self, visit: Visit, fault: Fault) -> None:  # noqa: ARG002
+        """The server is there, and refuses this request or fails it."""
+        if fault.hope is Hope.NONE and fault.status is None:
+            # Nothing about the request: no certificate will be trusted later.
+            raise ServerUnreachableError(f"{self._endpoint.address}: {fault.message}")
+        self._health.alive()
+
+    def lost(self, fault: Fault) -> None:
+        """A request ends without an answer."""
+        self._health.lost(fault)
+
+    def another(self, faults: Mapping[Endpoint, Fault]) -> bool:  # noqa: ARG002
+        """There is no other."""
+        return False
+
+    async def close(self) -> None:
+        """Nothing goes on in the background."""
