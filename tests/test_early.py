@@ -83,9 +83,9 @@ def run(
 ) -> tuple[Follower, Book]:
     """Ask `in_flight` documents at once; answers arrive in an order of their own."""
     book = Book(scores)
-    sizes = {name: len(values) for name, values in scores.items()}
+    numbers = {name: range(len(values)) for name, values in scores.items()}
     follower = Follower(
-        checks, sizes, EarlyStopping(**stopping), seed=seed, concurrency=in_flight, score=book.score, book=book
+        checks, numbers, EarlyStopping(**stopping), seed=seed, concurrency=in_flight, score=book.score, book=book
     )
     arrivals = random.Random(arrival)
     out: list[tuple[str, int]] = []
@@ -150,7 +150,9 @@ def test_a_request_that_hangs_does_not_have_everything_asked() -> None:
     scores = {"t": share(1000, 0.9)}
     check = followed(minimum(0.5), scores)
     book = Book(scores)
-    follower = Follower([check], {"t": 1000}, EarlyStopping(), seed=1, concurrency=4, score=book.score, book=book)
+    follower = Follower(
+        [check], {"t": range(1000)}, EarlyStopping(), seed=1, concurrency=4, score=book.score, book=book
+    )
     documents = follower.draw()
     slow = next(documents)
     assert slow is not None

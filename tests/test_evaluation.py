@@ -14,9 +14,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from assay.errors import ModelNotServedError, ServerUnreachableError, UnknownMetricError, UnknownTaskError
+from assay.errors import ModelNotServedError, ServerUnreachableError, UnknownMetricError, UnknownTaskError, UsageError
 from assay.evaluation import Evaluation, evaluate, evaluate_async
 from assay.gate import Verdict
 from assay.journal import check, find_journals, records
@@ -306,3 +307,19 @@ def test_sigterm_stops_a_job_in_the_background(server: ScriptedServer, tmp_path:
     assert process.returncode == 143
     assert "run the same command again" in err
     assert journaled(tmp_path)
+
+
+def test_samples_files_are_left_out_on_request(server: ScriptedServer, tmp_path: Path) -> None:
+    whole = evaluate(specification(server, tmp_path / "whole"))
+    bare = evaluate(msgspec.structs.replace(specification(server, tmp_path / "bare"), log_samples=False))
+    assert bare.results["task_hashes"] == {} != whole.results["task_hashes"]
+    assert bare.results["results"] == whole.results["results"]
+    assert samples(bare) == {}
+
+
+def test_inside_an_event_loop_the_other_function_is_named(server: ScriptedServer, tmp_path: Path) -> None:
+    async def call() -> None:
+        evaluate(specification(server, tmp_path))
+
+    with pytest.raises(UsageError, match="await evaluate_async"):
+        asyncio.run(call())

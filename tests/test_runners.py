@@ -160,7 +160,7 @@ def test_extra_args_that_assay_has_a_meaning_for(data_dir: Path, tmp_path: Path)
         ({"engine": "helm"}, "there is no engine 'helm'; there are assay, lm_eval"),
         ({"extra_args": ["--use_cache", "x"]}, "extra_args has '--use_cache', .* engine=\"lm_eval\" takes it"),
         ({"extra_args": ["--num_fewshot", "few"]}, "extra_args cannot be read: .*--num_fewshot/-f: invalid int"),
-        ({"extra_args": ["--seed", "1,2"]}, "extra_args has the seed '1,2'; it must be one whole number, or four"),
+        ({"extra_args": ["--seed", "1,2"]}, "the seed '1,2' cannot be read: write one whole number, or four"),
         ({"max_concurrent": 0}, "concurrency is 0; it must be greater than 0"),
         ({"limit": 0}, "limit is 0"),
         ({"gen_kwargs": "hot"}, "gen_kwargs 'hot' cannot be read"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from assay.errors import SpecificationError
@@ -40,6 +42,7 @@ def changed(**changes: Any) -> Specification:
         {"tls": TLS(insecure=True)},
         {"output_dir": "elsewhere"},
         {"fresh": True},
+        {"log_samples": False},
         {"checks": (Check(metric="acc,none", min=0.5),)},
         {"base_url": "http://localhost:8000/v1/"},
     ],
@@ -66,6 +69,8 @@ def test_how_a_run_is_made_does_not_identify_it(change: dict[str, Any]) -> None:
         {"include_path": "tasks"},
         {"fewshot_seed": 1},
         {"random_seed": 1},
+        {"torch_seed": 1},
+        {"limit": None, "samples": {"gsm8k": (0, 5)}},
     ],
     ids=str,
 )
@@ -95,10 +100,34 @@ def test_a_reasonable_specification_is_accepted() -> None:
         ({"base_url": "localhost:8000"}, "localhost:8000"),
         ({"replicas": ("localhost:8001",)}, "localhost:8001"),
         ({"replicas": ("http://localhost:8000/v1/",)}, "named twice"),
-        ({"replicas": "http://localhost:8001"}, "must be a tuple"),
+        ({"replicas": "http://localhost:8001"}, "model.replicas: Expected `array`, got `str`"),
+        ({"tasks": "gsm8k"}, "must be a tuple of names"),
+        ({"tasks": 5}, "tasks: Expected `array`, got `int`"),
+        ({"limit": "ten"}, "options.limit: Expected"),
+        ({"concurrency": "8"}, "model.concurrency: Expected `int`, got `str`"),
+        ({"gen_kwargs": {"stop": object()}}, "holds what it cannot: a value of type object"),
+        ({"samples": {"gsm8k": (0,)}}, "limit and samples both choose"),
+        ({"samples": {}}, "samples must name documents by task"),
+        ({"samples": {"gsm8k": ()}}, r"samples for 'gsm8k' is \(\); it must be a list of numbers"),
+        ({"samples": {"gsm8k": (0, -1)}}, "samples for 'gsm8k' has -1; documents are numbered from 0"),
+        ({"numpy_seed": -1}, "numpy_seed is -1"),
     ],
     ids=str,
 )
 def test_what_could_not_be_meant_is_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecificationError, match=message):
         validate(changed(**change))
+
+
+def test_values_of_kindred_types_are_taken(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "tasks": ["gsm8k"],
+        "output_dir": tmp_path,
+        "include_path": tmp_path,
+        "limit": np.int64(3),
+        "gen_kwargs": {"temperature": np.float64(0.5)},
+    }
+    meant = changed(output_dir=str(tmp_path), include_path=str(tmp_path), limit=3, gen_kwargs={"temperature": 0.5})
+    assert validate(changed(**given)) == meant
+    chosen = validate(changed(limit=None, samples={"gsm8k": range(3)}))
+    assert chosen.options.samples == {"gsm8k": (0, 1, 2)}

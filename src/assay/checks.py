@@ -82,7 +82,7 @@ def judge_checks(
 
 def follow_checks(
     planned: Sequence[PlannedCheck],
-    sizes: Mapping[str, int],
+    documents: Mapping[str, Sequence[int]],
     specification: Specification,
     *,
     seed: int,
@@ -93,7 +93,7 @@ def follow_checks(
 
     Args:
         planned: the checks.
-        sizes: documents by task.
+        documents: by task, the numbers of its documents.
         specification: the run.
         seed: of the random order, unless the specification has one.
         score: scores a sample.
@@ -105,11 +105,12 @@ def follow_checks(
     stopping = specification.early_stopping
     if stopping is None:
         return None
+    sizes = {task: len(numbers) for task, numbers in documents.items()}
     followed = [FollowedCheck(plan.check, plan.scope, sizes, plan.baseline) for plan in planned]
     chosen = seed if stopping.order_seed is None else stopping.order_seed
     return Follower(
         followed,
-        sizes,
+        documents,
         stopping,
         seed=chosen,
         concurrency=specification.model.concurrency,

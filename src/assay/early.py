@@ -60,7 +60,7 @@ class Follower:
     def __init__(
         self,
         checks: Sequence[FollowedCheck],
-        sizes: Mapping[str, int],
+        documents: Mapping[str, Sequence[int]],
         stopping: EarlyStopping,
         *,
         seed: int,
@@ -72,7 +72,7 @@ class Follower:
 
         Args:
             checks: what is to be decided; every task belongs to at least one.
-            sizes: documents by task.
+            documents: by task, the numbers of its documents; every task has some.
             stopping: budget, and how the checks share their error rates.
             seed: of the order.
             concurrency: requests outstanding at once.
@@ -80,9 +80,10 @@ class Follower:
             book: the scores, as far as `score` was called.
         """
         self.checks = checks
-        self.counted = dict.fromkeys(sizes, 0)
+        self.counted = dict.fromkeys(documents, 0)
         """By task, documents that took part."""
-        self._sizes = dict(sizes)
+        self._documents = documents
+        self._sizes = {task: len(numbers) for task, numbers in documents.items()}
         self._stopping = stopping
         self._seed = seed
         self._most_waiting = _ROUNDS_AHEAD * concurrency
@@ -109,7 +110,8 @@ class Follower:
             if not self._may_ask():
                 return
             place = bisect_right(starts, number) - 1
-            task, doc_id = names[place], number - starts[place]
+            task = names[place]
+            doc_id = self._documents[task][number - starts[place]]
             if not self._is_open(task):
                 continue
             self._asked += 1

@@ -23,7 +23,7 @@ from assay.checks import PlannedCheck, follow_checks, judge_checks, plan_checks
 from assay.deadline import Deadline
 from assay.early import Follower, StoppedEarly, seed_of
 from assay.engine import ask_all
-from assay.errors import OutputError, RunInterrupted
+from assay.errors import OutputError, RunInterrupted, UsageError
 from assay.journal import Journal
 from assay.measure import Score, measure, without_intervals
 from assay.models.api_key import read_api_key
@@ -50,8 +50,9 @@ from assay.tasks.any_order import SamplesInAnyOrder
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.loglikelihood import LoglikelihoodBodies, needs_loglikelihood, refuse_unscorable
 from assay.tasks.model_args import model_args
-from assay.tasks.requests import RequestWriter, Sample, sample_count, samples
+from assay.tasks.requests import RequestWriter, Sample, samples
 from assay.tasks.scoring import FailedSample, TaskScores
+from assay.tasks.selection import chosen_documents
 from assay.tasks.tokenizer import Tokenizer
 from assay.totals import RunTotals
 
@@ -94,7 +95,8 @@ def evaluate(specification: Specification, progress: Progress | None = None) -> 
         UnjudgeableError: the server cannot be reached, or refuses everything.
         RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
     """
-    validate(specification)
+    _refuse_inside_event_loop()
+    specification = validate(specification)
     with _interruptible(_folder(specification)), asyncio.Runner() as runner:
         server = runner.run(_meet_server(specification.model))
         plan = _make_plan(specification)
@@ -104,9 +106,20 @@ def evaluate(specification: Specification, progress: Progress | None = None) -> 
             return _conclude(plan, work, server)
 
 
+def _refuse_inside_event_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise UsageError(
+        "evaluate() cannot be called where an event loop runs (a notebook, an async function): there, write "
+        "`await evaluate_async(specification)`"
+    )
+
+
 async def evaluate_async(specification: Specification, progress: Progress | None = None) -> Evaluation:
     """:func:`evaluate` for callers with an event loop of their own; cancelling it leaves a resumable run."""
-    validate(specification)
+    specification = validate(specification)
     server = await _meet_server(specification.model)
     plan = _make_plan(specification)
     writer = await _request_writer(plan)
@@ -125,8 +138,13 @@ class _Plan:
     loaded: LoadedTasks
     tokenizer: Tokenizer | None
     checks: Sequence[PlannedCheck]
-    expected: dict[str, int]
-    """Samples by task."""
+    documents: dict[str, Sequence[int]]
+    """By task, the numbers of the documents to ask."""
+
+    @property
+    def expected(self) -> dict[str, int]:
+        """Samples by task."""
+        return {name: len(numbers) for name, numbers in self.documents.items()}
 
 
 @dataclass
@@ -176,7 +194,7 @@ def _make_plan(specification: Specification) -> _Plan:
         loaded=loaded,
         tokenizer=None if model.tokenizer is None else Tokenizer(model.tokenizer),
         checks=plan_checks(specification, loaded),
-        expected={name: sample_count(task, options) for name, task in loaded.tasks.items()},
+        documents=chosen_documents(loaded.tasks, options),
     )
 
 
@@ -204,7 +222,7 @@ def _open_work(plan: _Plan) -> Iterator[_Work]:
         work = _Work(journal, scores, LiveScores(scores), RunTotals())
         work.follower = follow_checks(
             plan.checks,
-            plan.expected,
+            plan.documents,
             plan.specification,
             seed=seed_of(journal.path.name),
             score=work.score,
@@ -262,7 +280,8 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
     seconds = time.time() - plan.started
     results |= describe_run(plan.specification, plan.started)
     results |= describe_tokenizer(plan.tokenizer, plan.specification.model.max_length)
-    results["task_hashes"] = {name: task.task_hash() for name, task in work.scores.items()}
+    logged = work.scores if plan.specification.log_samples else {}
+    results["task_hashes"] = {name: task.task_hash() for name, task in logged.items()}
     results |= describe_prompting(plan.specification, seconds)
     results["assay"] = {
         "scores": msgspec.to_builtins(scores),
@@ -275,7 +294,7 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
         results["assay"]["evidence"] = msgspec.to_builtins(work.follower.evidence())
     if stopped_early is not None:
         mark_stopped_early(results, stopped_early)
-    file = write_results(plan.folder, stamp, results, work.scores)
+    file = write_results(plan.folder, stamp, results, logged)
     work.journal.finish(failed=len(failures))
     return Evaluation(
         results=results,

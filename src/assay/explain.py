@@ -70,11 +70,12 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     from assay.specification import validate
     from assay.tasks.library import load_tasks
     from assay.tasks.model_args import model_args
-    from assay.tasks.requests import sample_count
+    from assay.tasks.selection import chosen_documents
 
-    validate(specification)
+    specification = validate(specification)
     loaded = load_tasks(specification.tasks, specification.options, model_args(specification.model))
-    sizes = {task: sample_count(loaded.tasks[task], specification.options) for task in loaded.tasks}
+    chosen = chosen_documents(loaded.tasks, specification.options)
+    sizes = {task: len(numbers) for task, numbers in chosen.items()}
     for check in resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks):
         scope = scope_of(check, loaded)
         population = scope.population(sizes)

@@ -25,6 +25,7 @@ import msgspec
 
 from assay.errors import FileFormatError, SpecificationError
 from assay.gate import validate_check
+from assay.specification import readable
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
 _PATHS_OF_OPTIONS = ("include_path", "data_dir")
@@ -63,6 +64,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     stop_early: bool = True
     order_seed: int | None = None
     output_dir: str = "results"
+    log_samples: bool = True
     fresh: bool = False
 
 
@@ -101,7 +103,7 @@ def _policy(document: dict[str, Any], place: str) -> Policy:
     try:
         policy = msgspec.convert(document, Policy)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{place}: {_readable(error)}") from error
+        raise SpecificationError(f"{place}: {readable(error)}") from error
     _refuse_senseless(policy, place)
     return policy
 
@@ -175,6 +177,7 @@ def specifications(policy: Policy) -> dict[str, Specification]:
                 checks=checks,
                 early_stopping=_stopping(policy) if policy.stop_early else None,
                 output_dir=policy.output_dir,
+                log_samples=policy.log_samples,
                 fresh=policy.fresh,
             )
     return runs
@@ -257,9 +260,3 @@ def _near(name: str, known: typing.Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
     return f"'{near[0]}'; did you mean that?" if near else ", ".join(names)
-
-
-def _readable(error: msgspec.ValidationError) -> str:
-    """``Expected `float`, got `str` - at `$.checks[0].min``` with the place first and no dollar sign."""
-    message, _, place = str(error).partition(" - at ")
-    return f"{place.strip('`').removeprefix('$.')}: {message}" if place else message

@@ -85,7 +85,7 @@ def describe_run(specification: Specification, started: float) -> dict[str, Any]
             "gen_kwargs": options.gen_kwargs,
             "random_seed": options.random_seed,
             "numpy_seed": options.numpy_seed,
-            "torch_seed": options.numpy_seed,
+            "torch_seed": options.torch_seed,
             "fewshot_seed": options.fewshot_seed,
         },
         "git_hash": None,
@@ -159,7 +159,7 @@ def write_results(folder: Path, date_id: str, results: Mapping[str, Any], tasks:
         folder: the model's folder.
         date_id: the time in the files' names, as lm-eval writes it.
         results: the whole results document.
-        tasks: the samples, by task.
+        tasks: the samples to write, by task.
 
     Returns:
         The results file.

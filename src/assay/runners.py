@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from assay.errors import SamplesFailedError, SpecificationError
+from assay.tasks.seeds import parse_seeds
+from assay.tasks.selection import parse_samples
 from assay.types import ModelSpec, Specification, TaskOptions
 
 if TYPE_CHECKING:
@@ -194,6 +196,7 @@ class _ExtraArgs(argparse.ArgumentParser):
         self.add_argument("--system_instruction")
         self.add_argument("--include_path")
         self.add_argument("--seed")
+        self.add_argument("--samples", "-E")
         # How much lm-eval says and keeps; Assay keeps everything.
         for silent in (("--log_samples", "-s"), ("--write_out", "-w"), ("--show_config",)):
             self.add_argument(*silent, action="store_true", dest="ignored")
@@ -213,17 +216,10 @@ def _read_extra_args(extra_args: Sequence[str]) -> dict[str, Any]:
     options = vars(read)
     options.pop("ignored", None)
     if "seed" in options:
-        options |= _read_seeds(options.pop("seed"))
+        options |= parse_seeds(options.pop("seed"))
+    if "samples" in options:
+        options["samples"] = parse_samples(options["samples"])
     return options
-
-
-def _read_seeds(text: str) -> dict[str, int]:
-    """lm-eval's ``--seed``: one for all, or four for Python, NumPy, PyTorch and the few-shot examples."""
-    seeds = text.split(",")
-    if len(seeds) not in (1, 4) or not all(seed.strip().isdecimal() for seed in seeds):
-        raise SpecificationError(f"extra_args has the seed '{text}'; it must be one whole number, or four")
-    python, numpy, _, fewshot = map(int, seeds * 4 if len(seeds) == 1 else seeds)
-    return {"random_seed": python, "numpy_seed": numpy, "fewshot_seed": fewshot}
 
 
 # -- the runners ------------------------------------------------------------------------------------------------------

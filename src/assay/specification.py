@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from assay.errors import SpecificationError
 from assay.models.urls import endpoint_url
+from assay.tasks.selection import validate_samples
 
 if TYPE_CHECKING:
     from assay.types import ModelSpec, Specification, TaskOptions
@@ -18,20 +20,52 @@ if TYPE_CHECKING:
 _MOST_CONNECTIONS = 65_535
 
 
-def validate(specification: Specification) -> None:
+def validate(specification: Specification) -> Specification:
     """Refuse values that could not be meant.
+
+    Returns:
+        The same, its values of the declared types: paths and lists, say, may be given for texts and tuples.
 
     Raises:
         SpecificationError: with the value and what would be right.
     """
+    specification = _of_declared_types(specification)
     if not specification.tasks:
         raise SpecificationError("no task is named")
-    if not isinstance(specification.tasks, tuple):
-        raise SpecificationError(f"tasks is {specification.tasks!r}; it must be a tuple of names")
     if specification.early_stopping is not None and not specification.checks:
         raise SpecificationError("a run can stop early only where checks say when: add a check, or run it in full")
     _validate_model(specification.model)
     _validate_options(specification.options)
+    return specification
+
+
+def _of_declared_types(specification: Specification) -> Specification:
+    tasks: Any = specification.tasks
+    if isinstance(tasks, str):
+        raise SpecificationError(f"tasks is {tasks!r}; it must be a tuple of names")
+    try:
+        return msgspec.convert(msgspec.to_builtins(specification, enc_hook=_plain), type(specification))
+    except msgspec.ValidationError as error:
+        raise SpecificationError(readable(error)) from None
+    except TypeError as error:
+        raise SpecificationError(f"the specification holds what it cannot: {error}") from None
+
+
+def _plain(value: Any) -> Any:
+    """A value of another library's or kind's as msgspec knows it."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, range):
+        return list(value)
+    if hasattr(value, "item"):  # NumPy's scalars
+        return value.item()
+    raise TypeError(f"a value of type {type(value).__name__}: {value!r}")
+
+
+def readable(error: msgspec.ValidationError) -> str:
+    """``Expected `float`, got `str` - at `$.checks[0].min``` with the place first and no dollar sign."""
+    message, _, place = str(error).partition(" - at ")
+    return f"{place.strip('`').removeprefix('$.')}: {message}" if place else message
 
 
 def _validate_model(model: ModelSpec) -> None:
@@ -51,8 +85,6 @@ def _validate_model(model: ModelSpec) -> None:
 
 
 def _validate_endpoints(model: ModelSpec) -> None:
-    if not isinstance(model.replicas, tuple):
-        raise SpecificationError(f"replicas is {model.replicas!r}; it must be a tuple of base URLs")
     addresses = [endpoint_url(base_url, model.endpoint) for base_url in model.base_urls]
     twice = next((address for address in addresses if addresses.count(address) > 1), None)
     if twice is not None:
@@ -60,10 +92,16 @@ def _validate_endpoints(model: ModelSpec) -> None:
 
 
 def _validate_options(options: TaskOptions) -> None:
+    if options.samples is not None:
+        validate_samples(options.samples)
+        if options.limit is not None:
+            raise SpecificationError("limit and samples both choose documents: give one of them")
     if options.limit is not None and not options.limit > 0:
         raise SpecificationError(f"limit is {options.limit:g}; it must be at least 1, or a fraction between 0 and 1")
     if options.limit is not None and options.limit > 1 and not float(options.limit).is_integer():
         raise SpecificationError(f"limit is {options.limit:g}; above 1 it counts documents and must be a whole number")
+    if not 0 <= options.numpy_seed < 2**32:
+        raise SpecificationError(f"numpy_seed is {options.numpy_seed}; NumPy takes 0 to {2**32 - 1}")
     if options.num_fewshot is not None and options.num_fewshot < 0:
         raise SpecificationError(f"num_fewshot is {options.num_fewshot}; it cannot be negative")
 

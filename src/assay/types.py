@@ -76,6 +76,9 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     limit: float | None = None
     """Documents a task: a count if >= 1, a fraction if < 1, all if None."""
+    samples: dict[str, tuple[int, ...]] | None = None
+    """In place of ``limit``: by task, the numbers of the documents to ask. A task that is not named is asked in full.
+    As in lm-eval, documents that are not asked draw no few-shot examples."""
     num_fewshot: int | None = None
     gen_kwargs: dict[str, Any] = {}
     fewshot_as_multiturn: bool = True
@@ -86,8 +89,12 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str | None = None
     """Where data sets lie: repositories laid out as on the hub, or a Hugging Face datasets cache."""
     random_seed: int = 0
+    """Of Python's random numbers, which some tasks' document preparation draws."""
     numpy_seed: int = 1234
+    torch_seed: int = 1234
+    """Of PyTorch's, for tasks whose own Python uses it."""
     fewshot_seed: int = 1234
+    """Of the few-shot examples, where they are drawn at random."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +148,8 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
     early_stopping: EarlyStopping | None = None
     """None: every document is asked."""
     output_dir: str = "results"
+    log_samples: bool = True
+    """Write lm-eval's samples files, which baselines and comparisons need."""
     fresh: bool = False
     """Start anew even if an interrupted run of the same specification could be resumed."""
 

@@ -12,7 +12,8 @@ from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompleti
 from assay.errors import UnsupportedTaskError
 from assay.tasks.chat_text import ChatPrompt, escaped
 from assay.tasks.prompts import chat_prompt
-from assay.tasks.requests import RequestWriter, generation_payload, request_key, sample_count, samples
+from assay.tasks.requests import RequestWriter, generation_payload, request_key, samples
+from assay.tasks.selection import documents_of
 from assay.types import EndpointKind, ModelSpec, TaskOptions, TextTail, TokenSpan
 from tests.tasks.conftest import TEST, Call, MakeTask
 
@@ -181,7 +182,7 @@ def test_all_keys_of_a_task_differ(make_task: MakeTask) -> None:
 )
 def test_the_limit_counts_documents_or_a_share_of_them(make_task: MakeTask, limit: float | None, count: int) -> None:
     task, options = make_task(), TaskOptions(limit=limit)
-    assert sample_count(task, options) == count
+    assert len(documents_of("small", task, options)) == count
     assert [s.doc_id for s in samples("small", task, RequestWriter(spec()), options)] == list(range(count))
 
 

@@ -35,6 +35,11 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="With --tokenizer: send token ids, or the text they stand for.",
 )
 @click.option("--limit", type=float, help="Documents a task: a count, or a fraction below 1.", metavar="N")
+@click.option(
+    "--samples",
+    help="Documents to ask, by task, in place of --limit; a file may hold it.",
+    metavar="'{\"TASK\": [0,5,7]}'",
+)
 @click.option("--num-fewshot", type=int, help="Examples in each prompt instead of the task's own number.", metavar="K")
 @click.option(
     "--gen-kwargs",
@@ -49,6 +54,24 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="Chat: examples are turns of their own, or join the question in one turn.",
 )
 @click.option("--system-instruction", help="System message before everything else.", metavar="TEXT")
+@click.option(
+    "--seed",
+    "seeds",
+    help="As in lm-eval: one seed for all random streams, or four: Python, NumPy, PyTorch, few-shot examples.",
+    metavar="N[,N,N,N]",
+)
+@click.option("--random-seed", type=int, help="Seed of Python's random numbers (0).", metavar="N")
+@click.option("--numpy-seed", type=int, help="Seed of NumPy's random numbers (1234).", metavar="N")
+@click.option("--torch-seed", type=int, help="Seed of PyTorch's random numbers (1234).", metavar="N")
+@click.option("--fewshot-seed", type=int, help="Seed of few-shot examples drawn at random (1234).", metavar="N")
+@click.option(
+    "--request-seed",
+    type=int,
+    default=1234,
+    show_default=True,
+    help="Sent as seed in every request.",
+    metavar="N",
+)
 @click.option(
     "--max-length",
     type=int,
@@ -68,6 +91,12 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 )
 @click.option("--include-path", help="Folder with task YAML of your own.", metavar="DIR")
 @click.option("--output-dir", default="results", show_default=True, help="Where results go.", metavar="DIR")
+@click.option(
+    "--log-samples/--no-log-samples",
+    default=True,
+    show_default=True,
+    help="Write samples_*.jsonl, which baselines and comparisons need.",
+)
 @click.option(
     "--min",
     "minimums",
@@ -116,25 +145,36 @@ def specification_of(options: dict[str, Any]) -> Any:
     import msgspec
 
     from assay.gate import parse_maximum, parse_minimum
-    from assay.tasks.gen_kwargs import parse_gen_kwargs
-    from assay.types import EarlyStopping, ModelSpec, Specification, TaskOptions
+    from assay.types import EarlyStopping, ModelSpec, Specification
 
     model = ModelSpec(
         endpoint="completions" if options["completions"] else "chat",
+        seed=options["request_seed"],
         **{name: options[name] for name in ModelSpec.__struct_fields__ if options.get(name) is not None},
-    )
-    task_options = TaskOptions(
-        gen_kwargs=parse_gen_kwargs(options["gen_kwargs"]),
-        **{name: options[name] for name in TaskOptions.__struct_fields__ if name in options and name != "gen_kwargs"},
     )
     checks = [parse_minimum(text) for text in options["minimums"]]
     checks += [parse_maximum(text) for text in options["maximums"]]
     return Specification(
         tasks=options["tasks"],
         model=asked_as(model, options),
-        options=task_options,
+        options=_task_options(options),
         checks=tuple(msgspec.structs.replace(check, alpha=options["alpha"] / len(checks)) for check in checks),
         early_stopping=EarlyStopping() if options["stop_early"] else None,
         output_dir=options["output_dir"],
+        log_samples=options["log_samples"],
         fresh=options["fresh"],
     )
+
+
+def _task_options(options: dict[str, Any]) -> Any:
+    from assay.tasks.gen_kwargs import parse_gen_kwargs
+    from assay.tasks.seeds import parse_seeds
+    from assay.tasks.selection import parse_samples
+    from assay.types import TaskOptions
+
+    given = {name: options[name] for name in TaskOptions.__struct_fields__ if options.get(name) is not None}
+    given["gen_kwargs"] = parse_gen_kwargs(options["gen_kwargs"])
+    if options["samples"] is not None:
+        given["samples"] = parse_samples(options["samples"])
+    seeds = {} if options["seeds"] is None else parse_seeds(options["seeds"])
+    return TaskOptions(**{**seeds, **given})

@@ -12,7 +12,8 @@ import random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.errors import UnsupportedTaskError
-from assay.tasks.requests import SampleBuilder, sample_count
+from assay.tasks.requests import SampleBuilder
+from assay.tasks.selection import documents_of
 
 if TYPE_CHECKING:
     from assay.tasks.requests import RequestWriter, Sample
@@ -46,11 +47,11 @@ class SamplesInAnyOrder:
     def __init__(self, name: str, task: Any, writer: RequestWriter, options: TaskOptions) -> None:
         self._name = name
         self._docs = task.eval_docs
-        self._count = sample_count(task, options)
+        self._numbers = documents_of(name, task, options)
         self._builder = SampleBuilder(name, task, writer, options)
         self._stream: random.Random = getattr(getattr(task, "sampler", None), "rnd", None) or random.Random()
         """What the task draws its few-shot examples from; one that nobody draws from where it has none."""
-        self._places: list[_Place] | None = None
+        self._places: dict[int, _Place] | None = None
         """For every document where in the stream it begins, once that is known to matter."""
 
     def sample(self, doc_id: int) -> Sample:
@@ -68,12 +69,14 @@ class SamplesInAnyOrder:
         self._places[doc_id].restore(self._stream)
         return self._build(doc_id)
 
-    def _walk(self, beginning: _Place) -> list[_Place]:
+    def _walk(self, beginning: _Place) -> dict[int, _Place]:
         beginning.restore(self._stream)
-        places = [beginning]
-        for doc_id in range(self._count - 1):
+        places = {}
+        place = beginning
+        for doc_id in self._numbers:
+            places[doc_id] = place
             self._build(doc_id)
-            places.append(_Place.of(self._stream).sharing(places[-1]))
+            place = _Place.of(self._stream).sharing(place)
         return places
 
     def _build(self, doc_id: int) -> Sample:

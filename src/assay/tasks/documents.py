@@ -6,10 +6,11 @@ ten times faster, when whole blocks of the table are turned into Python at once.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _BLOCK = 256
 
@@ -22,6 +23,21 @@ def documents(docs: Any) -> Iterator[Any]:
     table = docs.with_format("arrow")
     for start in range(0, len(docs), _BLOCK):
         yield from table[start : start + _BLOCK].to_pylist()
+
+
+def chosen(docs: Any, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
+    """Yield some of the documents, each with its number.
+
+    Args:
+        docs: a task's documents.
+        numbers: of those to yield, ascending.
+    """
+    if not numbers:
+        return
+    wanted = set(numbers)
+    for number, doc in enumerate(itertools.islice(documents(docs), numbers[-1] + 1)):
+        if number in wanted:
+            yield number, doc
 
 
 def _is_plain_table(docs: Any) -> bool:

@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import random
+import sys
 import warnings
 from copy import deepcopy
 from pathlib import Path
@@ -155,6 +156,8 @@ def _seed(options: TaskOptions) -> None:
 
     random.seed(options.random_seed)
     np.random.seed(options.numpy_seed)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.manual_seed(options.torch_seed)
 
 
 def _apply_options(task: Any, options: TaskOptions) -> None:

@@ -8,20 +8,19 @@ another, so that the server still knows their common beginning.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from assay.errors import AssayError, TaskConfigError, UnsupportedTaskError
 from assay.tasks.chat_text import ChatPrompt
-from assay.tasks.documents import documents
+from assay.tasks.documents import chosen
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.fewshot import remember_fewshot_examples
 from assay.tasks.loglikelihood import LoglikelihoodBodies
 from assay.tasks.prompts import ContextBuilder
+from assay.tasks.selection import documents_of
 from assay.tasks.shared_settings import SharedSettings, share_generation_settings
 from assay.types import LogprobSource, ModelSpec, Request, TaskOptions, TextTail, TokenSpan
 
@@ -49,15 +48,6 @@ class Sample(msgspec.Struct):
     """For every instance its repeats, one after another, and for each repeat all bodies that it takes."""
 
 
-def sample_count(task: Any, options: TaskOptions) -> int:
-    """How many documents of `task` the options' ``limit`` leaves."""
-    total = len(task.eval_docs)
-    limit = options.limit
-    if limit is None:
-        return total
-    return min(total, math.ceil(total * limit) if limit < 1 else int(limit))
-
-
 def samples(name: str, task: Any, writer: RequestWriter, options: TaskOptions) -> Iterator[Sample]:
     """Yield the task's samples, each built only when asked for.
 
@@ -67,7 +57,7 @@ def samples(name: str, task: Any, writer: RequestWriter, options: TaskOptions) -
         UnsupportedTaskError: a document yields requests that the endpoint cannot serve.
     """
     builder = SampleBuilder(name, task, writer, options)
-    for doc_id, doc in enumerate(itertools.islice(documents(task.eval_docs), sample_count(task, options))):
+    for doc_id, doc in chosen(task.eval_docs, documents_of(name, task, options)):
         yield builder.build(doc_id, doc)
 
 

@@ -1,0 +1,104 @@
+"""Which documents of a task are asked: all, the first, or chosen ones, as by lm-eval's ``limit`` and ``samples``."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import FileFormatError, SpecificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.types import TaskOptions
+
+
+def chosen_documents(tasks: Mapping[str, Any], options: TaskOptions) -> dict[str, Sequence[int]]:
+    """The numbers of the documents to ask, by task, in the tasks' own order.
+
+    Args:
+        tasks: lm-eval's Task objects by name.
+        options: ``limit`` or ``samples`` chooses.
+
+    Raises:
+        SpecificationError: ``samples`` names a task that is not run, or a document that the task does not have.
+    """
+    if unknown := [name for name in options.samples or () if name not in tasks]:
+        raise SpecificationError(
+            f"samples chooses documents of '{unknown[0]}', which is none of the tasks to run: {_some(list(tasks))}"
+        )
+    return {name: documents_of(name, task, options) for name, task in tasks.items()}
+
+
+def documents_of(name: str, task: Any, options: TaskOptions) -> Sequence[int]:
+    """The numbers of one task's documents to ask, in the task's own order.
+
+    Raises:
+        SpecificationError: ``samples`` names a document that the task does not have.
+    """
+    total = len(task.eval_docs)
+    if options.samples is not None and name in options.samples:
+        chosen = sorted(set(options.samples[name]))
+        if chosen[-1] >= total:
+            raise SpecificationError(
+                f"samples chooses document {chosen[-1]} of '{name}', which has {total}: 0 to {total - 1}"
+            )
+        return chosen
+    if options.limit is None:
+        return range(total)
+    return range(min(total, math.ceil(total * options.limit) if options.limit < 1 else int(options.limit)))
+
+
+def parse_samples(text: str) -> dict[str, tuple[int, ...]]:
+    """Read ``{"task": [0, 5, 7], …}``, or the file of that name that holds it.
+
+    Raises:
+        SpecificationError: it is neither, or something else than numbers is chosen.
+        FileFormatError: the file is no JSON.
+    """
+    try:
+        chosen = json.loads(text)
+    except ValueError:
+        chosen = _read(text)
+    validate_samples(chosen)
+    return {name: tuple(numbers) for name, numbers in chosen.items()}
+
+
+def validate_samples(samples: Any) -> None:
+    """Refuse choices that could not be meant.
+
+    Raises:
+        SpecificationError: with what is wrong.
+    """
+    if not isinstance(samples, dict) or not samples:
+        raise SpecificationError('samples must name documents by task, as in {"gsm8k": [0, 5, 7]}')
+    for name, numbers in samples.items():
+        if not isinstance(numbers, list | tuple | range) or not numbers:
+            raise SpecificationError(f"samples for '{name}' is {_shown(numbers)}; it must be a list of numbers")
+        for number in numbers:
+            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+                raise SpecificationError(f"samples for '{name}' has {_shown(number)}; documents are numbered from 0")
+
+
+def _read(text: str) -> Any:
+    try:
+        content = Path(text).read_bytes() if Path(text).is_file() else None
+    except (OSError, ValueError):  # too long for a name, or with a zero byte
+        content = None
+    if content is None:
+        raise SpecificationError(f'samples is neither JSON such as {{"gsm8k": [0, 5, 7]}} nor a file: {_shown(text)}')
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise FileFormatError(f"cannot read {text} as JSON: {error}") from None
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
