@@ -284,6 +284,13 @@ def test_tokens_that_the_server_does_not_count_are_estimated() -> None:
     assert tokens_of(sample, [answer]) == (28 + 12) // 4 == tokens_of(*answered("t", 0))
 
 
+@pytest.mark.parametrize("counted", [None, 0, -1])
+def test_a_budget_ends_whatever_the_server_counts(counted: int | None) -> None:
+    sample, _ = answered("t", 0)
+    assert tokens_of(sample, [Answer(text="", prompt_tokens=counted, completion_tokens=counted)]) == 28 // 4
+    assert tokens_of(sample, [Answer(text="y" * 12, prompt_tokens=20, completion_tokens=counted)]) == 20 + 12 // 4
+
+
 def test_metrics_that_are_no_means_are_decided_only_by_the_whole_run() -> None:
     scores = {"t": [[True, False]] * 50}
     check = followed(minimum(0.1), scores)

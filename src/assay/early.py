@@ -184,16 +184,17 @@ class Follower:
 
 
 def tokens_of(sample: Sample, responses: Sequence[Response]) -> int:
-    """Tokens of prompts and completions, as the server counts them; of one that does not, a quarter of the letters."""
+    """Tokens of prompts and completions, as the server counts them; of what it does not, a quarter of the letters."""
     total = 0
     for request, response in zip(sample.requests, responses, strict=True):
-        if not isinstance(response, Answer):
-            continue
-        if response.completion_tokens is None:
-            total += (len(request.payload) + len(response.text or "")) // _LETTERS_PER_TOKEN
-        else:
-            total += response.completion_tokens + (response.prompt_tokens or 0)
+        if isinstance(response, Answer):
+            total += _tokens(response.prompt_tokens, len(request.payload))
+            total += _tokens(response.completion_tokens, len(response.text or "") + len(response.reasoning or ""))
     return total
+
+
+def _tokens(counted: int | None, letters: int) -> int:
+    return counted if counted and counted > 0 else letters // _LETTERS_PER_TOKEN
 
 
 def seed_of(name: str) -> int:

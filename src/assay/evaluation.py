@@ -53,6 +53,7 @@ from assay.tasks.model_args import model_args
 from assay.tasks.requests import RequestWriter, Sample, samples
 from assay.tasks.scoring import FailedSample, TaskScores
 from assay.tasks.selection import chosen_documents
+from assay.tasks.settings_check import refuse_odd_settings
 from assay.tasks.tokenizer import Tokenizer
 from assay.totals import RunTotals
 
@@ -187,6 +188,7 @@ def _make_plan(specification: Specification) -> _Plan:
     loaded = load_tasks(specification.tasks, options, model_args(model))
     refuse_unscorable(loaded.tasks, model)
     refuse_unwritable(loaded.tasks)
+    refuse_odd_settings(loaded.tasks)
     return _Plan(
         specification=specification,
         started=started,

@@ -11,6 +11,7 @@ import msgspec
 
 from assay.errors import SpecificationError
 from assay.models.urls import endpoint_url
+from assay.tasks.gen_kwargs import generation_fault
 from assay.tasks.selection import validate_samples
 
 if TYPE_CHECKING:
@@ -100,6 +101,8 @@ def _validate_options(options: TaskOptions) -> None:
         raise SpecificationError(f"limit is {options.limit:g}; it must be at least 1, or a fraction between 0 and 1")
     if options.limit is not None and options.limit > 1 and not float(options.limit).is_integer():
         raise SpecificationError(f"limit is {options.limit:g}; above 1 it counts documents and must be a whole number")
+    if fault := generation_fault(options.gen_kwargs):
+        raise SpecificationError(f"gen_kwargs: {fault}")
     if not 0 <= options.numpy_seed < 2**32:
         raise SpecificationError(f"numpy_seed is {options.numpy_seed}; NumPy takes 0 to {2**32 - 1}")
     if options.num_fewshot is not None and options.num_fewshot < 0:

@@ -77,6 +77,12 @@ MISTAKES: list[tuple[list[str], int, str]] = [
     (["counting", "--num-fewshot", "-1"], 2, "num_fewshot is -1"),
     (["counting", "--concurrency", "0"], 2, "concurrency is 0"),
     (["counting", "--gen-kwargs", "temperature"], 2, "gen_kwargs"),
+    (["counting", "--gen-kwargs", "until=5"], 2, "gen_kwargs: until is 5; it must be a text"),
+    (["counting", "--gen-kwargs", "max_gen_toks=abc"], 2, "gen_kwargs: max_gen_toks is 'abc'; it must be a whole"),
+    (["counting", "--samples", "[1]"], 2, "samples must name documents by task"),
+    (["counting", "--samples", '{"counting": [60]}'], 2, "document 60 of 'counting', which has 60"),
+    (["counting", "--samples", '{"naming": [6]}'], 2, "none of the tasks to run: counting"),
+    (["counting", "--seed", "1,2"], 2, "the seed '1,2' cannot be read"),
     (["counting", "--output-dir", "/proc/nowhere"], 2, "/proc/nowhere"),
     (["counting", "--include-path", "/nowhere"], 2, "/nowhere"),
     (["counting", "--model", "other"], 2, "it serves 'scripted'"),
@@ -112,6 +118,18 @@ def test_malformed_yaml(server: ScriptedServer, tmp_path: Path) -> None:
     assert ran.returncode == 2
     assert "broken.yaml, line 2" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_a_pipe_in_place_of_yaml_is_not_waited_for(server: ScriptedServer, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "piped.yaml")
+    ran = run(server, tmp_path, "counting", "--include-path", str(tmp_path))
+    assert ran.returncode == 2
+    assert "piped.yaml: is no regular file" in ran.stderr
+    (tmp_path / "piped.yaml").unlink()
+    (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere")
+    ran = run(server, tmp_path, "counting", "--include-path", str(tmp_path))
+    assert ran.returncode == 2
+    assert "gone.yaml: No such file" in ran.stderr
 
 
 def test_everything_failed(tmp_path: Path) -> None:

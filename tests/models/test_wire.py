@@ -96,6 +96,22 @@ def test_an_odd_usage_costs_no_answer(usage: Any) -> None:
     assert read_reply(chat({"content": "4"}, usage=usage), "chat").text == "4"
 
 
+@pytest.mark.parametrize(
+    ("content", "usage", "counted"),
+    [
+        ("4", {"prompt_tokens": 0, "completion_tokens": 0}, (None, None)),
+        ("4", {"prompt_tokens": -1, "completion_tokens": -1}, (None, None)),
+        ("", {"prompt_tokens": 5, "completion_tokens": 0}, (5, 0)),
+        ("", {"prompt_tokens": 5, "completion_tokens": -3}, (5, None)),
+    ],
+)
+def test_counts_that_count_nothing_are_missing(
+    content: str, usage: dict[str, int], counted: tuple[int | None, int | None]
+) -> None:
+    said = read_reply(chat({"content": content}, usage=usage), "chat")
+    assert (said.prompt_tokens, said.completion_tokens) == counted
+
+
 def test_what_the_standard_library_reads_is_read() -> None:
     """NaN, a byte order mark, and half a surrogate pair, which becomes the replacement character."""
     assert read_reply(b'{"logprob": NaN, "choices": [{"message": {"content": "4"}}]}', "chat").text == "4"

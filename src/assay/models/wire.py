@@ -85,12 +85,13 @@ def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
     if finish_reason in _BROKEN_OFF:
         raise ReplyError(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
     usage = reply.usage if isinstance(reply.usage, dict) else {}
+    text, reasoning = _text(choice, endpoint), _reasoning(choice)
     return Said(
-        text=_text(choice, endpoint),
+        text=text,
         finish_reason=finish_reason,
-        reasoning=_reasoning(choice),
-        prompt_tokens=_int_or_none(usage.get("prompt_tokens")),
-        completion_tokens=_int_or_none(usage.get("completion_tokens")),
+        reasoning=reasoning,
+        prompt_tokens=_count(usage.get("prompt_tokens")),
+        completion_tokens=_count(usage.get("completion_tokens"), nothing_counted=not text and not reasoning),
         model=_str_or_none(reply.model),
     )
 
@@ -173,5 +174,8 @@ def _str_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _int_or_none(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _count(value: Any, *, nothing_counted: bool = False) -> int | None:
+    """A number of tokens. Zero is one only of nothing: servers that do not count say 0, or -1."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if value > 0 or (value == 0 and nothing_counted) else None

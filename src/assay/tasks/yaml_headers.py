@@ -7,9 +7,11 @@ top level); any other file goes through the YAML parser.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import re
+import stat
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import TaskConfigError
@@ -52,10 +54,13 @@ class HeaderReader:
         A value is what YAML gives, but for ``class`` only its presence counts.
 
         Raises:
-            TaskConfigError: It includes what cannot be read or is no path, or one file twice, which lm-eval takes for
-                a cycle. `own_header` can raise more.
+            TaskConfigError: It cannot be read; or it includes what cannot be read or is no path, or one file twice,
+                which lm-eval takes for a cycle. `own_header` can raise more.
         """
-        return self._merged(path, set())
+        try:
+            return self._merged(path, set())
+        except OSError as error:
+            raise TaskConfigError(f"{path}: {error.strerror or error}") from None
 
     def _merged(self, path: str, seen: set[str]) -> dict[str, Any]:
         if path in seen:
@@ -88,8 +93,7 @@ def quick_header(path: str) -> dict[str, Any]:
         yaml.YAMLError: It had to be parsed and is not YAML.
         TypeError: It had to be parsed and is no mapping.
     """
-    with open(path, "rb") as file:
-        text = file.read()
+    text = _read(path)
     if not _BEYOND_TEXT.search(text):
         try:
             return {key.decode(): _value(key, rest, below) for _, key, rest, below in _ENTRY.findall(text)}
@@ -107,8 +111,7 @@ def checked_header(path: str) -> dict[str, Any]:
     """
     import yaml
 
-    with open(path, "rb") as file:
-        text = file.read()
+    text = _read(path)
     try:
         return _parse(text)
     except TypeError:
@@ -119,6 +122,14 @@ def checked_header(path: str) -> dict[str, Any]:
         if foreign and not _ENTRY.search(text):
             return {}
         raise TaskConfigError(_describe(path, error)) from None
+
+
+def _read(path: str) -> bytes:
+    # Not blocking: opening a pipe that nobody writes to would wait for ever.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "is no regular file")
+        return file.read()
 
 
 def _describe(path: str, error: Any) -> str:

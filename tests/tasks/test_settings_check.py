@@ -1,0 +1,69 @@
+"""What nobody can have meant is refused by the task's name, before any request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay.errors import TaskConfigError
+from assay.tasks.gen_kwargs import generation_fault
+from assay.tasks.settings_check import refuse_odd_settings
+from tests.tasks.conftest import MakeTask
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"repeats": "many"}, "repeats is 'many'; it must be a whole number of at least 1"),
+        ({"repeats": -1}, "repeats is -1"),
+        ({"repeats": 0}, "repeats is 0"),
+        ({"repeats": True}, "repeats is True"),
+        ({"generation_kwargs": {"until": [1]}}, r"generation_kwargs: until is \[1\]; it must be a text or a list"),
+        ({"generation_kwargs": {"max_gen_toks": 0}}, "generation_kwargs: max_gen_toks is 0"),
+        (
+            {"filter_list": [{"name": "f", "filter": [{"function": "regex", "regex_pattern": "("}]}]},
+            "filter 'f' cannot",
+        ),
+        ({"filter_list": [{"name": "f", "filter": [{"function": "regex", "regex_pattern": 5}]}]}, "filter 'f' cannot"),
+    ],
+    ids=str,
+)
+def test_odd_settings(make_task: MakeTask, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(TaskConfigError, match=f"task 'small': {message}"):
+        refuse_odd_settings({"small": make_task(**change)})
+
+
+def test_usual_settings(make_task: MakeTask) -> None:
+    refuse_odd_settings({"a": make_task(), "b": make_task(repeats=3, generation_kwargs=None)})
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"until": None},
+        {"until": "a"},
+        {"until": []},
+        {"max_tokens": 1, "temperature": 0.5, "stop": ["x"], "n": None},
+    ],
+    ids=str,
+)
+def test_settings_that_can_be_meant(settings: dict[str, Any]) -> None:
+    assert generation_fault(settings) is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "fault"),
+    [
+        ({"until": 5}, "until is 5"),
+        ({"max_tokens": 0}, "max_tokens is 0"),
+        ({"max_gen_toks": 2.5}, "max_gen_toks is 2.5"),
+        ({"temperature": "hot"}, "temperature is 'hot'"),
+        ({"top_p": float("nan")}, "they cannot be sent"),
+        ({"stop": object()}, "they cannot be sent"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot(settings: dict[str, Any], fault: str) -> None:
+    assert str(generation_fault(settings)).startswith(fault)
