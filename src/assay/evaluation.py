@@ -289,6 +289,7 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
         "scores": msgspec.to_builtins(scores),
         "checks": msgspec.to_builtins(checks),
         "failures": msgspec.to_builtins(failures),
+        "fallbacks": {name: task.fallbacks for name, task in work.scores.items()},
         "totals": work.totals.summary(seconds),
         "provenance": provenance(plan.specification, server, plan.loaded, work.journal.path),
     }

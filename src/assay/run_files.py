@@ -28,11 +28,20 @@ from assay.runs import (
     prompt_hash,
     score_of,
 )
+from assay.sample_files import (
+    SampleLine,
+    filter_of,
+    first_text,
+    read_lines,
+    samples_file_of,
+    task_of,
+    time_stamp,
+    value_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-_STAMP = re.compile(r"_(\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl?$")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Where a function lay in memory: part of its ``repr``, which lm-eval writes for Python functions in a task."""
 _COMPARED = ("output_type", "repeats", "generation_kwargs", "filter_list", "metric_list", "process_results")
@@ -47,7 +56,7 @@ def read_run(path: str | Path) -> RecordedRun:
     """
     place = Path(path)
     if place.is_dir():
-        return _read_results_run(_newest_results(place))
+        return _read_results_run(newest_results(place))
     if not place.exists():
         raise FileFormatError(f"there is no run {path}: name a results file, a folder of results or a baseline")
     if place.name.endswith(".jsonl"):
@@ -75,16 +84,20 @@ def read_answers(task: TaskRecord, filter_name: str, doc_ids: Collection[int]) -
     if task.samples_file is None or not Path(task.samples_file).exists():
         return {}
     answers = {}
-    for line in _lines(Path(task.samples_file)):
-        doc_id = _value(line, "doc_id")
-        if doc_id in wanted and _filter_of(line) == filter_name:
-            response, extracted, target = (_value(line, name) for name in ("resps", "filtered_resps", "target"))
-            answers[doc_id] = AnswerText(_first_text(response), _first_text(extracted), str(target))
+    for _, line in read_lines(Path(task.samples_file)):
+        doc_id = value_of(line, "doc_id")
+        if doc_id in wanted and filter_of(line) == filter_name:
+            response, extracted, target = (value_of(line, name) for name in ("resps", "filtered_resps", "target"))
+            answers[doc_id] = AnswerText(first_text(response), first_text(extracted), str(target))
     return answers
 
 
-def _newest_results(folder: Path) -> Path:
-    """The newest results file of a model's folder, or of the one model's folder in an output directory."""
+def newest_results(folder: Path) -> Path:
+    """The newest results file of a model's folder, or of the one model's folder in an output directory.
+
+    Raises:
+        FileFormatError: there is none, or there are runs of several models.
+    """
     holding = {file.parent for file in [*folder.glob("results_*.json"), *folder.glob("*/results_*.json")]}
     if folder in holding:
         holding = {folder}
@@ -98,15 +111,14 @@ def _newest_results(folder: Path) -> Path:
 
 def _read_results_run(file: Path) -> RecordedRun:
     document = read_results(file)
-    stamp = _STAMP.search(file.name)
     assay = document.get("assay") if isinstance(document.get("assay"), dict) else {}
     try:
         names = [name for name in document.get("configs", document["results"]) if name in document["results"]]
-        tasks = {name: _task(name, document, file.with_name(_samples_name(name, stamp))) for name in names}
+        tasks = {name: _task(name, document, samples_file_of(file, name)) for name in names}
         return RecordedRun(
             source=str(file),
             model=str(document.get("model_name") or "?"),
-            date=stamp.group(1) if stamp else "",
+            date=time_stamp(file) or "",
             versions=_versions(document),
             tasks=tasks,
             groups=_groups(document, tasks),
@@ -116,21 +128,17 @@ def _read_results_run(file: Path) -> RecordedRun:
         raise FileFormatError(f"cannot read {file} as a results file: {type(error).__name__} {error}") from error
 
 
-def _samples_name(task: str, stamp: re.Match[str] | None) -> str:
-    return f"samples_{task}_{stamp.group(1)}.jsonl" if stamp else f"samples_{task}.jsonl"
-
-
 def _read_samples_run(file: Path) -> RecordedRun:
     """A samples file alone stands for its one task; the results file of the same run adds what it says."""
-    stamp = _STAMP.search(file.name)
-    results = file.with_name(f"results_{stamp.group(1)}.json") if stamp else None
-    task_name = _STAMP.sub("", file.name).removeprefix("samples_").removesuffix(".jsonl")
+    stamp = time_stamp(file)
+    results = file.with_name(f"results_{stamp}.json") if stamp else None
+    task_name = task_of(file)
     if results is not None and results.exists():
         run = _read_results_run(results)
         if task_name in run.tasks:
             return msgspec.structs.replace(run, source=str(file), tasks={task_name: run.tasks[task_name]}, groups={})
     task = _task(task_name, {"results": {task_name: {}}}, file)
-    return RecordedRun(source=str(file), model="?", date=stamp.group(1) if stamp else "", tasks={task_name: task})
+    return RecordedRun(source=str(file), model="?", date=stamp or "", tasks={task_name: task})
 
 
 def _versions(document: Mapping[str, Any]) -> dict[str, str]:
@@ -211,21 +219,21 @@ class _Samples:
         if may_be_missing and not file.exists():
             return samples
         identities: dict[int, tuple[str, str]] = {}
-        for line in _lines(file):
+        for _, line in read_lines(file):
             samples._take(line, identities)
         samples.doc_ids = sorted(identities)
         samples.documents = [identities[doc_id][0] for doc_id in samples.doc_ids]
         samples.prompts = [identities[doc_id][1] for doc_id in samples.doc_ids]
         return samples
 
-    def _take(self, line: dict[str, msgspec.Raw], identities: dict[int, tuple[str, str]]) -> None:
-        doc_id = int(_value(line, "doc_id"))
+    def _take(self, line: SampleLine, identities: dict[int, tuple[str, str]]) -> None:
+        doc_id = int(value_of(line, "doc_id"))
         if doc_id not in identities:
-            doc, prompt, target = (_value(line, f"{name}_hash") for name in ("doc", "prompt", "target"))
+            doc, prompt, target = (value_of(line, f"{name}_hash") for name in ("doc", "prompt", "target"))
             identities[doc_id] = (document_hash(doc, target), prompt_hash(prompt))
-        for metric in _value(line, "metrics"):
-            key = f"{metric},{_filter_of(line)}"
-            self._found.setdefault(key, {})[doc_id] = score_of(_value(line, metric))
+        for metric in value_of(line, "metrics"):
+            key = f"{metric},{filter_of(line)}"
+            self._found.setdefault(key, {})[doc_id] = score_of(value_of(line, metric))
 
     def scores(self) -> dict[str, tuple[Score, ...]]:
         """By metric key, where every document has a score that can be averaged."""
@@ -236,34 +244,6 @@ class _Samples:
             if len(known) == len(scores):
                 found[key] = known
         return found
-
-
-def _lines(file: Path) -> Iterator[dict[str, msgspec.Raw]]:
-    """A samples file line by line: the JSON of each key, parsed no further."""
-    decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-    number = 0
-    try:
-        with file.open("rb") as lines:
-            for line in lines:
-                number += 1
-                try:
-                    yield decoder.decode(line)
-                except msgspec.DecodeError:  # NaN and infinities, which msgspec does not take
-                    yield {key: msgspec.Raw(json.dumps(value).encode()) for key, value in json.loads(line).items()}
-    except FileNotFoundError:
-        raise FileFormatError(
-            f"there is no samples file {file}: lm-eval writes it only with --log_samples, and runs are compared by it"
-        ) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(f"{file}, line {number}: cannot be read as a sample ({error})") from error
-
-
-def _value(line: Mapping[str, msgspec.Raw], key: str) -> Any:
-    return json.loads(bytes(line[key]))
-
-
-def _filter_of(line: Mapping[str, msgspec.Raw]) -> str:
-    return str(_value(line, "filter")) if "filter" in line else "none"
 
 
 def _groups(document: Mapping[str, Any], tasks: Mapping[str, TaskRecord]) -> dict[str, GroupRecord]:
@@ -306,10 +286,3 @@ def _names_metric(key: str) -> bool:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float)
-
-
-def _first_text(value: Any) -> str:
-    """The first of nested lists of answers, as text."""
-    while isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -20,6 +20,7 @@ import numpy as np
 
 from assay.tasks.exact_match import remember_exact_matches
 from assay.tasks.loglikelihood import lm_eval_response
+from assay.tasks.outcomes import fallbacks_of, outcome_of
 from assay.tasks.sample_lines import SampleLines
 from assay.types import Answer, Failure, FailureCause, Outcome, Response
 
@@ -68,7 +69,7 @@ class TaskScores:
         self._deadline = deadline
         self._is_foreign = _scores_by_foreign_code(task)
         self._random_state = _own_random_state if self._is_foreign else _shared_random_state
-        self._filters = {ensemble.name: _fallbacks(ensemble) for ensemble in _filter_ensembles(task)}
+        self._filters = {ensemble.name: fallbacks_of(ensemble) for ensemble in _filter_ensembles(task)}
         self._copy = deepcopy if task.get_config("process_results") else _shallow_copy
         remember_exact_matches(task)
         self._metrics: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
@@ -89,6 +90,11 @@ class TaskScores:
     def scored_documents(self) -> list[int]:
         """The documents that have scores, in order."""
         return sorted(self._hashes)
+
+    @property
+    def fallbacks(self) -> dict[str, list[Any]]:
+        """For every filter, what it gives where it finds no answer."""
+        return {name: list(values) for name, values in self._filters.items()}
 
     def outcome_counts(self, filter_name: str) -> dict[Outcome, int]:
         """How many samples ended how under one filter, failed ones included."""
@@ -137,7 +143,7 @@ class TaskScores:
             name = by_filter.filter_name
             self._metrics[name][doc_id] = by_filter.metrics
             self._lines[name][doc_id] = self._spool.append(by_filter.line)
-            self.outcomes[name][_outcome(answers, by_filter.filtered, self._filters.get(name, ()))] += 1
+            self.outcomes[name][outcome_of(answers, by_filter.filtered, self._filters.get(name, ()))] += 1
         self._hashes[doc_id] = hashes
 
     def failed_samples(self) -> list[FailedSample]:
@@ -203,27 +209,8 @@ def _response(kind: str, answers: Sequence[Answer]) -> Any:
     return _NULL_CONTENT if answer.text is None else answer.text
 
 
-def _outcome(answers: Sequence[Answer], filtered: list[Any], fallbacks: Sequence[Any]) -> Outcome:
-    answers = [answer for answer in answers if answer.logprob is None]
-    if not answers:
-        return Outcome.ANSWERED  # A log-likelihood is there or it is not.
-    if any(answer.finish_reason == "length" for answer in answers):
-        return Outcome.TRUNCATED
-    if all(not (answer.text or "").strip() for answer in answers):
-        return Outcome.EMPTY
-    if fallbacks and all(value in fallbacks for value in filtered):
-        return Outcome.UNEXTRACTED
-    return Outcome.ANSWERED
-
-
 def _filter_ensembles(task: Any) -> list[Any]:
     return list(getattr(task, "_filters", []))
-
-
-def _fallbacks(ensemble: Any) -> tuple[Any, ...]:
-    """What the ensemble's filters give where they find no answer."""
-    steps = [make() for make in ensemble.filters]
-    return tuple(step.fallback for step in steps if getattr(step, "fallback", None) is not None)
 
 
 def _shallow_copy(doc: Any) -> Any:

@@ -1,0 +1,337 @@
+"""A finished run's samples with everything that is known of each: samples files, journal and results file joined.
+
+Read from the run's files, without a server. Memory stays small however long prompts and answers are: the files are
+gone through once to learn where each document's lines lie, then read document by document.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import msgspec
+
+from assay.errors import FileFormatError, UsageError
+from assay.journal.by_document import ResponsesByDocument
+from assay.results import read_results
+from assay.run_files import newest_results
+from assay.runs import score_of
+from assay.sample_files import filter_of, first_text, line_at, read_lines, samples_file_of, time_stamp, value_of
+from assay.tasks.outcomes import fallbacks_in_config, outcome_of
+from assay.types import Answer, Failure, FailureCause, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.runs import Score
+    from assay.sample_files import SampleLine
+    from assay.types import Response
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A turn of a conversation."""
+
+    role: str
+    content: str
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    """What one of a document's requests was made of. A request's repeats share it."""
+
+    content: str | tuple[Message, ...]
+    """Plain text, or a conversation."""
+    continuation: str | None = None
+    """For a log-likelihood: the text whose probability was asked."""
+    settings: dict[str, Any] = {}
+    """For a generated answer: the task's generation settings, named as in lm-eval (``until``, ``max_gen_toks``, …)."""
+
+    @property
+    def text(self) -> str:
+        """All of it as plain text; a conversation's turns one after another, without roles."""
+        turns = self.content if isinstance(self.content, str) else "\n\n".join(turn.content for turn in self.content)
+        return turns + (self.continuation or "")
+
+
+class Filtered(msgspec.Struct, frozen=True, kw_only=True):
+    """What one filter and the task's metrics made of a sample."""
+
+    extracted: str
+    metrics: dict[str, Score]
+    """By metric (without the filter's name), those that are numbers or lists of verdicts."""
+    outcome: Outcome
+
+
+class RunSample(msgspec.Struct, frozen=True, kw_only=True):
+    """A document with its requests, responses and scores."""
+
+    task: str
+    doc_id: int
+    doc: msgspec.Raw
+    """The document's JSON; ``null`` where the run's files do not hold it (failed samples)."""
+    target: str
+    prompts: tuple[Prompt, ...]
+    """One for each request; none for failed samples."""
+    responses: tuple[Response, ...]
+    """In the order of the requests, for each of them its repeats. Without a journal (lm-eval's runs) only texts and
+    log-probabilities are known."""
+    times: tuple[float, ...] = ()
+    """When each response was recorded, in seconds since the epoch; empty without a journal."""
+    filters: dict[str, Filtered]
+    """By filter; empty for failed samples."""
+    failure: Failure | None = None
+    """Why the sample has no score."""
+    doc_hash: str = ""
+    prompt_hash: str = ""
+    target_hash: str = ""
+    """lm-eval's SHA-256 hashes, hexadecimal; empty for failed samples."""
+
+    @property
+    def document(self) -> Any:
+        """The document as plain data."""
+        return json.loads(bytes(self.doc))
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The responses that are answers."""
+        return tuple(response for response in self.responses if isinstance(response, Answer))
+
+
+class RunSamples:
+    """A run's samples: iterate over all, or look one up. Use it in a ``with`` statement.
+
+    Args:
+        results_file: Assay's or lm-eval's; the samples files and the journal are looked for beside it.
+
+    Raises:
+        FileFormatError: a file is missing or damaged.
+        JournalError: the run's journal is there and cannot be read.
+    """
+
+    def __init__(self, results_file: Path) -> None:
+        self.file = results_file
+        self.results: dict[str, Any] = read_results(results_file)
+        """The whole results document."""
+        configs = self.results.get("configs", {})
+        self._configs: dict[str, Any] = {name: configs[name] for name in configs if name in self.results["results"]}
+        assay = self.results.get("assay")
+        self.assay: dict[str, Any] = assay if isinstance(assay, dict) else {}
+        """Assay's part of it; empty in lm-eval's files."""
+        self._failures = self._failures_by_document()
+        self._fallbacks = {name: self._fallbacks_of(name) for name in self._configs}
+        self._lines: dict[str, dict[int, list[int]]] = {}
+        """By task and document, where its lines begin."""
+        self._files = ExitStack()
+        journal = self.journal
+        self._responses = None if journal is None else self._files.enter_context(ResponsesByDocument(journal))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks, in the results file's order."""
+        return tuple(self._configs)
+
+    @property
+    def journal(self) -> Path | None:
+        """The run's journal; None where there is none."""
+        name = self.assay.get("provenance", {}).get("journal")
+        path = self.file.parent / "journal" / Path(str(name)).name
+        return path if name and path.is_file() else None
+
+    def doc_ids(self, task: str) -> tuple[int, ...]:
+        """A task's documents, failed ones included, in order."""
+        failed = (doc_id for name, doc_id in self._failures if name == task)
+        return tuple(sorted({*self._offsets(task), *failed}))
+
+    def sample(self, task: str, doc_id: int) -> RunSample:
+        """One sample.
+
+        Raises:
+            UsageError: the run has no such task or document.
+        """
+        if task not in self._configs:
+            raise UsageError(f"{self.file} has no task '{task}'; it has {', '.join(self._configs)}")
+        offsets = self._offsets(task).get(doc_id)
+        if offsets is not None:
+            file = samples_file_of(self.file, task)
+            return self._scored(task, doc_id, [line_at(file, offset) for offset in offsets])
+        if (task, doc_id) in self._failures:
+            return self._failed(task, doc_id)
+        raise UsageError(f"{self.file} has no document {doc_id} of '{task}'; it has {_span(self.doc_ids(task))}")
+
+    def __iter__(self) -> Iterator[RunSample]:
+        """All samples, task by task in document order."""
+        for task in self._configs:
+            for doc_id in self.doc_ids(task):
+                yield self.sample(task, doc_id)
+
+    def _offsets(self, task: str) -> dict[int, list[int]]:
+        if task not in self._lines:
+            found = self._lines[task] = {}
+            file = samples_file_of(self.file, task)
+            if file.exists() or not self._all_failed(task):
+                for offset, line in read_lines(file):
+                    found.setdefault(_doc_id(line, file), []).append(offset)
+        return self._lines[task]
+
+    def _all_failed(self, task: str) -> bool:
+        counts = self.results.get("n-samples", {}).get(task)
+        return isinstance(counts, dict) and counts.get("effective") == 0
+
+    def _scored(self, task: str, doc_id: int, lines: Sequence[SampleLine]) -> RunSample:
+        first = lines[0]
+        try:
+            responses, times = self._responses_to(task, doc_id, first)
+            answers = [response for response in responses if isinstance(response, Answer)]
+            return RunSample(
+                task=task,
+                doc_id=doc_id,
+                doc=first["doc"],
+                target=first_text(value_of(first, "target")),
+                prompts=tuple(_prompts(first)),
+                responses=responses,
+                times=times,
+                filters={filter_of(line): self._filtered(task, line, answers) for line in lines},
+                doc_hash=value_of(first, "doc_hash"),
+                prompt_hash=value_of(first, "prompt_hash"),
+                target_hash=value_of(first, "target_hash"),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            file = samples_file_of(self.file, task)
+            raise FileFormatError(f"{file}, document {doc_id}: cannot be read as a sample ({error!r})") from error
+
+    def _failed(self, task: str, doc_id: int) -> RunSample:
+        records = [] if self._responses is None else self._responses.records(task, doc_id)
+        return RunSample(
+            task=task,
+            doc_id=doc_id,
+            doc=msgspec.Raw(b"null"),
+            target="",
+            prompts=(),
+            responses=tuple(record.response for record in records),
+            times=tuple(record.time for record in records),
+            filters={},
+            failure=self._failures[task, doc_id],
+        )
+
+    def _responses_to(self, task: str, doc_id: int, line: SampleLine) -> tuple[tuple[Response, ...], tuple[float, ...]]:
+        records = [] if self._responses is None else self._responses.records(task, doc_id)
+        if records:
+            return tuple(record.response for record in records), tuple(record.time for record in records)
+        kind = self._configs[task].get("output_type")
+        return tuple(_answer(kind, said) for repeats in value_of(line, "resps") for said in repeats), ()
+
+    def _filtered(self, task: str, line: SampleLine, answers: Sequence[Answer]) -> Filtered:
+        filtered = value_of(line, "filtered_resps")
+        scores = {metric: score_of(value_of(line, metric)) for metric in value_of(line, "metrics")}
+        return Filtered(
+            extracted=first_text(filtered),
+            metrics={metric: score for metric, score in scores.items() if score is not None},
+            outcome=outcome_of(answers, filtered, self._fallbacks[task].get(filter_of(line), ())),
+        )
+
+    def _failures_by_document(self) -> dict[tuple[str, int], Failure]:
+        try:
+            return {
+                (str(entry["task"]), int(entry["doc_id"])): Failure(
+                    cause=FailureCause(entry["cause"]), message=str(entry["message"])
+                )
+                for entry in self.assay.get("failures", ())
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise FileFormatError(f"{self.file}: its list of failures cannot be read ({error!r})") from error
+
+    def _fallbacks_of(self, task: str) -> dict[str, Sequence[Any]]:
+        recorded = self.assay.get("fallbacks", {}).get(task)
+        return dict(recorded) if recorded is not None else dict(fallbacks_in_config(self._configs[task]))
+
+
+def read_samples(results_file: Path) -> Iterator[RunSample]:
+    """Every sample of a finished run, failed ones included, task by task in document order.
+
+    Args:
+        results_file: Assay's or lm-eval's; the samples files and the journal are looked for beside it.
+
+    Raises:
+        FileFormatError: a file is missing or damaged.
+        JournalError: the run's journal is there and cannot be read.
+    """
+    with RunSamples(results_file) as samples:
+        yield from samples
+
+
+def read_sample(results_file: Path, task: str, doc_id: int) -> RunSample:
+    """One sample of a finished run.
+
+    Raises:
+        UsageError: the run has no such task or document.
+        FileFormatError: a file is missing or damaged.
+        JournalError: the run's journal is there and cannot be read.
+    """
+    with RunSamples(results_file) as samples:
+        return samples.sample(task, doc_id)
+
+
+def results_file_of(run: str | Path) -> Path:
+    """The results file of the run that a path names: that file, a samples file of it, or a folder (its newest run).
+
+    Raises:
+        FileFormatError: there is none, or there are several to choose from.
+    """
+    place = Path(run)
+    if place.is_dir():
+        return newest_results(place)
+    if place.name.endswith(".jsonl") and (stamp := time_stamp(place)):
+        place = place.with_name(f"results_{stamp}.json")
+    if not place.exists():
+        raise FileFormatError(f"there is no run {run}: name a results file or a folder of results")
+    return place
+
+
+def _doc_id(line: SampleLine, file: Path) -> int:
+    try:
+        return int(value_of(line, "doc_id"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"{file}: a line has no doc_id ({error!r})") from error
+
+
+def _prompts(line: SampleLine) -> Iterator[Prompt]:
+    if "arguments" not in line:
+        return
+    for arguments in value_of(line, "arguments").values():
+        first, second = arguments.get("arg_0", ""), arguments.get("arg_1")
+        yield Prompt(
+            content=_content(first),
+            continuation=second if isinstance(second, str) else None,
+            settings=second if isinstance(second, dict) else {},
+        )
+
+
+def _content(written: Any) -> str | tuple[Message, ...]:
+    """A prompt as lm-eval writes it: text, or a list with the JSON of a conversation."""
+    if not isinstance(written, list):
+        return str(written)
+    turns = json.loads(written[0])
+    return tuple(Message(str(turn["role"]), first_text(turn["content"])) for turn in turns)
+
+
+def _answer(kind: str | None, said: Any) -> Answer:
+    """An answer as lm-eval writes it; in its files, numbers are text."""
+    if kind == "loglikelihood_rolling":
+        return Answer(text=None, logprob=float(first_text(said)))
+    if isinstance(said, list) and len(said) == 2:
+        logprob, is_greedy = said
+        return Answer(text=None, logprob=float(logprob), is_greedy=is_greedy == "True")
+    return Answer(text=first_text(said))
+
+
+def _span(doc_ids: Sequence[int]) -> str:
+    if not doc_ids:
+        return "none"
+    return f"{len(doc_ids)}, from {doc_ids[0]} to {doc_ids[-1]}"

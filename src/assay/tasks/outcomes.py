@@ -1,0 +1,60 @@
+"""What became of a sample, told from its answers and from what a filter made of them."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from assay.types import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.types import Answer
+
+
+def outcome_of(answers: Sequence[Answer], filtered: Sequence[Any], fallbacks: Sequence[Any]) -> Outcome:
+    """The outcome of a sample that has all its answers.
+
+    Args:
+        answers: to all of its requests.
+        filtered: what a filter made of them.
+        fallbacks: what that filter gives where it finds no answer.
+    """
+    answers = [answer for answer in answers if answer.logprob is None]
+    if not answers:
+        return Outcome.ANSWERED  # A log-likelihood is there or it is not.
+    if any(answer.finish_reason == "length" for answer in answers):
+        return Outcome.TRUNCATED
+    if all(not (answer.text or "").strip() for answer in answers):
+        return Outcome.EMPTY
+    if fallbacks and all(value in fallbacks for value in filtered):
+        return Outcome.UNEXTRACTED
+    return Outcome.ANSWERED
+
+
+def fallbacks_of(ensemble: Any) -> tuple[Any, ...]:
+    """What one of lm-eval's filter ensembles gives where it finds no answer."""
+    steps = [make() for make in ensemble.filters]
+    return tuple(step.fallback for step in steps if getattr(step, "fallback", None) is not None)
+
+
+def fallbacks_in_config(config: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """The same for every filter of a task, from its configuration in a results file.
+
+    Filters that came with the task as Python are only a name there, and left out.
+    """
+    from lm_eval.api.registry import filter_registry
+    from lm_eval.filters import build_filter_ensemble
+
+    found = {}
+    for entry in config.get("filter_list") or ():
+        if not all(step["function"] in filter_registry for step in entry["filter"]):
+            continue
+        steps = [
+            (step["function"], {name: value for name, value in step.items() if name != "function"} or None)
+            for step in entry["filter"]
+        ]
+        with contextlib.suppress(TypeError, ValueError):  # another version's parameters
+            found[str(entry["name"])] = fallbacks_of(build_filter_ensemble(entry["name"], steps))
+    return found
