@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import SpecificationError
-from assay.models.urls import endpoint_url
+from assay.models.urls import endpoint_url, server_root
 from assay.tasks.gen_kwargs import generation_fault
 from assay.tasks.selection import validate_samples
 
@@ -86,7 +86,9 @@ def _validate_model(model: ModelSpec) -> None:
 
 
 def _validate_endpoints(model: ModelSpec) -> None:
-    addresses = [endpoint_url(base_url, model.endpoint) for base_url in model.base_urls]
+    for base_url in model.base_urls:
+        endpoint_url(base_url, model.endpoint)
+    addresses = [server_root(base_url) for base_url in model.base_urls]
     twice = next((address for address in addresses if addresses.count(address) > 1), None)
     if twice is not None:
         raise SpecificationError(f"the endpoint {twice} is named twice; name each server once")

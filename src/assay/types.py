@@ -235,6 +235,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     0 from 0.0 in its files, hence the two types."""
     is_greedy: bool | None = None
     """For a log-likelihood: whether each token of that part was the likeliest."""
+    endpoint: str | None = None
+    """The address of the server that gave it, where the run has several."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="failure"):
@@ -247,6 +249,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """HTTP status of the last attempt, where there was one."""
     latency: float = 0.0
     attempts: int = 1
+    endpoint: str | None = None
+    """The address of the server of the last attempt, where the run has several."""
 
 
 Response = Answer | Failure

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.errors import ServerRefusedError, ServerUnreachableError
-from assay.models.retry import Hope
+from assay.errors import ServerUnreachableError
+from assay.models.losses import Losses
 
 if TYPE_CHECKING:
     import random
@@ -22,8 +22,6 @@ _LONGEST_PAUSE = 5.0
 # Seconds after which a probe that has not failed lets the next request go too: a server that is back may need minutes
 # for the probe's answer. Halved with every request let go.
 _PATIENCE = 2.0
-_REFUSALS_UNTIL_RAISE = 3
-_REFUSALS = frozenset({401, 403, 404, 407})
 
 
 class ServerHealth:
@@ -40,7 +38,6 @@ class ServerHealth:
         rng: random.Random,
     ) -> None:
         self._address = address
-        self._concurrency = concurrency
         self._give_up_after = give_up_after
         self._clock = clock
         self._sleep = sleep
@@ -57,12 +54,7 @@ class ServerHealth:
         self._let_go = 0
         self._last_word: str | None = None
         """Why this server was given up, once it was."""
-
-        self._ever_answered = False
-        self._failing_since: float | None = None
-        self._lost = 0
-        """Requests lost since the last answer."""
-        self._refusals = 0
+        self._losses = Losses(address, concurrency=concurrency, give_up_after=give_up_after, clock=clock)
 
     @property
     def is_down(self) -> bool:
@@ -95,9 +87,8 @@ class ServerHealth:
 
     def answered(self) -> None:
         """An answer came: all is well."""
-        self._down_since = self._failing_since = self._last_word = None
-        self._lost = 0
-        self._ever_answered = True
+        self._down_since = self._last_word = None
+        self._losses.answered()
 
     def alive(self) -> None:
         """The server replied, if only with an error: it is not down."""
@@ -110,7 +101,7 @@ class ServerHealth:
             ServerUnreachableError: it has been down for ``give_up_after`` seconds.
         """
         now = self._clock()
-        self._note_failure(now)
+        self._losses.failing_since()
         if self._down_since is None:
             self._down_since = now
             self._outage += 1
@@ -133,30 +124,6 @@ class ServerHealth:
         """A request ends without an answer.
 
         Raises:
-            ServerRefusedError: the server has never answered and refuses request after request.
-            ServerUnreachableError: more requests than are ever outstanding were lost in a row, over ``give_up_after``
-                seconds and more.
+            ServerRefusedError, ServerUnreachableError: see :meth:`assay.models.losses.Losses.lost`.
         """
-        now = self._clock()
-        failing_since = self._note_failure(now)
-        if fault.status in _REFUSALS and not self._ever_answered:
-            self._refusals += 1
-            if self._refusals >= _REFUSALS_UNTIL_RAISE:
-                raise ServerRefusedError(
-                    f"{self._address} refuses every request ({fault.message}); check key, model name and URL"
-                )
-        if fault.hope is Hope.NONE:
-            return
-        self._lost += 1
-        failing_for = now - failing_since
-        if self._lost > self._concurrency and failing_for >= self._give_up_after:
-            raise ServerUnreachableError(
-                f"{self._address} has answered nothing for {failing_for:.0f} s (last: {fault.message}); "
-                "see to the server, then run the same command again"
-            )
-
-    def _note_failure(self, now: float) -> float:
-        """When the present streak of failures began."""
-        if self._failing_since is None:
-            self._failing_since = now
-        return self._failing_since
+        self._losses.lost(fault)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
@@ -12,6 +13,7 @@ from assay.models.endpoint import Endpoint
 from assay.models.health import ServerHealth
 from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
 from assay.models.messages import Redactor
+from assay.models.pool import Pool
 from assay.models.retry import Fault, Hope, retry_delay
 from assay.models.server_info import ServerInfo, server_info
 from assay.models.sole_server import SoleServer
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_log = logging.getLogger(__name__)
+
 
 class _Reply(NamedTuple, Generic[T]):
     """A good reply and what it took."""
@@ -35,10 +39,12 @@ class _Reply(NamedTuple, Generic[T]):
     latency: float
     """Seconds of the last attempt."""
     attempts: int
+    endpoint: str | None
+    """Which of several endpoints gave it."""
 
 
 class OpenAIModel:
-    """Asks one endpoint; use as ``async with OpenAIModel(spec, api_key=key) as model``.
+    """Asks one endpoint or several; use as ``async with OpenAIModel(spec, api_key=key) as model``.
 
     Any number of coroutines may call :meth:`ask` at once; each holds its own connection.
 
@@ -48,6 +54,7 @@ class OpenAIModel:
         clock: a monotonic clock in seconds.
         sleep: waits for so many seconds of that clock.
         rng: jitter for the waits.
+        tell: is given a line when one of several endpoints is set aside, and when it is back.
 
     Raises:
         SpecificationError: the base URL is no URL, the key cannot be sent in a header, or TLS cannot be set up.
@@ -61,6 +68,7 @@ class OpenAIModel:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
+        tell: Callable[[str], None] = _log.warning,
     ) -> None:
         self.spec = spec
         self.clock = clock
@@ -71,25 +79,44 @@ class OpenAIModel:
         # lm-eval sends the header without a key too.
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self.redact = Redactor(key)
-        endpoint = Endpoint(spec.base_url, spec, headers=headers, redact=self.redact, clock=clock)
-        self.address = endpoint.address
-        """The server's root, for messages."""
         self._rng = rng or random.Random()
+        self._tell = tell
+        self.endpoints = tuple(
+            Endpoint(base_url, spec, headers=headers, redact=self.redact, clock=clock) for base_url in spec.base_urls
+        )
+        self.address = ", ".join(endpoint.address for endpoint in self.endpoints)
+        """The servers' roots, for messages."""
+        self._pool = self._make_pool() if len(self.endpoints) > 1 else None
+        self._servers: Servers = self._pool or self._sole_server()
+
+    def _sole_server(self) -> SoleServer:
         health = ServerHealth(
             self.address,
-            concurrency=spec.concurrency,
-            give_up_after=spec.give_up_after,
-            clock=clock,
-            sleep=sleep,
+            concurrency=self.spec.concurrency,
+            give_up_after=self.spec.give_up_after,
+            clock=self.clock,
+            sleep=self.sleep,
             rng=self._rng,
         )
-        self._servers: Servers = SoleServer(endpoint, health)
+        return SoleServer(self.endpoints[0], health)
+
+    def _make_pool(self) -> Pool:
+        return Pool(
+            self.endpoints,
+            concurrency=self.spec.concurrency,
+            max_attempts=self.spec.max_attempts,
+            give_up_after=self.spec.give_up_after,
+            clock=self.clock,
+            sleep=self.sleep,
+            rng=self._rng,
+            tell=self._tell,
+        )
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.spec.model!r} at {self.address})"
 
     async def __aenter__(self) -> Self:
-        for endpoint in self._servers.endpoints:
+        for endpoint in self.endpoints:
             endpoint.open()
         return self
 
@@ -97,7 +124,7 @@ class OpenAIModel:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._servers.close()
-        for endpoint in self._servers.endpoints:
+        for endpoint in self.endpoints:
             await endpoint.close()
 
     async def ask(self, request: Request) -> Response:
@@ -122,6 +149,7 @@ class OpenAIModel:
             latency=reply.latency,
             attempts=reply.attempts,
             model=said.model if said.model != self.spec.model else None,
+            endpoint=reply.endpoint,
         )
 
     async def _loglikelihood(self, request: Request, scored: TokenSpan | TextTail) -> Response:
@@ -144,6 +172,7 @@ class OpenAIModel:
             latency=reply.latency,
             attempts=reply.attempts,
             model=said.model if said.model != self.spec.model else None,
+            endpoint=reply.endpoint,
         )
 
     async def exchange(self, payload: bytes, read: Callable[[bytes], T]) -> T | Failure:
@@ -177,22 +206,30 @@ class OpenAIModel:
             latency = self.clock() - started
             if not isinstance(result, Fault):
                 servers.answered(visit, latency)
-                return _Reply(result, latency, attempts)
+                return _Reply(result, latency, attempts, self._name_of(visit.endpoint))
             if await visit.endpoint.is_down(result):
                 servers.down(visit, result)
                 continue
             servers.failed(visit, result)
             failures += 1
             faults[visit.endpoint] = result
-            if servers.another(faults) and failures < self.spec.max_attempts:
+            if servers.another(result, faults) and failures < self.spec.max_attempts:
                 continue
             if result.hope is Hope.NONE or failures >= self.spec.max_attempts:
                 servers.lost(result)
                 return Failure(
-                    cause=result.cause, message=result.message, status=result.status, latency=latency, attempts=attempts
+                    cause=result.cause,
+                    message=result.message,
+                    status=result.status,
+                    latency=latency,
+                    attempts=attempts,
+                    endpoint=self._name_of(visit.endpoint),
                 )
             await self.sleep(retry_delay(result, failures, self._rng))
 
+    def _name_of(self, endpoint: Endpoint) -> str | None:
+        return None if self._pool is None else endpoint.address
+
     async def server_info(self, *, wait: float = 0.0) -> ServerInfo:
-        """Which models the server lists; see :func:`assay.models.server_info.server_info`."""
-        return await server_info(self._servers.endpoints[0], wait=wait, clock=self.clock, sleep=self.sleep)
+        """Which models the first server lists; see :func:`assay.models.server_info.server_info`."""
+        return await server_info(self.endpoints[0], wait=wait, clock=self.clock, sleep=self.sleep)

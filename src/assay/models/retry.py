@@ -61,6 +61,9 @@ LONGEST_RETRY_AFTER = 120.0
 DOWN_STATUSES = frozenset({502, 503, 504})
 """What a gateway says of a server that is not there, and a server of itself while it loads."""
 
+REFUSALS = frozenset({401, 403, 404, 407})
+"""What a server says that takes no request at all, be it for the key, the model's name or the address."""
+
 _CAUSES = {
     401: FailureCause.UNAUTHORISED,
     403: FailureCause.UNAUTHORISED,

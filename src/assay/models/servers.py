@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from assay.models.endpoint import Endpoint
     from assay.models.retry import Fault
@@ -21,10 +21,6 @@ class Visit(NamedTuple):
 
 class Servers(Protocol):
     """Shared by all requests of a run. Every attempt is framed by :meth:`enter` and :meth:`leave`."""
-
-    @property
-    def endpoints(self) -> Sequence[Endpoint]:
-        """All of them."""
 
     async def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit:
         """Wait until an attempt may be made.
@@ -56,8 +52,13 @@ class Servers(Protocol):
             ServerUnreachableError: no server can be used.
         """
 
-    def another(self, faults: Mapping[Endpoint, Fault]) -> bool:
-        """Whether a request with these faults had better try another endpoint than wait, or end."""
+    def another(self, fault: Fault, faults: Mapping[Endpoint, Fault]) -> bool:
+        """Whether a request had better try another endpoint at once than wait, or end.
+
+        Args:
+            fault: the last one.
+            faults: the last one at each endpoint where it failed.
+        """
 
     def lost(self, fault: Fault) -> None:
         """A request ends without an answer.

@@ -19,7 +19,6 @@ class SoleServer:
     """See :class:`assay.models.servers.Servers`. Requests themselves try a server that is down."""
 
     def __init__(self, endpoint: Endpoint, health: ServerHealth) -> None:
-        self.endpoints = (endpoint,)
         self._endpoint = endpoint
         self._health = health
 
@@ -50,7 +49,7 @@ class SoleServer:
         """A request ends without an answer."""
         self._health.lost(fault)
 
-    def another(self, faults: Mapping[Endpoint, Fault]) -> bool:  # noqa: ARG002
+    def another(self, fault: Fault, faults: Mapping[Endpoint, Fault]) -> bool:  # noqa: ARG002
         """There is no other."""
         return False
 

@@ -1,0 +1,248 @@
+"""The servers of a run, where there are several: replicas that share its requests, each taken out while it fails.
+
+An attempt goes to the server that promises to be done with it first: the least of outstanding requests times the time
+that one takes there, both smoothed and learnt on the way ("peak EWMA" of Finagle's and Linkerd's balancers). A server
+that is down, refuses requests or fails several in a row is set aside: its requests go to the others, and looks at it
+with growing pauses tell when it is back. Only while all are down does the run wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from assay.errors import ServerUnreachableError
+from assay.models.losses import Losses
+from assay.models.pool_member import Member
+from assay.models.retry import REFUSALS, Fault, Hope
+from assay.models.servers import Visit
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from assay.models.endpoint import Endpoint
+
+_FAILURES_UNTIL_ASIDE = 3
+_FIRST_PAUSE = 0.5
+_LONGEST_PAUSE = 10.0
+
+
+class Pool:
+    """See :class:`assay.models.servers.Servers`.
+
+    Args:
+        endpoints: two or more, open as long as the pool is used.
+        concurrency: requests outstanding at once, at all of them together.
+        max_attempts: at one request. At most half are spent on going from server to server without a pause.
+        give_up_after: seconds that all may be down, or fail every request, before the run is to stop.
+        clock: a monotonic clock in seconds.
+        sleep: waits for so many seconds of that clock.
+        rng: jitter for the pauses between looks.
+        tell: is given a line when an endpoint is set aside and when it is back.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        *,
+        concurrency: int,
+        max_attempts: int,
+        give_up_after: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        rng: random.Random,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.endpoints = tuple(endpoints)
+        self._members = {endpoint: Member(endpoint, _FIRST_PAUSE) for endpoint in endpoints}
+        self._name = f"each of {len(self.endpoints)} endpoints"
+        self._losses = Losses(self._name, concurrency=concurrency, give_up_after=give_up_after, clock=clock)
+        self._most_at_once = max_attempts // 2
+        self._give_up_after = give_up_after
+        self._clock = clock
+        self._sleep = sleep
+        self._rng = rng
+        self._tell = tell
+        self._looks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        """Set, and replaced, when a member is back or the pool is given up."""
+        self._last_word: str | None = None
+        """Why the run is to end, once that is clear; until a member is back."""
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """The endpoints with what is known of each."""
+        return tuple(self._members.values())
+
+    async def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit:
+        """Choose an endpoint; wait while there is none."""
+        while (member := self._choose(faults)) is None:
+            if self._last_word is not None:
+                raise ServerUnreachableError(self._last_word)
+            await self._changed.wait()
+        member.outstanding += 1
+        member.requests += 1
+        return Visit(member.endpoint, member.times_aside)
+
+    def leave(self, visit: Visit) -> None:
+        """The attempt is over, however it ended."""
+        self._members[visit.endpoint].outstanding -= 1
+
+    def answered(self, visit: Visit, seconds: float) -> None:
+        """Learn from an answer."""
+        member = self._members[visit.endpoint]
+        member.learn(seconds, self._clock())
+        member.failures_in_a_row = 0
+        if visit.ticket == member.times_aside:
+            member.pause = _FIRST_PAUSE
+            self._take_back(member)
+        self._losses.answered()
+
+    def down(self, visit: Visit, fault: Fault) -> None:
+        """Leave the endpoint to looks."""
+        member = self._members[visit.endpoint]
+        member.faults[fault.cause] += 1
+        self._losses.failing_since()
+        self._set_aside(member, fault, is_down=True)
+        self._judge(fault)
+
+    def failed(self, visit: Visit, fault: Fault) -> None:
+        """Note a failure; several in a row set the endpoint aside."""
+        member = self._members[visit.endpoint]
+        member.faults[fault.cause] += 1
+        if fault.hope is Hope.NONE and not _is_refusal(fault):
+            return  # the request's own fault
+        member.failures_in_a_row += 1
+        if _is_final(fault) or fault.retry_after is not None or member.failures_in_a_row >= _FAILURES_UNTIL_ASIDE:
+            self._set_aside(member, fault, is_down=_is_final(fault))
+        if all(one.aside is not None and _is_final(one.aside) for one in self.members):
+            raise ServerUnreachableError(f"{self._name} is out of reach; {visit.endpoint.address}: {fault.message}")
+
+    def another(self, fault: Fault, faults: Mapping[Endpoint, Fault]) -> bool:
+        """Whether to try another endpoint at once: one that has not refused the request too, or not failed it yet."""
+        if fault.hope is Hope.NONE:
+            return _is_refusal(fault) and not all(_refused(faults.get(endpoint)) for endpoint in self.endpoints)
+        untried = [member for member in self.members if member.endpoint not in faults]
+        return len(faults) <= self._most_at_once and any(member.aside is None for member in untried)
+
+    def lost(self, fault: Fault) -> None:
+        """A request ends without an answer."""
+        self._losses.lost(fault)
+
+    def set_aside(self, address: str, fault: Fault) -> None:
+        """Begin without an endpoint, which is looked at until it is there.
+
+        Args:
+            address: the endpoint's.
+            fault: what is wrong with it.
+        """
+        for member in self.members:
+            if member.endpoint.address == address:
+                self._set_aside(member, fault, is_down=True)
+
+    async def close(self) -> None:
+        """End all looks."""
+        looks, self._looks = self._looks, set()
+        for look in looks:
+            look.cancel()
+        await asyncio.gather(*looks, return_exceptions=True)
+
+    def _choose(self, faults: Mapping[Endpoint, Fault]) -> Member | None:
+        """The endpoint for the next attempt at a request; None while there is none."""
+        possible = [member for member in self.members if not _refused(faults.get(member.endpoint))]
+        ready = [member for member in possible if member.aside is None]
+        untried = [member for member in ready if member.endpoint not in faults]
+        candidates = untried or ready or [member for member in possible if not member.is_down]
+        if not candidates:
+            return None
+        typical, now = self._typical_seconds(), self._clock()
+        return min(candidates, key=lambda member: (member.expected_wait(typical, now), member.requests))
+
+    def _typical_seconds(self) -> float:
+        known = [member.seconds for member in self.members if member.seconds is not None]
+        return sum(known) / len(known) if known else 1.0
+
+    def _set_aside(self, member: Member, fault: Fault, *, is_down: bool) -> None:
+        if member.aside is not None:
+            member.is_down = member.is_down or is_down
+            return
+        member.aside = fault
+        member.aside_since = self._clock()
+        member.is_down = is_down
+        member.times_aside += 1
+        if _is_told(member.times_aside):
+            self._tell(f"{member.endpoint.address} is set aside: {fault.message}")
+        look = asyncio.create_task(self._look_after(member, fault.retry_after or 0.0))
+        self._looks.add(look)
+        look.add_done_callback(self._looks.discard)
+
+    async def _look_after(self, member: Member, least_pause: float) -> None:
+        """Look at an endpoint that is set aside until it is back."""
+        stay = member.times_aside
+        while member.aside is not None and member.times_aside == stay:
+            await self._sleep(max(member.pause * self._rng.uniform(0.5, 1.0), least_pause))
+            least_pause = 0.0
+            member.pause = min(2 * member.pause, _LONGEST_PAUSE)
+            if await member.endpoint.looks_alive():
+                if member.times_aside == stay:
+                    self._take_back(member)
+                return
+            self._last_word = self._last_word or self._why_hopeless(member.aside)
+            if self._last_word is not None:
+                self._announce()
+
+    def _take_back(self, member: Member) -> None:
+        if member.aside is None:
+            return
+        member.aside = None
+        member.is_down = False
+        # On trial: the next failure sets it aside again.
+        member.failures_in_a_row = min(member.failures_in_a_row, _FAILURES_UNTIL_ASIDE - 1)
+        self._last_word = None
+        if _is_told(member.times_aside):
+            self._tell(f"{member.endpoint.address} is back")
+        self._announce()
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _judge(self, fault: Fault) -> None:
+        self._last_word = self._last_word or self._why_hopeless(fault)
+        if self._last_word is not None:
+            self._announce()
+            raise ServerUnreachableError(self._last_word)
+
+    def _why_hopeless(self, fault: Fault | None) -> str | None:
+        """Why the run is to end; None while there is hope: something that can be asked, or an answer in the making."""
+        if any(member.outstanding or not (member.is_down or _refused(member.aside)) for member in self.members):
+            return None
+        down_for = self._clock() - max(member.aside_since for member in self.members)
+        if down_for < self._give_up_after:
+            return None
+        last = "" if fault is None else f"; last: {fault.message}"
+        addresses = ", ".join(endpoint.address for endpoint in self.endpoints)
+        return (
+            f"nothing answers at any of {addresses} (tried for {down_for:.0f} s{last}); "
+            "start the servers, then run the same command again"
+        )
+
+
+def _is_refusal(fault: Fault) -> bool:
+    """Whether the server, and not the request, is the reason why it would fail the same way again there."""
+    return fault.hope is Hope.NONE and (fault.status in REFUSALS or _is_final(fault))
+
+
+def _refused(fault: Fault | None) -> bool:
+    return fault is not None and fault.hope is Hope.NONE
+
+
+def _is_final(fault: Fault) -> bool:
+    """Whether no request will ever get through: the server's certificate is not trusted."""
+    return fault.hope is Hope.NONE and fault.status is None
+
+
+def _is_told(times: int) -> bool:
+    """Of what happens again and again, only the first, second, fourth, eighth … time is worth a line."""
+    return times & (times - 1) == 0
