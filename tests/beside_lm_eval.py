@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from assay.evaluation import Evaluation, evaluate
+from assay.models.urls import endpoint_url
 from assay.tasks.tokenizer import Tokenizer
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.servers.echoing import Body, ImaginaryModel
@@ -37,36 +39,20 @@ class Scene:
         number = int(text.rpartition("What is ")[2].partition(" ")[0])
         return f" {number * 8}" if number % 2 else f" {number}, I think"
 
-    def run_both(
-        self,
-        *tasks: str,
-        endpoint: Any = "chat",
-        tokenizer: bool = False,
-        include_path: Path = TASKS,
-        **options: Any,
-    ) -> Evaluation:
+    def run_both(self, *tasks: str, endpoint: Any = "chat", tokenizer: bool = False, **options: Any) -> Evaluation:
         """Run `tasks` by both, assert that bodies, results and samples are equal, and return Assay's.
 
         Args:
             tasks: their names.
             endpoint: which is asked.
             tokenizer: whether prompts are split into tokens on this side.
-            include_path: the tasks' folder.
             options: of :class:`assay.TaskOptions`.
         """
-        ours = TaskOptions(include_path=str(include_path), **options)
         with ScriptedServer(answer=self.answer, models=["imaginary"]) as server:
-            theirs = self._by_lm_eval(server.url, tasks, endpoint, ours, tokenizer=tokenizer)
+            specification = self._specification(server.url, tasks, endpoint, tokenizer=tokenizer, **options)
+            theirs = self._by_lm_eval(specification)
             asked = len(server.answered)
-            model = ModelSpec(
-                base_url=server.url,
-                model="imaginary",
-                endpoint=endpoint,
-                concurrency=4,
-                tokenizer=self.tokenizer if tokenizer else None,
-                max_length=MAX_LENGTH,
-            )
-            run = evaluate(Specification(tasks=tasks, model=model, options=ours, output_dir=str(self.output_dir)))
+            run = evaluate(specification)
             # Before the first log-likelihood two questions try the server out.
             skipped = 2 if any(body.get("echo") for body in server.answered[:asked]) else 0
             expected, got = server.answered[:asked], server.answered[asked + skipped :]
@@ -74,24 +60,47 @@ class Scene:
         self._compare(run, theirs)
         return run
 
-    def _by_lm_eval(
-        self, url: str, tasks: tuple[str, ...], endpoint: str, options: TaskOptions, *, tokenizer: bool
-    ) -> dict[str, Any]:
+    def run_assay(self, *tasks: str, server: ScriptedServer | None = None, **options: Any) -> Evaluation:
+        """Run `tasks` by Assay alone; `options` may be the specification's or, in ``model``, the model's, too."""
+        with contextlib.ExitStack() as stack:
+            if server is None:
+                server = stack.enter_context(ScriptedServer(answer=self.answer, models=["imaginary"]))
+            return evaluate(self._specification(server.url, tasks, **options))
+
+    def _specification(
+        self, url: str, tasks: tuple[str, ...], endpoint: Any = "chat", *, tokenizer: bool = False, **options: Any
+    ) -> Specification:
+        of_model = options.pop("model", {})
+        of_run = {name: options.pop(name) for name in Specification.__struct_fields__ if name in options}
+        model = ModelSpec(
+            base_url=url,
+            model="imaginary",
+            endpoint=endpoint,
+            concurrency=4,
+            tokenizer=self.tokenizer if tokenizer else None,
+            max_length=MAX_LENGTH,
+            **of_model,
+        )
+        given = TaskOptions(include_path=str(TASKS), **options)
+        return Specification(tasks=tasks, model=model, options=given, output_dir=str(self.output_dir), **of_run)
+
+    def _by_lm_eval(self, specification: Specification) -> dict[str, Any]:
         from lm_eval.evaluator import simple_evaluate
         from lm_eval.tasks import TaskManager
 
+        model, options = specification.model, specification.options
         # More than one at once, for then lm-eval adds no stop sequence of the tokenizer's.
         settings = {"model": "imaginary", "num_concurrent": 2, "max_length": MAX_LENGTH}
         results: dict[str, Any] = simple_evaluate(
-            model=self._client(url, endpoint, settings, tokenizer=tokenizer),
-            tasks=list(tasks),
+            model=self._client(model, settings),
+            tasks=list(specification.tasks),
             task_manager=TaskManager(include_defaults=False, include_path=options.include_path),
             num_fewshot=options.num_fewshot,
             limit=options.limit,
             samples=None if options.samples is None else {name: list(ids) for name, ids in options.samples.items()},
             gen_kwargs=options.gen_kwargs or None,
             system_instruction=options.system_instruction,
-            apply_chat_template=endpoint == "chat",
+            apply_chat_template=model.endpoint == "chat" or options.apply_chat_template,
             fewshot_as_multiturn=options.fewshot_as_multiturn,
             random_seed=options.random_seed,
             numpy_random_seed=options.numpy_seed,
@@ -101,15 +110,16 @@ class Scene:
         )
         return results
 
-    def _client(self, url: str, endpoint: str, settings: dict[str, Any], *, tokenizer: bool) -> Any:
+    def _client(self, model: ModelSpec, settings: dict[str, Any]) -> Any:
         pytest.importorskip("tenacity")
         from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
 
-        if tokenizer:
-            return lm_eval_client(url, self.tokenizer, **settings)
-        if endpoint == "chat":
-            return LocalChatCompletion(base_url=f"{url}/v1/chat/completions", **settings)
-        return LocalCompletionsAPI(base_url=f"{url}/v1/completions", tokenizer_backend=None, **settings)
+        if model.tokenizer is not None:
+            return lm_eval_client(model.base_url, model.tokenizer, **settings)
+        url = endpoint_url(model.base_url, model.endpoint)
+        if model.endpoint == "chat":
+            return LocalChatCompletion(base_url=url, **settings)
+        return LocalCompletionsAPI(base_url=url, tokenizer_backend=None, **settings)
 
     def _compare(self, run: Evaluation, theirs: dict[str, Any]) -> None:
         from lm_eval.utils import handle_non_serializable, sanitize_list

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.evaluation import evaluate
-from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
-from tests.beside_lm_eval import TASKS, Scene, sample_lines
+from assay.errors import SpecificationError, UnsupportedTaskError
+from assay.types import Check, EarlyStopping
+from tests.beside_lm_eval import Scene, sample_lines
 from tests.servers.scripted import ScriptedServer
 from tests.small_tokenizer import write_small_tokenizer
+from tests.tasks.chat_templates import TEMPLATES
 
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return write_small_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+    return write_small_tokenizer(tmp_path_factory.mktemp("tokenizer"), chat_template=TEMPLATES["marks"])
 
 
 @pytest.fixture
@@ -39,17 +42,12 @@ def test_documents_chosen_of_one_task_leave_the_other_whole(scene: Scene) -> Non
 def test_chosen_documents_stopped_early_are_asked_as_in_full(scene: Scene) -> None:
     chosen: dict[str, tuple[int, ...]] = {"drawing": (1, 4, 5, 9, 10)}
     full = scene.run_both("drawing", samples=chosen)
-    with ScriptedServer(answer=scene.answer, models=["imaginary"]) as server:
-        early = evaluate(
-            Specification(
-                tasks=("drawing",),
-                model=ModelSpec(base_url=server.url, model="imaginary"),
-                options=TaskOptions(include_path=str(TASKS), samples=chosen),
-                checks=(Check(metric="exact_match,none", min=0.99, alpha=0.3),),
-                early_stopping=EarlyStopping(order_seed=3),
-                output_dir=str(scene.output_dir / "early"),
-            )
-        )
+    early = scene.run_assay(
+        "drawing",
+        samples=chosen,
+        checks=(Check(metric="exact_match,none", min=0.99, alpha=0.3),),
+        early_stopping=EarlyStopping(order_seed=3),
+    )
     seen = {line["doc_id"]: line for line in sample_lines(full, "drawing")}
     asked = sample_lines(early, "drawing")
     assert asked == [seen[line["doc_id"]] for line in asked]
@@ -67,3 +65,65 @@ def test_chosen_documents_stopped_early_are_asked_as_in_full(scene: Scene) -> No
 )
 def test_options(scene: Scene, options: dict[str, Any]) -> None:
     scene.run_both("drawing", **options)
+
+
+@pytest.mark.parametrize("sends_tokens", [True, False])
+def test_a_python_class_that_mixes_kinds_of_requests(scene: Scene, sends_tokens: bool) -> None:
+    if sends_tokens:
+        run = scene.run_both("mixing", endpoint="completions", tokenizer=True, num_fewshot=2)
+        assert [score.n for score in run.scores] == [6, 6, 6]
+    else:  # lm-eval counts the prompt's tokens with a tokenizer or not at all
+        run = scene.run_assay("mixing", endpoint="completions")
+        assert run.failures == ()
+        assert {len(line["resps"]) for line in sample_lines(run, "mixing")} == {2}
+
+
+def test_a_python_class_that_mixes_kinds_is_refused_on_chat(scene: Scene) -> None:
+    with pytest.raises(UnsupportedTaskError, match="'mixing' is also scored by log-likelihood"):
+        scene.run_assay("mixing")
+
+
+@pytest.mark.parametrize("endpoint", ["chat", "completions"])
+def test_a_python_class_that_changes_a_method(scene: Scene, endpoint: str) -> None:
+    run = scene.run_both("configured", endpoint=endpoint, limit=3)
+    assert "Please: " in json.dumps(sample_lines(run, "configured"))
+
+
+WAYS_TO_ASK: list[dict[str, Any]] = [
+    {},
+    {"endpoint": "completions"},
+    {"endpoint": "completions", "tokenizer": True, "apply_chat_template": True},
+]
+
+
+@pytest.mark.parametrize("multiturn", [True, False])
+@pytest.mark.parametrize("way", WAYS_TO_ASK, ids=str)
+@pytest.mark.parametrize("task", ["drawing", "beginning"])
+def test_conversations(scene: Scene, task: str, way: dict[str, Any], multiturn: bool) -> None:
+    scene.run_both(task, **way, limit=3, fewshot_as_multiturn=multiturn, system_instruction="Be brief.")
+
+
+@pytest.mark.parametrize("multiturn", [True, False])
+def test_choices_in_conversations(scene: Scene, multiturn: bool) -> None:
+    way = WAYS_TO_ASK[2]
+    run = scene.run_both("choosing", **way, limit=3, fewshot_as_multiturn=multiturn, system_instruction="Be brief.")
+    prompt = sample_lines(run, "choosing")[0]["arguments"]["gen_args_0"]["arg_0"]
+    assert prompt.startswith("<|start|>system\nBe brief.")
+    assert run.results["chat_template"] == TEMPLATES["marks"]
+    assert run.results["chat_template_sha"] == hashlib.sha256(TEMPLATES["marks"].encode()).hexdigest()
+    assert run.results["fewshot_as_multiturn"] is multiturn
+
+
+def test_conversations_as_text(scene: Scene) -> None:
+    with ScriptedServer(answer=scene.answer, models=["imaginary"]) as server:
+        scene.run_assay(
+            "drawing", server=server, **WAYS_TO_ASK[2], limit=1, num_fewshot=0, model={"tokenized_requests": False}
+        )
+        assert [body["prompt"] for body in server.answered] == [
+            "<|start|>system\nNumbers.\n\n<|end|>\n<|start|>user\nQ: What is 0 + 0?\nA:<|end|>\n<|start|>assistant\n"
+        ]
+
+
+def test_a_chat_template_needs_a_tokenizer(scene: Scene) -> None:
+    with pytest.raises(SpecificationError, match="only with the model's tokenizer"):
+        scene.run_assay("drawing", endpoint="completions", apply_chat_template=True)

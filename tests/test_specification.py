@@ -65,6 +65,7 @@ def test_how_a_run_is_made_does_not_identify_it(change: dict[str, Any]) -> None:
         {"num_fewshot": 0},
         {"gen_kwargs": {"temperature": 1}},
         {"fewshot_as_multiturn": False},
+        {"apply_chat_template": True},
         {"system_instruction": "Be brief."},
         {"include_path": "tasks"},
         {"fewshot_seed": 1},

@@ -189,12 +189,15 @@ def _make_plan(specification: Specification) -> _Plan:
     refuse_unscorable(loaded.tasks, model)
     refuse_unwritable(loaded.tasks)
     refuse_odd_settings(loaded.tasks)
+    tokenizer = None if model.tokenizer is None else Tokenizer(model.tokenizer)
+    if tokenizer is not None and options.apply_chat_template:
+        _ = tokenizer.chat_template  # refused now, where it has none
     return _Plan(
         specification=specification,
         started=started,
         folder=folder,
         loaded=loaded,
-        tokenizer=None if model.tokenizer is None else Tokenizer(model.tokenizer),
+        tokenizer=tokenizer,
         checks=plan_checks(specification, loaded),
         documents=chosen_documents(loaded.tasks, options),
     )
@@ -284,7 +287,7 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
     results |= describe_tokenizer(plan.tokenizer, plan.specification.model.max_length)
     logged = work.scores if plan.specification.log_samples else {}
     results["task_hashes"] = {name: task.task_hash() for name, task in logged.items()}
-    results |= describe_prompting(plan.specification, seconds)
+    results |= describe_prompting(plan.specification, plan.tokenizer, seconds)
     results["assay"] = {
         "scores": msgspec.to_builtins(scores),
         "checks": msgspec.to_builtins(checks),

@@ -112,21 +112,25 @@ def describe_tokenizer(tokenizer: Tokenizer | None, max_length: int | None) -> d
     }
 
 
-def describe_prompting(specification: Specification, seconds: float) -> dict[str, Any]:
+def describe_prompting(specification: Specification, tokenizer: Tokenizer | None, seconds: float) -> dict[str, Any]:
     """The sections that lm-eval puts last: model, system instruction, chat template and total time."""
     from lm_eval.utils import hash_string, sanitize_model_name
 
     model, options = specification.model, specification.options
     system = options.system_instruction
+    is_chat = model.endpoint == "chat" or options.apply_chat_template
+    template = "" if model.endpoint == "chat" else None
+    if is_chat and tokenizer is not None:
+        template = tokenizer.chat_template.text
     return {
         "model_source": lm_eval_model_name(model),
         "model_name": model.model,
         "model_name_sanitized": sanitize_model_name(model.model),
         "system_instruction": system,
         "system_instruction_sha": hash_string(system) if system else None,
-        "fewshot_as_multiturn": options.fewshot_as_multiturn if model.endpoint == "chat" else None,
-        "chat_template": "" if model.endpoint == "chat" else None,
-        "chat_template_sha": None,
+        "fewshot_as_multiturn": options.fewshot_as_multiturn if is_chat else None,
+        "chat_template": template,
+        "chat_template_sha": hash_string(template) if template else None,
         "total_evaluation_time_seconds": str(seconds),
     }
 

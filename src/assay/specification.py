@@ -37,6 +37,8 @@ def validate(specification: Specification) -> Specification:
         raise SpecificationError("a run can stop early only where checks say when: add a check, or run it in full")
     _validate_model(specification.model)
     _validate_options(specification.options)
+    if specification.options.apply_chat_template and specification.model.endpoint == "completions":
+        _require_tokenizer(specification.model)
     return specification
 
 
@@ -92,6 +94,14 @@ def _validate_endpoints(model: ModelSpec) -> None:
     twice = next((address for address in addresses if addresses.count(address) > 1), None)
     if twice is not None:
         raise SpecificationError(f"the endpoint {twice} is named twice; name each server once")
+
+
+def _require_tokenizer(model: ModelSpec) -> None:
+    if model.tokenizer is None:
+        raise SpecificationError(
+            "a chat template can be applied here only with the model's tokenizer, which has it (--tokenizer); or ask "
+            "the chat endpoint, where the server applies it"
+        )
 
 
 def _validate_options(options: TaskOptions) -> None:

@@ -82,7 +82,10 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     num_fewshot: int | None = None
     gen_kwargs: dict[str, Any] = {}
     fewshot_as_multiturn: bool = True
-    """On the chat endpoint: few-shot examples are turns of their own; else they join the question in one user turn."""
+    """In chat: few-shot examples are turns of their own; else they join the question in one user turn."""
+    apply_chat_template: bool = False
+    """On the completions endpoint: make prompts conversations, and send them as the text that the chat template of the
+    model's tokenizer makes of them. The chat endpoint always gets conversations."""
     system_instruction: str | None = None
     include_path: str | None = None
     """A folder of the user's own task YAML."""
@@ -185,7 +188,7 @@ class Request(msgspec.Struct, frozen=True):
     task: str
     doc_id: int
     index: int
-    """Position among the document's requests (lm-eval's ``idx``): the choice number of a multiple-choice task."""
+    """Position among the document's instances, by lm-eval's ``idx``: the choice number of a multiple-choice task."""
     repeat: int
     kind: RequestKind
     payload: bytes

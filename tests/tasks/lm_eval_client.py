@@ -16,6 +16,7 @@ class _AsTransformers:
     def __init__(self, folder: str, tokenizer: Tokenizer) -> None:
         import tokenizers
 
+        self._ours = tokenizer
         self._tokenizer = tokenizers.Tokenizer.from_file(str(Path(folder) / "tokenizer.json"))
         for role in ("bos_token", "eos_token", "pad_token"):
             setattr(self, role, getattr(tokenizer, role))
@@ -25,6 +26,18 @@ class _AsTransformers:
         if isinstance(text, str):
             return _Encoding(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
         return _Encoding([self._tokenizer.encode(each, add_special_tokens=add_special_tokens).ids for each in text])
+
+    @property
+    def chat_template(self) -> str:
+        return self._ours.chat_template.text
+
+    def apply_chat_template(
+        self, turns: Any, *, tokenize: bool, add_generation_prompt: bool, continue_final_message: bool
+    ) -> str:
+        # Beside transformers itself it is tested on its own.
+        assert not tokenize
+        assert continue_final_message != add_generation_prompt
+        return self._ours.chat_template.render(turns, add_generation_prompt=add_generation_prompt)
 
     def batch_decode(self, batch: list[list[int]]) -> list[str]:
         return [self._tokenizer.decode(ids, skip_special_tokens=False) for ids in batch]

@@ -32,7 +32,7 @@ def ask(doc):
 
 def prompts(task: Any, options: TaskOptions | None = None, *, is_chat: bool = True) -> list[Any]:
     remember_fewshot_examples(task)
-    builder = ContextBuilder(task, options or TaskOptions(), is_chat=is_chat)
+    builder = ContextBuilder(task, options or TaskOptions(), chat_prompt if is_chat else None)
     return [builder.context(doc) for doc in task.eval_docs]
 
 

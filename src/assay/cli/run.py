@@ -51,7 +51,12 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     "--fewshot-as-multiturn/--no-fewshot-as-multiturn",
     default=True,
     show_default=True,
-    help="Chat: examples are turns of their own, or join the question in one turn.",
+    help="In chat: examples are turns of their own, or join the question in one turn.",
+)
+@click.option(
+    "--apply-chat-template",
+    is_flag=True,
+    help="With --completions: send conversations as the text that --tokenizer's chat template makes of them.",
 )
 @click.option("--system-instruction", help="System message before everything else.", metavar="TEXT")
 @click.option(

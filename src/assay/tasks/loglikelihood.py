@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import UnsupportedTaskError
 from assay.models.echo_probe import EchoTrial
 from assay.tasks.encoding import PromptEncoder
+from assay.tasks.request_kinds import request_kinds
 from assay.types import LogprobSource, ModelSpec, TextTail, TokenSpan
 
 if TYPE_CHECKING:
@@ -23,13 +24,10 @@ if TYPE_CHECKING:
 
 Scored = TokenSpan | TextTail
 
-_OUTPUT_TYPES = ("loglikelihood", "loglikelihood_rolling", "multiple_choice")
-"""lm-eval's names for the ways of scoring a task that need log-likelihoods."""
-
 
 def needs_loglikelihood(tasks: Mapping[str, Any]) -> bool:
     """Whether any of lm-eval's `tasks` asks for log-likelihoods."""
-    return any(task.OUTPUT_TYPE in _OUTPUT_TYPES for task in tasks.values())
+    return any(request_kinds(task) - {"generate_until"} for task in tasks.values())
 
 
 def refuse_unscorable(tasks: Mapping[str, Any], model: ModelSpec) -> None:
@@ -39,14 +37,15 @@ def refuse_unscorable(tasks: Mapping[str, Any], model: ModelSpec) -> None:
         UnsupportedTaskError: names the task and says what would do.
     """
     for name, task in tasks.items():
-        if task.OUTPUT_TYPE not in _OUTPUT_TYPES:
-            continue
-        if model.endpoint == "chat":
+        kinds = request_kinds(task)
+        if model.endpoint == "chat" and kinds - {"generate_until"}:
+            also = "also " if "generate_until" in kinds else ""
             raise UnsupportedTaskError(
-                f"task '{name}' is scored by log-likelihood ({task.OUTPUT_TYPE}), which chat completions cannot give; "
-                "ask the completions endpoint (--completions), or choose a generative task"
+                f"task '{name}' is {also}scored by log-likelihood ({task.OUTPUT_TYPE or ', '.join(sorted(kinds))}), "
+                "which chat completions cannot give; ask the completions endpoint (--completions), or choose a "
+                "generative task"
             )
-        if task.OUTPUT_TYPE == "loglikelihood_rolling" and model.tokenizer is None:
+        if "loglikelihood_rolling" in kinds and model.tokenizer is None:
             raise UnsupportedTaskError(
                 f"task '{name}' scores long texts in windows that are counted in tokens; "
                 "name the model's tokenizer (--tokenizer)"

@@ -34,13 +34,14 @@ def chat_prompt(chat_history: Sequence[Turn], add_generation_prompt: bool = True
 class ContextBuilder:
     """Writes the prompt before each document's answer, as the task's ``fewshot_context`` does; in document order."""
 
-    def __init__(self, task: Any, options: TaskOptions, *, is_chat: bool) -> None:
+    def __init__(self, task: Any, options: TaskOptions, chat_template: Callable[..., Any] | None) -> None:
         self._task = task
         self._options = options
         self._shots: int = task.get_config("num_fewshot") or 0
-        self.chat_template = chat_prompt if is_chat else None
-        may_learn = is_chat and self._shots and options.fewshot_as_multiturn and _may_have_same_examples(task)
-        self._observer = _Observer() if may_learn else None
+        self.chat_template = chat_template
+        """Makes a prompt of a conversation; None where prompts are plain text."""
+        is_known = chat_template is chat_prompt and self._shots and options.fewshot_as_multiturn
+        self._observer = _Observer() if is_known and _may_have_same_examples(task) else None
 
     def context(self, doc: Any) -> Any:
         """The prompt for one document: text, a :class:`ChatPrompt`, or several where the task wants several."""

@@ -19,13 +19,13 @@ from assay.tasks.documents import chosen
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.fewshot import remember_fewshot_examples
 from assay.tasks.loglikelihood import LoglikelihoodBodies
-from assay.tasks.prompts import ContextBuilder
+from assay.tasks.prompts import ContextBuilder, chat_prompt
 from assay.tasks.selection import documents_of
 from assay.tasks.shared_settings import SharedSettings, share_generation_settings
 from assay.types import LogprobSource, ModelSpec, Request, TaskOptions, TextTail, TokenSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from assay.tasks.tokenizer import Tokenizer
     from assay.types import RequestKind
@@ -68,11 +68,12 @@ class SampleBuilder:
         self._name = name
         self._task = task
         self._writer = writer
-        self._is_chat = writer.model.endpoint == "chat"
+        chat_template = writer.chat_template(options)
+        self._is_chat = chat_template is not None
         self._repeats = task.get_config("repeats") or 1
         remember_fewshot_examples(task)
         share_generation_settings(task)
-        self._contexts = ContextBuilder(task, options, is_chat=self._is_chat)
+        self._contexts = ContextBuilder(task, options, chat_template)
 
     def build(self, doc_id: int, doc: Any) -> Sample:
         """The sample of one document.
@@ -89,14 +90,19 @@ class SampleBuilder:
                 apply_chat_template=self._is_chat,
                 chat_template=self._contexts.chat_template,
             )
-            instances = built if isinstance(built, list) else [built]
-            requests = [request for instance in instances for request in self._writer.requests_of(instance, self._name)]
+            # In lm-eval's order. A task may give all its instances one number, so they are told apart by their place.
+            instances = sorted(built if isinstance(built, list) else [built], key=lambda instance: int(instance.idx))
+            requests = [
+                request
+                for index, instance in enumerate(instances)
+                for request in self._writer.requests_of(instance, (self._name, doc_id, index))
+            ]
         except AssayError:
             raise
         except Exception as error:  # a task is foreign code
             reason = f"{type(error).__name__}: {error}"
             raise TaskConfigError(f"task '{self._name}' cannot write document {doc_id}'s prompt: {reason}") from error
-        return Sample(self._name, doc_id, doc, sorted(instances, key=lambda instance: int(instance.idx)), requests)
+        return Sample(self._name, doc_id, doc, instances, requests)
 
 
 class RequestWriter:
@@ -112,23 +118,40 @@ class RequestWriter:
         self, model: ModelSpec, tokenizer: Tokenizer | None = None, source: LogprobSource | None = None
     ) -> None:
         self.model = model
+        self._tokenizer = tokenizer
         self._loglikelihood = None if source is None else LoglikelihoodBodies(model, tokenizer, source)
         sends_ids = tokenizer is not None and model.tokenized_requests
         self._encoder = PromptEncoder(tokenizer, model.max_length) if tokenizer and sends_ids else None
 
-    def requests_of(self, instance: Any, task: str) -> Iterator[Request]:
-        """All requests of one instance of `task`.
+    def chat_template(self, options: TaskOptions) -> Callable[..., Any] | None:
+        """What makes a prompt of a conversation; None where prompts are no conversations.
+
+        Raises:
+            SpecificationError: the tokenizer has no chat template.
+        """
+        if self.model.endpoint == "chat":
+            return chat_prompt
+        if options.apply_chat_template and self._tokenizer is not None:
+            return self._tokenizer.chat_template.render
+        return None
+
+    def requests_of(self, instance: Any, place: tuple[str, int, int]) -> Iterator[Request]:
+        """All requests of one instance.
+
+        Args:
+            instance: lm-eval's.
+            place: its task, the number of its document, and its place among the document's instances.
 
         Raises:
             UnsupportedTaskError: the endpoint cannot serve them.
         """
         kind: RequestKind = instance.request_type
-        bodies = [(self._generation_body(instance), None)] if kind == "generate_until" else self._scored(instance, task)
+        generates = kind == "generate_until"
+        bodies = [(self._generation_body(instance), None)] if generates else self._scored(instance, place[0])
         for repeat in range(instance.repeats or 1):
-            place = (task, instance.doc_id, instance.idx, repeat)
             for body, scored in bodies:
-                key = request_key(place, self.model.endpoint, body, scored)
-                yield Request(*place, kind, body, key, scored)
+                key = request_key((*place, repeat), self.model.endpoint, body, scored)
+                yield Request(*place, repeat, kind, body, key, scored)
 
     def _generation_body(self, instance: Any) -> bytes:
         prompt, gen_kwargs = instance.args
@@ -139,8 +162,7 @@ class RequestWriter:
     def _scored(self, instance: Any, task: str) -> list[tuple[bytes, TokenSpan | TextTail | None]]:
         if self._loglikelihood is None:
             raise UnsupportedTaskError(
-                f"task '{task}' mixes log-likelihoods ({instance.request_type}) with generated answers, "
-                "which is not supported"
+                f"task '{task}' asks for a log-likelihood ({instance.request_type}), which its first document did not"
             )
         return list(self._loglikelihood.of(instance))
 

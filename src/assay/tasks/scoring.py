@@ -195,9 +195,9 @@ def _fill_in(sample: Sample, answers: Sequence[Answer]) -> None:
     by_place: dict[tuple[int, int], list[Answer]] = {}
     for request, answer in zip(sample.requests, answers, strict=True):
         by_place.setdefault((request.index, request.repeat), []).append(answer)
-    for instance in sample.instances:
+    for index, instance in enumerate(sample.instances):
         repeats = range(instance.repeats or 1)
-        answers_of_repeats = [by_place.get((instance.idx, repeat), []) for repeat in repeats]
+        answers_of_repeats = [by_place.get((index, repeat), []) for repeat in repeats]
         instance.resps = [_response(instance.request_type, given) for given in answers_of_repeats]
         instance.filtered_resps = {}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import FileFormatError, MissingDependencyError, SpecificationError
+from assay.tasks.chat_template import ChatTemplate
 from assay.tasks.line_encoding import LineEncoder, encodes_by_line
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _VOCABULARY = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
 _LEGACY_NAMES = "special_tokens_map.json"
+_CHAT_TEMPLATE = "chat_template.jinja"
+_NAMED_IN_TEMPLATES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 _CONTEXTS_KEPT = 64
 """A document's choices follow one another and share their context."""
 
@@ -60,7 +63,7 @@ class Tokenizer:
         """Token ids of a text, without special tokens added."""
         if encodes_by_line(vocabulary.read_bytes()):
             self.encode = LineEncoder(self._encode)
-        names = _special_names(source)
+        self._names = names = _special_names(source)
         self.pad_token, self.pad_token_id = self._special(names.get("pad_token"))
         self.eos_token, self.eos_token_id = self._special(names.get("eos_token"))
         self.bos_token, self.bos_token_id = self._special(names.get("bos_token"))
@@ -68,6 +71,16 @@ class Tokenizer:
 
     def _special(self, name: str | None) -> tuple[str | None, int | None]:
         return name, None if name is None else self._tokenizer.token_to_id(name)
+
+    @functools.cached_property
+    def chat_template(self) -> ChatTemplate:
+        """The template by which conversations become text.
+
+        Raises:
+            SpecificationError: the tokenizer has none, or none that is its default, or it cannot be read.
+        """
+        names = {name: self._names[name] for name in _NAMED_IN_TEMPLATES if name in self._names}
+        return ChatTemplate(_chat_template(self.source), names, self.source)
 
     @property
     def prefix_token_id(self) -> int:
@@ -108,6 +121,20 @@ def _special_names(source: str) -> dict[str, str]:
         if role.endswith("_token")
     }
     return {role: content for role, content in contents.items() if isinstance(content, str)}
+
+
+def _chat_template(source: str) -> str:
+    file = _find(source, _CHAT_TEMPLATE)
+    if file is not None:
+        return file.read_text(encoding="utf-8")
+    template = _read_json(_find(source, _CONFIG)).get("chat_template")
+    if isinstance(template, list):  # several, each with its name
+        template = next((entry.get("template") for entry in template if entry.get("name") == "default"), None)
+    if isinstance(template, str):
+        return template
+    raise SpecificationError(
+        f"tokenizer '{source}' has no chat template, neither in {_CHAT_TEMPLATE} nor a default one in {_CONFIG}"
+    )
 
 
 def _read_json(path: Path | None) -> dict[str, Any]:
