@@ -84,8 +84,11 @@ class RecordedAnswers:
 
 
 def _rewritten(sample: Sample, writer: RequestWriter) -> list[Request]:
-    in_order = sorted(sample.instances, key=lambda instance: int(instance.idx))
-    return [request for instance in in_order for request in writer.requests_of(instance, sample.task)]
+    return [
+        request
+        for index, instance in enumerate(sample.instances)
+        for request in writer.requests_of(instance, (sample.task, sample.doc_id, index))
+    ]
 
 
 def _same_places(sample: Sample, records: list[ResponseRecord]) -> list[Response] | None:
