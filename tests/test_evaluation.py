@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import random
@@ -23,7 +24,7 @@ from assay.gate import Verdict
 from assay.journal import check, find_journals, records
 from assay.journal.records import ResponseRecord
 from assay.types import Answer, Check, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
-from tests.servers.scripted import Fault, ScriptedServer
+from tests.servers.scripted import Fault, ScriptedServer, reply_with
 
 KEY = "exact_match,get-answer"
 TASKS = Path(__file__).parent / "evaluation_tasks"
@@ -100,6 +101,36 @@ def test_passing_faults_change_no_result(server: ScriptedServer, tmp_path: Path)
     troubled = evaluate(specification(server, tmp_path / "troubled"))
     assert without_times(troubled.results) == without_times(healthy.results)
     assert samples(troubled) == samples(healthy)
+
+
+def test_streaming_changes_no_result_and_is_summarised(server: ScriptedServer, tmp_path: Path) -> None:
+    whole = evaluate(specification(server, tmp_path / "whole"))
+    streamed = evaluate(specification(server, tmp_path / "streamed", stream=True))
+    assert samples(streamed) == samples(whole)
+    totals = streamed.results["assay"]["totals"]
+    seconds = totals.pop("ttft_seconds")
+    assert 0 < seconds["p50"] <= seconds["p90"] <= seconds["p99"] <= totals["latency_seconds"]["p99"]
+    one, other = without_times(streamed.results), without_times(whole.results)
+    assert one["assay"]["provenance"]["specification"]["model"].pop("stream")
+    assert not other["assay"]["provenance"]["specification"]["model"].pop("stream")
+    assert one == other
+
+
+def test_a_run_may_go_on_streamed_or_not(server: ScriptedServer, tmp_path: Path) -> None:
+    server.faults = (Fault("http_400", fraction=0.2),)
+    troubled = evaluate(specification(server, tmp_path))
+    asked, server.faults = server.count, ()
+    mended = evaluate(specification(server, tmp_path, stream=True))
+    assert mended.failures == ()
+    assert server.count - asked == len(troubled.failures)
+    assert samples(mended) == samples(evaluate(specification(server, tmp_path / "whole")))
+
+
+def test_answers_in_another_model_s_name_are_counted(server: ScriptedServer, tmp_path: Path) -> None:
+    names = itertools.cycle(["scripted", "scripted@main", "other"])
+    server.answer = lambda body: {**reply_with("The answer is 8", body), "model": next(names)}
+    evaluation = evaluate(specification(server, tmp_path, concurrency=1))
+    assert evaluation.results["assay"]["totals"]["other_models"] == {"other": 40}
 
 
 def test_what_fails_for_good_is_failed_and_nothing_else_changes(server: ScriptedServer, tmp_path: Path) -> None:

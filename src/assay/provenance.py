@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assay.tasks.library import LoadedTasks
     from assay.types import Specification
 
-_RECORDED_PACKAGES = ("lm_eval", "datasets", "aiohttp", "jinja2", "numpy")
+_RECORDED_PACKAGES = ("lm_eval", "datasets", "httptools", "jinja2", "numpy")
 
 
 def provenance(specification: Specification, server: ServerInfo, loaded: LoadedTasks, journal: Path) -> dict[str, Any]:
@@ -27,17 +27,12 @@ def provenance(specification: Specification, server: ServerInfo, loaded: LoadedT
             "specification": specification,
             "server": server,
             "data": loaded.data_files,
-            "versions": package_versions(),
+            "versions": {
+                "assay": __version__,
+                "python": platform.python_version(),
+                **{package: version(package) for package in _RECORDED_PACKAGES},
+            },
             "journal": journal.name,
         }
     )
     return record
-
-
-def package_versions() -> dict[str, str]:
-    """Of Assay, Python and the packages whose code makes prompts and scores."""
-    return {
-        "assay": __version__,
-        "python": platform.python_version(),
-        **{package: version(package) for package in _RECORDED_PACKAGES},
-    }

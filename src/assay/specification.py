@@ -79,7 +79,7 @@ def _validate_model(model: ModelSpec) -> None:
     _validate_endpoints(model)
     if model.tokenizer is not None and model.endpoint == "chat":
         raise SpecificationError("a tokenizer is of use only on the completions endpoint (--completions)")
-    for name in ("concurrency", "max_attempts", "max_length", "request_timeout", "give_up_after"):
+    for name in ("concurrency", "max_attempts", "max_length", "request_timeout", "stall_timeout", "give_up_after"):
         value = getattr(model, name)
         if value is not None and not 0 < value < float("inf"):
             raise SpecificationError(f"{name} is {value:g}; it must be greater than 0, and finite")

@@ -1,4 +1,4 @@
-"""What a run's responses add up to: tokens, latencies, attempts, failures by cause."""
+"""What a run's responses add up to: tokens, times, attempts, failures by cause, other models' names in replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RunTotals:
-    """Sums over responses; eight bytes a response."""
+    """Sums over responses; eight bytes a response, and as many again where it was streamed."""
 
     def __init__(self) -> None:
         self._prompt_tokens = 0
@@ -21,6 +21,8 @@ class RunTotals:
         self._without_usage = 0
         self._attempts = 0
         self._latencies = array("d")
+        self._ttfts = array("d")
+        self._other_models: Counter[str] = Counter()
         self._causes: Counter[str] = Counter()
 
     def add(self, responses: Sequence[Response]) -> None:
@@ -31,6 +33,10 @@ class RunTotals:
                 self._causes[response.cause] += 1
                 continue
             self._latencies.append(response.latency)
+            if response.ttft is not None:
+                self._ttfts.append(response.ttft)
+            if response.model is not None:
+                self._other_models[response.model] += 1
             self._prompt_tokens += response.prompt_tokens or 0
             self._completion_tokens += response.completion_tokens or 0
             self._without_usage += response.completion_tokens is None
@@ -49,9 +55,15 @@ class RunTotals:
             "prompt_tokens": self._prompt_tokens,
             "completion_tokens": self._completion_tokens,
             "answers_without_usage": self._without_usage,
-            "latency_seconds": {f"p{share}": _quantile(latencies, share / 100) for share in (50, 90, 99)},
+            "latency_seconds": _quantiles(latencies),
+            **({"ttft_seconds": _quantiles(sorted(self._ttfts))} if self._ttfts else {}),
+            **({"other_models": dict(self._other_models.most_common())} if self._other_models else {}),
             "seconds": seconds,
         }
+
+
+def _quantiles(ordered: Sequence[float]) -> dict[str, float | None]:
+    return {f"p{share}": _quantile(ordered, share / 100) for share in (50, 90, 99)}
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float | None:

@@ -52,6 +52,11 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that one attempt may take, from the moment its connection is open."""
     max_attempts: int = 8
     """Attempts at one request before it counts as failed."""
+    stream: bool = False
+    """Have answers sent in parts, as they are generated, and keep the time to each one's first token. The answers are
+    the same. Log-likelihoods are never streamed."""
+    stall_timeout: float = 300.0
+    """Seconds for which nothing may come in a stream, once it has begun."""
     give_up_after: float = 300.0
     """Seconds that the server may be down, or fail every request, before the run is to stop."""
     max_length: int | None = None
@@ -230,6 +235,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     completion_tokens: int | None = None
     latency: float = 0.0
     """Seconds from sending the last attempt to its last byte."""
+    ttft: float | None = None
+    """Seconds from sending the last attempt to its first token, where the answer was streamed."""
     attempts: int = 1
     model: str | None = None
     """The model name in the reply where it differs from the one asked for."""

@@ -1,29 +1,46 @@
-"""The client's tests run over both transports, though of its own accord it takes aiohttp only for TLS and proxies."""
+"""The client's tests run over plain HTTP and over TLS."""
 
 import ssl
-from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
-import yarl
+import trustme
 
-from assay.models.aiohttp_transport import AiohttpTransport
-from assay.models.transport import Transport, open_transport
+from tests.servers.scripted import ScriptedServer
 
 OVER_BOTH = ("test_openai", "test_server_info")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.module.__name__.rpartition(".")[2] in OVER_BOTH:
-        metafunc.fixturenames.append("transport_of_the_client")
-        metafunc.parametrize("transport_of_the_client", ["by scheme", "aiohttp"], indirect=True)
+        metafunc.fixturenames.append("scripted_servers_speak")
+        metafunc.parametrize("scripted_servers_speak", ["http", "https"], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def authority_file(authority: trustme.CA, tmp_path_factory: pytest.TempPathFactory) -> str:
+    file: Path = tmp_path_factory.mktemp("authority") / "ca.pem"
+    authority.cert_pem.write_to_path(str(file))
+    return str(file)
+
+
+@pytest.fixture(scope="session")
+def local_server(authority: trustme.CA) -> ssl.SSLContext:
+    """What a server at 127.0.0.1 needs to speak TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
 
 
 @pytest.fixture
-def transport_of_the_client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    def over_aiohttp(
-        _: yarl.URL, headers: Mapping[str, str], proxy: yarl.URL | None, context: ssl.SSLContext
-    ) -> Transport:
-        return AiohttpTransport(headers, context, proxy)
-
-    made = open_transport if request.param == "by scheme" else over_aiohttp
-    monkeypatch.setattr("assay.models.endpoint.open_transport", made)
+def scripted_servers_speak(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, authority_file: str, local_server: ssl.SSLContext
+) -> None:
+    if request.param == "https":
+        monkeypatch.setenv("SSL_CERT_FILE", authority_file)
+        monkeypatch.setattr(ScriptedServer, "usual_context", local_server)

@@ -16,7 +16,7 @@ from assay.errors import SpecificationError
 from assay.models.probe import TITLES, Capability, ProbeReport, Seen, probe
 from assay.models.probe.server import PROMPT, ServerUnderProbe, text_of
 from assay.types import ModelSpec
-from tests.servers.faults import FAULT_KINDS
+from tests.servers.faults import FAULT_KINDS, STREAM_FAULTS
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 from tests.servers.wire import Body, Received, Wire
 
@@ -316,7 +316,7 @@ def test_metrics(text: str, seen: Seen, evidence: str, name: str | None) -> None
 
 
 def test_no_stream_is_said() -> None:
-    with ScriptedServer(answer=good, model_list=LISTED) as server:
+    with ScriptedServer(answer=good, model_list=LISTED, faults=[Fault("stream_ignored")]) as server:
         assert look(server.url)[C.STREAMING].evidence.startswith("no event with text")
 
 
@@ -372,7 +372,7 @@ def test_a_server_that_hangs_is_left_in_time() -> None:
     assert report[C.CHAT].evidence == "no reply in time"
 
 
-@pytest.mark.parametrize("kind", sorted(FAULT_KINDS.keys() - {"endless", "gzip_bomb", "large_reply"}))
+@pytest.mark.parametrize("kind", sorted(FAULT_KINDS.keys() - STREAM_FAULTS - {"endless", "gzip_bomb", "large_reply"}))
 def test_no_fault_is_more_than_a_finding(kind: str) -> None:
     with OpenServer({}, answer=good, faults=[Fault(kind)], model_list=LISTED) as server:
         report = look(server.url)

@@ -1,14 +1,10 @@
 import random
-import ssl
 from email.utils import formatdate
-from types import SimpleNamespace
-from typing import Any, cast
 
-import aiohttp
 import pytest
 from multidict import CIMultiDict
 
-from assay.models.retry import LONGEST_RETRY_AFTER, Fault, Hope, network_fault, retry_delay, status_fault
+from assay.models.retry import LONGEST_RETRY_AFTER, Fault, Hope, retry_delay, status_fault
 from assay.types import FailureCause
 
 
@@ -110,59 +106,3 @@ def test_eight_attempts_outlast_a_minute_of_overload(status: int) -> None:
     for seed in range(50):
         rng = random.Random(seed)
         assert sum(retry_delay(overload, n, rng) for n in range(1, 8)) >= 60
-
-
-def key(host: str = "host") -> Any:
-    return SimpleNamespace(host=host, port=443, ssl=True, is_ssl=True)
-
-
-REQUEST_INFO = cast(
-    aiohttp.RequestInfo, SimpleNamespace(real_url="http://host", headers={"Authorization": "sk-secret"})
-)
-
-
-@pytest.mark.parametrize(
-    ("error", "cause", "hope"),
-    [
-        (aiohttp.ClientConnectorError(key(), OSError(111, "refused")), FailureCause.UNREACHABLE, Hope.SERVER_DOWN),
-        (aiohttp.ClientConnectorDNSError(key(), OSError(-2, "unknown")), FailureCause.UNREACHABLE, Hope.SERVER_DOWN),
-        (aiohttp.ConnectionTimeoutError(), FailureCause.UNREACHABLE, Hope.SERVER_DOWN),
-        (TimeoutError(), FailureCause.TIMED_OUT, Hope.SOME),
-        (aiohttp.SocketTimeoutError(), FailureCause.TIMED_OUT, Hope.SOME),
-        (aiohttp.ServerDisconnectedError(), FailureCause.RESET, Hope.UNSURE),
-        (aiohttp.ClientOSError(104, "reset"), FailureCause.RESET, Hope.UNSURE),
-        (ConnectionResetError(104, "reset"), FailureCause.RESET, Hope.UNSURE),
-        (aiohttp.ClientPayloadError("cut"), FailureCause.RESET, Hope.SOME),
-        (
-            aiohttp.ClientConnectorCertificateError(key(), ssl.SSLCertVerificationError("self-signed")),
-            FailureCause.UNREACHABLE,
-            Hope.NONE,
-        ),
-        (
-            aiohttp.ClientResponseError(REQUEST_INFO, (), status=400, message="Bad status line: b'sk-secret'"),
-            FailureCause.MALFORMED_REPLY,
-            Hope.SOME,
-        ),
-        (
-            aiohttp.ClientHttpProxyError(REQUEST_INFO, (), status=407, message="who?"),
-            FailureCause.UNAUTHORISED,
-            Hope.NONE,
-        ),
-        (
-            aiohttp.ClientHttpProxyError(REQUEST_INFO, (), status=502, message="gone"),
-            FailureCause.UNREACHABLE,
-            Hope.SERVER_DOWN,
-        ),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_what_a_network_error_means(error: Exception, cause: FailureCause, hope: Hope) -> None:
-    found = network_fault(error)
-    assert (found.cause, found.hope) == (cause, hope)
-    assert found.message
-    assert "sk-secret" not in found.message
-
-
-def test_a_defect_is_no_network_fault() -> None:
-    with pytest.raises(KeyError):
-        network_fault(KeyError("x"))

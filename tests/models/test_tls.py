@@ -1,7 +1,10 @@
 """TLS: whom the client trusts, what it shows, and how it says what is wrong."""
 
 import asyncio
+import contextlib
+import socket
 import ssl
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,11 +28,6 @@ class Files(NamedTuple):
     key: str
     both: str
     of_another: str
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +94,37 @@ def test_a_certificate_is_shown_to_who_wants_it(authority: trustme.CA, files: Fi
         for certificate, key in ((files.both, None), (files.certificate, files.key)):
             tls = TLS(ca_file=files.authority, client_cert=certificate, client_key=key)
             assert isinstance(asyncio.run(ask(server.url, tls)), Answer)
+
+
+def test_without_one_such_a_server_is_given_up_at_once(authority: trustme.CA, files: Files) -> None:
+    """nginx answers in HTTP; OpenSSL's own way is an alert after the handshake."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    async def meet(url: str) -> None:
+        spec = ModelSpec(base_url=url, model="scripted-model", tls=TLS(ca_file=files.authority))
+        async with OpenAIModel(spec, api_key=None) as model:
+            await model.server_info()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=refuse_all, args=(listening, context), daemon=True).start()
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ServerUnreachableError, match=r"certificate required.*--client-cert"):
+            asyncio.run(ask(url, TLS(ca_file=files.authority)))
+        with pytest.raises(ServerUnreachableError, match=r"certificate required.*--client-cert"):
+            asyncio.run(meet(url))
+
+
+def refuse_all(listening: socket.socket, context: ssl.SSLContext) -> None:
+    with contextlib.suppress(OSError):  # the test is over
+        while True:
+            connection, _ = listening.accept()
+            with context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False) as refused:
+                with contextlib.suppress(OSError):
+                    refused.do_handshake()
+                threading.Event().wait(0.2)  # closing at once would reset the connection, and the alert be lost
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,30 @@
-"""Both transports against a server that sends exactly the bytes it is told to."""
+"""The client of HTTP against a server that sends exactly the bytes it is told to: plain, over TLS, through proxies."""
 
 import asyncio
 import gc
 import gzip
 import ssl
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 import yarl
 
-from assay.models import aiohttp_transport, plain_http
-from assay.models.aiohttp_transport import AiohttpTransport
-from assay.models.plain_http import PlainHTTP
+from assay.models import connecting, http1, http1_reply
+from assay.models.http1 import HTTP1
 from assay.models.retry import Hope, NetworkError
-from assay.models.transport import LARGEST_ERROR_BODY, Reply, Transport, open_transport
+from assay.models.transport import LARGEST_ERROR_BODY, Reply, Stream, proxy_for
 from assay.types import FailureCause
+from tests.servers.proxy import Proxy
 
 HEADERS = {"Authorization": "Bearer key", "Content-Type": "application/json"}
 
 
 class RawServer:
     """Answers the n-th request with the n-th reply, byte for byte; the last one again and again."""
+
+    context: ssl.SSLContext | None = None
 
     def __init__(self, *replies: bytes, close_after: bool = False) -> None:
         self.replies = replies
@@ -31,9 +33,10 @@ class RawServer:
         self.connections: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> "RawServer":
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.context)
         port = self._server.sockets[0].getsockname()[1]
-        self.url = yarl.URL(f"http://127.0.0.1:{port}/v1/chat/completions")
+        scheme = "http" if self.context is None else "https"
+        self.url = yarl.URL(f"{scheme}://127.0.0.1:{port}/v1/chat/completions")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -67,26 +70,40 @@ def chunked(*chunks: bytes, fields: str = "") -> bytes:
     return f"HTTP/1.1 200 OK\r\n{fields}Transfer-Encoding: chunked\r\n\r\n".encode() + framed + b"0\r\n\r\n"
 
 
-def plain(url: yarl.URL) -> Transport:
-    return PlainHTTP(url, HEADERS)
+Make = Callable[[yarl.URL], HTTP1]
 
 
-def over_aiohttp(_: yarl.URL) -> Transport:
-    return AiohttpTransport(HEADERS, ssl.create_default_context())
+def plain(url: yarl.URL) -> HTTP1:
+    return HTTP1(url, HEADERS, None, None)
 
 
-@pytest.fixture(params=[plain, over_aiohttp])
-def make(request: pytest.FixtureRequest) -> Callable[[yarl.URL], Transport]:
-    made: Callable[[yarl.URL], Transport] = request.param
-    return made
+@pytest.fixture(params=["plain", "tls", "tunnel"])
+def make(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    authority_file: str,
+    local_server: ssl.SSLContext,
+) -> Iterator[Make]:
+    """Makes a client; all that the test's servers and it say to each other goes the way that the parameter names."""
+    way = request.param
+    trust = None if way in ("plain", "proxy") else ssl.create_default_context(cafile=authority_file)
+    if "t" in way[:1]:
+        monkeypatch.setattr(RawServer, "context", local_server)
+    with Proxy(context=local_server if way == "tunnel through tls" else None) as proxy:
+        address = None if way in ("plain", "tls") else yarl.URL(proxy.url)
+        yield lambda url: HTTP1(url, HEADERS, address, trust)
+        if address is not None:
+            assert proxy.heads
+            assert all(head.startswith("CONNECT ") == way.startswith("tunnel") for head in proxy.heads)
 
 
 def exchange(
-    make: Callable[[yarl.URL], Transport],
+    make: Make,
     server: RawServer,
     *,
     times: int = 1,
     timeout: float = 10.0,
+    stream: Stream | None = None,
     between: Callable[[], Awaitable[Any]] = lambda: asyncio.sleep(0.02),
 ) -> list[Reply | NetworkError]:
     """What `times` requests in a row bring."""
@@ -94,16 +111,18 @@ def exchange(
     async def run() -> list[Reply | NetworkError]:
         replies: list[Reply | NetworkError] = []
         async with server:
-            transport = make(server.url)
+            client = make(server.url)
             try:
                 for _ in range(times):
                     try:
-                        replies.append(await transport.request("POST", server.url, b'{"a": 1}', timeout=timeout))
+                        replies.append(
+                            await client.request("POST", server.url, b'{"a": 1}', timeout=timeout, stream=stream)
+                        )
                     except NetworkError as error:
                         replies.append(error)
                     await between()
             finally:
-                await transport.close()
+                await client.close()
         return replies
 
     return asyncio.run(run())
@@ -140,12 +159,17 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_whole_replies_are_read_and_the_connection_is_used_again(
-    make: Callable[[yarl.URL], Transport], kind: str
-) -> None:
+def test_whole_replies_are_read_and_the_connection_is_used_again(make: Make, kind: str) -> None:
     server = RawServer(WHOLE[kind])
     replies = exchange(make, server, times=3)
     assert [body_of(reply) for reply in replies] == [b"" if kind == "no body" else SAID] * 3
+    assert len(server.connections) == 1
+
+
+@pytest.mark.parametrize("make", ["proxy", "tunnel through tls"], indirect=True)
+def test_other_ways_to_a_server(make: Make) -> None:
+    server = RawServer(WHOLE["content length"], WHOLE["chunked"])
+    assert [body_of(reply) for reply in exchange(make, server, times=3)] == [SAID] * 3
     assert len(server.connections) == 1
 
 
@@ -156,33 +180,33 @@ CLOSING = {
 
 
 @pytest.mark.parametrize("kind", CLOSING)
-def test_a_connection_that_will_be_closed_is_not_used_again(make: Callable[[yarl.URL], Transport], kind: str) -> None:
+def test_a_connection_that_will_be_closed_is_not_used_again(make: Make, kind: str) -> None:
     server = RawServer(CLOSING[kind])
     assert [body_of(reply) for reply in exchange(make, server, times=2)] == [SAID] * 2
     assert len(server.connections) == 2
 
 
-def test_a_body_may_end_with_the_connection(make: Callable[[yarl.URL], Transport]) -> None:
+def test_a_body_may_end_with_the_connection(make: Make) -> None:
     server = RawServer(b"HTTP/1.1 200 OK\r\n\r\n" + SAID, close_after=True)
     assert [body_of(reply) for reply in exchange(make, server, times=2)] == [SAID] * 2
 
 
 @pytest.mark.parametrize("surplus", [with_length(b'{"choices": ["of another"]}'), b"garbage\r\n\r\n"])
-def test_what_follows_a_reply_is_never_the_answer_to_the_next_request(surplus: bytes) -> None:
+def test_what_follows_a_reply_is_never_the_answer_to_the_next_request(make: Make, surplus: bytes) -> None:
     server = RawServer(with_length(SAID) + surplus, with_length(b"second"))
-    first, second = exchange(plain, server, times=2)
+    first, second = exchange(make, server, times=2)
     assert (body_of(first), body_of(second)) == (SAID, b"second")
     assert len(server.connections) == 2
 
 
-def test_nor_is_what_comes_later_on_an_idle_connection() -> None:
+def test_nor_is_what_comes_later_on_an_idle_connection(make: Make) -> None:
     server = RawServer(with_length(SAID), with_length(b"second"))
 
     async def send_unasked() -> None:
         server.connections[-1].write(with_length(b"unasked"))
         await asyncio.sleep(0.05)
 
-    first, second = exchange(plain, server, times=2, between=send_unasked)
+    first, second = exchange(make, server, times=2, between=send_unasked)
     assert (body_of(first), body_of(second)) == (SAID, b"second")
     assert len(server.connections) == 2
 
@@ -200,16 +224,14 @@ def test_nor_is_what_comes_later_on_an_idle_connection() -> None:
         (with_length(SAID, "Content-Encoding: gzip"), FailureCause.MALFORMED_REPLY, Hope.SOME),
     ],
 )
-def test_broken_replies_are_faults(
-    make: Callable[[yarl.URL], Transport], reply: bytes, cause: FailureCause, hope: Hope
-) -> None:
+def test_broken_replies_are_faults(make: Make, reply: bytes, cause: FailureCause, hope: Hope) -> None:
     server = RawServer(reply, close_after=True)
     [fault] = exchange(make, server)
     assert fault_of(fault) == (cause, hope)
     assert len(server.requests) == 1, "nothing is sent twice"
 
 
-def test_a_request_that_a_used_connection_loses_is_not_sent_again(make: Callable[[yarl.URL], Transport]) -> None:
+def test_a_request_that_a_used_connection_loses_is_not_sent_again(make: Make) -> None:
     class ClosesOnSecond(RawServer):
         async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self.connections.append(writer)
@@ -240,18 +262,17 @@ def test_an_encoding_that_was_not_asked_for_is_a_fault() -> None:
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_the_largest_reply_is_read_and_a_larger_one_is_not(
-    make: Callable[[yarl.URL], Transport], compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
+    make: Make, compress: Callable[[bytes], bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     largest = 2**20
-    for module in (plain_http, aiohttp_transport):
-        monkeypatch.setattr(module, "LARGEST_REPLY", largest)
+    monkeypatch.setattr(http1_reply, "LARGEST_REPLY", largest)
     fields = ["Content-Encoding: gzip"] if compress is gzip.compress else []
     for size, read in ((largest, bytes(largest)), (largest + 1, None)):
         [reply] = exchange(make, RawServer(with_length(compress(bytes(size)), *fields)))
         assert body_of(reply) == read
 
 
-def test_of_an_error_the_beginning_is_read_as_far_as_it_comes(make: Callable[[yarl.URL], Transport]) -> None:
+def test_of_an_error_the_beginning_is_read_as_far_as_it_comes(make: Make) -> None:
     long = with_length(b"x" * 10 * LARGEST_ERROR_BODY, "Retry-After: 7", status="503 Busy")
     [reply] = exchange(make, RawServer(long))
     assert isinstance(reply, Reply)
@@ -265,7 +286,7 @@ def test_of_an_error_the_beginning_is_read_as_far_as_it_comes(make: Callable[[ya
     assert stalled.status == 503
 
 
-def test_a_reply_that_does_not_come_in_time_is_a_fault(make: Callable[[yarl.URL], Transport]) -> None:
+def test_a_reply_that_does_not_come_in_time_is_a_fault(make: Make) -> None:
     for begun in (b"", with_length(SAID)[:-3]):
         [fault] = exchange(make, RawServer(begun), timeout=0.2)
         assert fault_of(fault) == (FailureCause.TIMED_OUT, Hope.SOME)
@@ -278,7 +299,7 @@ def test_a_head_that_does_not_end_is_a_fault() -> None:
 
 
 def test_a_connection_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain_http, "KEEPALIVE", 0.01)
+    monkeypatch.setattr(http1, "KEEPALIVE", 0.01)
     server = RawServer(with_length(SAID))
     assert [body_of(reply) for reply in exchange(plain, server, times=3)] == [SAID] * 3
     assert len(server.connections) == 3
@@ -288,8 +309,8 @@ def test_a_connection_that_is_not_made_in_time_is_a_fault(monkeypatch: pytest.Mo
     async def never(*_: object, **__: object) -> None:
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(plain_http, "start_connection", never)
-    monkeypatch.setattr(plain_http, "CONNECT_TIMEOUT", 0.05)
+    monkeypatch.setattr(connecting, "start_connection", never)
+    monkeypatch.setattr(connecting, "CONNECT_TIMEOUT", 0.05)
     [fault] = exchange(plain, RawServer(b""))
     assert fault_of(fault) == (FailureCause.UNREACHABLE, Hope.SERVER_DOWN)
 
@@ -297,26 +318,28 @@ def test_a_connection_that_is_not_made_in_time_is_a_fault(monkeypatch: pytest.Mo
 def test_a_host_without_an_address_is_a_fault() -> None:
     async def ask() -> None:
         url = yarl.URL("http://model.invalid/v1")
-        await PlainHTTP(url, HEADERS).request("GET", url, timeout=10)
+        await plain(url).request("GET", url, timeout=10)
 
     with pytest.raises(NetworkError) as caught:
         asyncio.run(ask())
     assert fault_of(caught.value) == (FailureCause.UNREACHABLE, Hope.SERVER_DOWN)
 
 
-def test_both_send_the_same_request() -> None:
-    sent = []
-    for make in (plain, over_aiohttp):
-        server = RawServer(with_length(SAID))
-        exchange(make, server)
-        head, _, body = server.requests[0].partition(b"\r\n\r\n")
-        first, *fields = head.decode().split("\r\n")
-        names = {"host", "authorization", "content-type", "accept", "content-length"}
-        kept = {name.lower(): value for name, _, value in (field.partition(": ") for field in fields)}
-        port = server.url.port
-        sent.append((first, {name: kept[name].replace(str(port), "PORT") for name in names}, body))
-        assert {"gzip", "deflate"} <= set(kept["accept-encoding"].split(", "))
-    assert sent[0] == sent[1]
+def test_what_is_sent_is_what_lm_eval_sends(make: Make) -> None:
+    """As aiohttp writes it, but for the name of the program and the encodings that are understood."""
+    server = RawServer(with_length(SAID))
+    exchange(make, server)
+    head, _, body = server.requests[0].partition(b"\r\n\r\n")
+    first, *fields = head.decode().split("\r\n")
+    kept = dict(field.split(": ", 1) for field in fields)
+    assert (first, body) == ("POST /v1/chat/completions HTTP/1.1", b'{"a": 1}')
+    assert kept == {
+        "Host": f"127.0.0.1:{server.url.port}",
+        **HEADERS,
+        "Accept": "*/*",
+        "Accept-Encoding": "gzip, deflate",
+        "Content-Length": "8",
+    }
 
 
 @pytest.mark.parametrize(
@@ -328,25 +351,17 @@ def test_both_send_the_same_request() -> None:
     ],
 )
 def test_addresses_are_written_as_http_wants_them(url: str, host: str, target: str) -> None:
-    transport = PlainHTTP(yarl.URL(url), {})
-    assert transport.head("GET", yarl.URL(url), 0).startswith(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n".encode())
-
-
-def test_tls_and_proxies_are_left_to_aiohttp() -> None:
-    http, https = yarl.URL("http://host/v1"), yarl.URL("https://host/v1")
-    context = ssl.create_default_context()
-    assert isinstance(open_transport(http, {}, None, context), PlainHTTP)
-    assert isinstance(open_transport(https, {}, None, context), AiohttpTransport)
-    assert isinstance(open_transport(http, {}, http, context), AiohttpTransport)
+    client = HTTP1(yarl.URL(url), {}, None, None)
+    assert client.head("GET", yarl.URL(url), 0).startswith(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n".encode())
 
 
 def test_a_reply_s_memory_is_free_as_soon_as_it_is_read() -> None:
     async def left() -> list[object]:
         async with RawServer(with_length(b"x" * 1000)) as server:
-            transport = PlainHTTP(server.url, HEADERS)
-            await transport.request("POST", server.url, b"{}", timeout=5)
-            await transport.close()
-        return [each for each in gc.get_objects() if isinstance(each, plain_http._Exchange)]
+            client = plain(server.url)
+            await client.request("POST", server.url, b"{}", timeout=5)
+            await client.close()
+        return [each for each in gc.get_objects() if isinstance(each, http1_reply.ArrivingReply)]
 
     gc.collect()
     gc.disable()
@@ -354,3 +369,142 @@ def test_a_reply_s_memory_is_free_as_soon_as_it_is_read() -> None:
         assert asyncio.run(left()) == []
     finally:
         gc.enable()
+
+
+# --- proxies ------------------------------------------------------------------------------------------------------
+
+
+def test_a_proxy_s_refusal_is_a_fault(local_server: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RawServer, "context", local_server)
+    for status, cause, hope in (
+        (407, FailureCause.UNAUTHORISED, Hope.NONE),
+        (403, FailureCause.UNAUTHORISED, Hope.NONE),
+        (502, FailureCause.UNREACHABLE, Hope.SERVER_DOWN),
+        (429, FailureCause.RATE_LIMITED, Hope.SOME),
+    ):
+        with Proxy(refuse=status) as proxy:
+            [fault] = exchange(
+                lambda url: HTTP1(url, HEADERS, yarl.URL(proxy.url), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)),
+                RawServer(with_length(SAID)),
+            )
+        assert fault_of(fault) == (cause, hope)
+        assert f"the proxy answered {status} No" in str(fault)
+
+
+@pytest.mark.parametrize("answer", [b"SSH-2.0-OpenSSH_9.6\r\n\r\n", b"", b"x" * 100_000])
+def test_so_is_a_proxy_that_is_none(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RawServer, "context", None)
+
+    async def run() -> Reply:
+        async with RawServer(answer, close_after=True) as none:
+            url = yarl.URL("https://model.invalid/v1/models")
+            return await HTTP1(url, HEADERS, none.url.origin(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)).request(
+                "GET", url, timeout=5
+            )
+
+    with pytest.raises(NetworkError) as caught:
+        asyncio.run(run())
+    assert fault_of(caught.value) == (FailureCause.UNREACHABLE, Hope.SERVER_DOWN)
+
+
+def test_a_tunnel_s_proxy_sees_neither_key_nor_prompt_and_knows_who_asks(
+    authority_file: str, local_server: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RawServer, "context", local_server)
+    trust = ssl.create_default_context(cafile=authority_file)
+    with Proxy() as proxy:
+        address = yarl.URL(proxy.url).with_user("user").with_password("pass:word")
+        server = RawServer(with_length(SAID))
+        [reply] = exchange(lambda url: HTTP1(url, HEADERS, address, trust), server)
+    assert body_of(reply) == SAID
+    [head] = proxy.heads
+    assert head.split("\r\n")[:3] == [
+        f"CONNECT 127.0.0.1:{server.url.port} HTTP/1.1",
+        f"Host: 127.0.0.1:{server.url.port}",
+        "Proxy-Authorization: Basic dXNlcjpwYXNzOndvcmQ=",
+    ]
+    assert b"Proxy-Authorization" not in server.requests[0]
+
+
+@pytest.mark.parametrize(
+    ("exempt", "proxied"),
+    [("", True), ("other.example", True), ("127.0.0.1", False), ("127.0.0.1:8443", False), ("127.0.0.1:1", True)],
+)
+def test_which_proxy_the_environment_names(exempt: str, proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", "proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", exempt)
+    assert proxy_for(yarl.URL("https://127.0.0.1:8443/v1")) == (
+        yarl.URL("http://proxy.example:3128") if proxied else None
+    )
+    assert proxy_for(yarl.URL("http://127.0.0.1:8443/v1")) is None
+
+
+# --- streams ------------------------------------------------------------------------------------------------------
+
+
+class Feed(list[bytes]):
+    """Keeps what it is given, and always wants more."""
+
+    def __call__(self, part: bytes) -> bool:
+        self.append(part)
+        return True
+
+
+PARTS = [b"data: 1\n\n", b"data: 2\n\n", b"data: [DONE]\n\n"]
+
+
+def test_a_stream_is_fed_part_by_part_and_the_connection_is_used_again(make: Make) -> None:
+    fed = Feed()
+    server = RawServer(chunked(*PARTS, fields="Content-Type: text/event-stream\r\n"))
+    replies = exchange(make, server, times=2, stream=Stream(fed, 5.0))
+    assert [body_of(reply) for reply in replies] == [b"", b""]
+    assert fed == PARTS * 2
+    assert len(server.connections) == 1
+    assert b"Accept: text/event-stream\r\nAccept-Encoding: identity\r\n" in server.requests[0]
+
+
+def test_a_stream_that_comes_compressed_all_the_same_is_fed_whole(make: Make) -> None:
+    fed = Feed()
+    server = RawServer(with_length(gzip.compress(b"".join(PARTS)), "Content-Encoding: gzip"))
+    [reply] = exchange(make, server, stream=Stream(fed, 5.0))
+    assert body_of(reply) == b""
+    assert fed == [b"".join(PARTS)]
+
+
+def test_an_error_instead_of_a_stream_is_a_reply(make: Make) -> None:
+    fed = Feed()
+    server = RawServer(with_length(b"too busy", status="503 Busy"))
+    [reply] = exchange(make, server, stream=Stream(fed, 5.0))
+    assert (body_of(reply), fed) == (b"too busy", [])
+
+
+def test_a_stream_of_which_no_more_is_wanted_ends_and_with_it_the_connection(make: Make) -> None:
+    server = RawServer(chunked(*PARTS), with_length(b"second"))
+    first, second = exchange(make, server, times=2, stream=Stream(lambda part: b"2" not in part, 5.0))
+    assert (body_of(first), body_of(second)) == (b"", b"")
+    assert len(server.connections) == 2
+
+
+def test_a_stream_may_stall_for_less_than_its_time_out_and_may_begin_late() -> None:
+    class Slow(RawServer):
+        async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.connections.append(writer)
+            await reader.readuntil(b'{"a": 1}')
+            whole = chunked(*PARTS)
+            begun = whole.index(b"data: 1")
+            for pause, data in ((0.0, whole[: begun - 3]), (0.6, whole[begun - 3 : begun]), (0.1, whole[begun:-20])):
+                await asyncio.sleep(pause)
+                writer.write(data)
+            await asyncio.sleep(self.last_pause)
+            writer.write(whole[-20:])
+
+        last_pause = 0.1
+
+    never = Stream(lambda _: True, 0.4)
+    assert body_of(exchange(plain, Slow(), stream=never)[0]) == b""
+    Slow.last_pause = 0.8
+    [fault] = exchange(plain, Slow(), stream=never)
+    assert fault_of(fault) == (FailureCause.TIMED_OUT, Hope.SOME)
+    assert "nothing came for 0.4 s" in str(fault)

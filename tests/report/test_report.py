@@ -14,6 +14,7 @@ from rich.console import Console
 from assay.gate import CheckResult, Verdict
 from assay.measure import Score
 from assay.report.progress import ProgressBar, ProgressLines, watch
+from assay.report.remarks import remarks
 from assay.report.table import check_lines, score_table
 from assay.report.text import printable
 from assay.stats.intervals import wilson
@@ -108,3 +109,16 @@ def test_on_a_terminal_progress_is_a_bar() -> None:
     assert isinstance(console.file, io.StringIO)
     assert "5/5" in console.file.getvalue()
     assert "1 failed" in console.file.getvalue()
+
+
+def test_remarks() -> None:
+    plain: dict[str, Any] = {"answers": 3}
+    assert remarks({"model_name": "mine", "assay": {"totals": plain}}) == []
+    streamed = {"ttft_seconds": {"p50": 0.25, "p90": 0.5, "p99": 1.0}}
+    assert remarks({"model_name": "mine", "assay": {"totals": streamed}}) == [
+        "time to first token  p50 0.250 s, p90 0.500 s, p99 1.000 s"
+    ]
+    others = {"other_models": {"theirs\x1b[2J": 4, "a": 3, "b": 2, "c": 1}}
+    [warning] = remarks({"model_name": "mine", "assay": {"totals": others}})
+    assert warning.startswith("warning: the server was asked for 'mine', but answers say they are 4 from ")
+    assert warning.endswith("4 from 'theirs\\x1b[2J', 3 from 'a', 2 from 'b' and 1 more names")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any
 
-from tests.servers.wire import Body, Received, Wire, reply_with
+from tests.servers.wire import Body, Received, Wire, events_of, reply_with
 
 
 @dataclass(frozen=True)
@@ -82,15 +82,29 @@ class Case:
         return await self.wire.error(status, self.fault.text or message, kind, **headers)
 
     async def say(self, text: str | None, finish_reason: str = "stop", **message: Any) -> bool:
-        return await self.wire.json(reply_with(text, self.request.body, finish_reason, **message))
+        body = self.request.body
+        reply = reply_with(text, body, finish_reason, **message)
+        return await self.wire.stream(events_of(reply, body)) if body.get("stream") else await self.wire.json(reply)
+
+    @property
+    def events(self) -> list[bytes]:
+        """The good reply, streamed."""
+        return events_of(self.reply, self.request.body)
 
 
 FAULT_KINDS: dict[str, Callable[[Case], Awaitable[bool]]] = {}
+STREAM_FAULTS: set[str] = set()
+"""Those of ``FAULT_KINDS`` that befall streams alone."""
 
 
 def _fault(function: Callable[[Case], Awaitable[bool]]) -> Callable[[Case], Awaitable[bool]]:
     FAULT_KINDS[function.__name__] = function
     return function
+
+
+def _stream_fault(function: Callable[[Case], Awaitable[bool]]) -> Callable[[Case], Awaitable[bool]]:
+    STREAM_FAULTS.add(function.__name__)
+    return _fault(function)
 
 
 @_fault
@@ -354,4 +368,92 @@ async def redirect(case: Case) -> bool:
 async def close_when_idle(case: Case) -> bool:
     """The good reply; then the connection, announced as kept alive, is closed."""
     await case.wire.json(case.reply)
+    return False
+
+
+@_stream_fault
+async def stream_cut(case: Case) -> bool:
+    """Half of the events; then the body ends as if it were whole."""
+    return await case.wire.stream(case.events[: len(case.events) // 2])
+
+
+@_stream_fault
+async def stream_reset(case: Case) -> bool:
+    await case.wire.stream(case.events[: len(case.events) // 2], ends=False)
+    await asyncio.sleep(0.02)
+    raise ConnectionResetError
+
+
+@_stream_fault
+async def stream_error(case: Case) -> bool:
+    """Half of the events, then one that tells of an error, and ``[DONE]``, as vLLM does it."""
+    error = json.dumps(
+        {"error": {"message": case.fault.text or "EngineCore encountered an issue", "code": 500}}
+    ).encode()
+    half = case.events[: len(case.events) // 2]
+    return await case.wire.stream([*half, b"data: %b\n\n" % error, b"data: [DONE]\n\n"])
+
+
+@_stream_fault
+async def stream_garbage(case: Case) -> bool:
+    return await case.wire.stream([*case.events[:2], b"data: {broken\n\n", *case.events[2:]])
+
+
+@_stream_fault
+async def stream_stall(case: Case) -> bool:
+    """Half of the events, nothing for ``seconds``, then the rest."""
+    half = len(case.events) // 2
+    await case.wire.stream(case.events[:half], ends=False)
+    await asyncio.sleep(case.fault.seconds)
+    for event in case.events[half:]:
+        case.wire.writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+    case.wire.writer.write(b"0\r\n\r\n")
+    await case.wire.writer.drain()
+    return True
+
+
+@_stream_fault
+async def stream_of_nothing(case: Case) -> bool:
+    return await case.wire.stream([b": no choice\n\n", b"data: [DONE]\n\n"])
+
+
+@_stream_fault
+async def stream_options_refused(case: Case) -> bool:
+    if "stream_options" in case.request.body:
+        return await case.status(400, "unknown field stream_options")
+    return await case.wire.stream(case.events)
+
+
+@_stream_fault
+async def stream_ignored(case: Case) -> bool:
+    """The whole reply at once, though a stream was asked for."""
+    return await case.wire.json(case.reply)
+
+
+@_stream_fault
+async def stream_without_done(case: Case) -> bool:
+    """Harmless: as transformers serve."""
+    return await case.wire.stream(case.events[:-1])
+
+
+@_stream_fault
+async def stream_with_comments(case: Case) -> bool:
+    """Harmless: comments between the events, names and ids for them, and carriage returns."""
+    events = [b": ping\r\n\r\nevent: message\r\nid: 1\r\n" + event.replace(b"\n", b"\r\n") for event in case.events]
+    return await case.wire.stream(events)
+
+
+@_stream_fault
+async def stream_reset_when_done(case: Case) -> bool:
+    """Harmless: everything was said."""
+    await case.wire.stream(case.events, ends=False)
+    await asyncio.sleep(0.02)
+    raise ConnectionResetError
+
+
+@_stream_fault
+async def stream_hangs_when_done(case: Case) -> bool:
+    """Harmless, for the same reason."""
+    await case.wire.stream(case.events, ends=False)
+    await asyncio.sleep(case.fault.seconds)
     return False

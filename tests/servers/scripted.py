@@ -30,7 +30,7 @@ if not __package__:  # Run by its path.
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.servers.faults import FAULT_KINDS, Case, Fault, parse_fault
-from tests.servers.wire import Body, Received, Wire, read_request, reply_with
+from tests.servers.wire import Body, Received, Wire, events_of, read_request, reply_with
 
 __all__ = ["FAULT_KINDS", "Fault", "ScriptedServer", "number_for", "parse_fault", "reply_with"]
 
@@ -60,6 +60,9 @@ class ScriptedServer:
         log: a file to which every request is appended as one JSON line.
         context: if given, TLS is spoken.
     """
+
+    usual_context: ssl.SSLContext | None = None
+    """Taken where no context is given."""
 
     def __init__(
         self,
@@ -93,7 +96,7 @@ class ScriptedServer:
         self.most_at_once = 0
         """The largest number of requests that were being answered at the same time."""
         self._port = port
-        self._context = context
+        self._context = context or self.usual_context
         self._log_path = log
         self._log: TextIO | None = None
         self._at_once = 0
@@ -227,7 +230,9 @@ class ScriptedServer:
             if fault.befalls(body_hash, index, earlier):
                 return await FAULT_KINDS[fault.kind](Case(fault, request, reply, wire))
         self.answered.append(request.body)
-        return await wire.json(reply)
+        return (
+            await wire.stream(events_of(reply, request.body)) if request.body.get("stream") else await wire.json(reply)
+        )
 
     def _good_reply(self, request: Received) -> Body:
         answer = self.answer(request.body)

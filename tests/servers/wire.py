@@ -9,6 +9,7 @@ import re
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any
@@ -70,6 +71,17 @@ class Wire:
         await self.writer.drain()
         return True
 
+    async def stream(self, events: Sequence[bytes], *, ends: bool = True) -> bool:
+        """Server-sent events, each in a chunk of its own; without the end of the body unless it `ends`."""
+        self.write_head(content_type="text/event-stream", transfer_encoding="chunked")
+        for event in events:
+            self.writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+            await self.writer.drain()
+        if ends:
+            self.writer.write(b"0\r\n\r\n")
+            await self.writer.drain()
+        return ends
+
     def write_head(self, status: int = 200, **headers: str) -> None:
         named = {"content_type": "application/json", "date": formatdate(usegmt=True), **headers}
         lines = [f"{name.replace('_', '-').title()}: {value}" for name, value in named.items()]
@@ -102,3 +114,26 @@ def reply_with(text: str | None, body: Body, finish_reason: str = "stop", **mess
         return {"object": "chat.completion", **common, "choices": [choice]}
     choice = {"index": 0, "text": text, "finish_reason": finish_reason, "logprobs": None}
     return {"object": "text_completion", **common, "choices": [choice]}
+
+
+def events_of(reply: Body, body: Body) -> list[bytes]:
+    """A good reply as vLLM streams it: an opening, three letters an event, the end, usage if asked for, ``[DONE]``."""
+    choice = reply["choices"][0]
+    said = choice.get("message") or {"content": choice.get("text")}
+    fields: dict[str, str] = {name: said[name] for name in ("reasoning_content", "content") if said.get(name)}
+    deltas: list[Body] = [{"role": "assistant", "content": ""}]
+    deltas += [{name: text[i : i + 3]} for name, text in fields.items() for i in range(0, len(text), 3)]
+    deltas += [{"tool_calls": said["tool_calls"]}] if said.get("tool_calls") else []
+
+    def event(choices: list[Body], **more: Any) -> bytes:
+        return b"data: %b\n\n" % json.dumps({"model": reply.get("model"), "choices": choices, **more}).encode()
+
+    def part(delta: Body, finish_reason: str | None = None) -> Body:
+        shown = {"delta": delta} if "messages" in body else {"text": delta.get("content", "")}
+        return {"index": 0, **shown, "finish_reason": finish_reason}
+
+    events = [event([part(delta)]) for delta in deltas]
+    events.append(event([part({}, choice.get("finish_reason"))]))
+    if body.get("stream_options", {}).get("include_usage"):
+        events.append(event([], usage=reply.get("usage")))
+    return [*events, b"data: [DONE]\n\n"]

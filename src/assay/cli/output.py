@@ -48,6 +48,7 @@ def _document(evaluation: Evaluation) -> dict[str, object]:
 def _table(evaluation: Evaluation) -> str:
     from rich.console import Console
 
+    from assay.report.remarks import remarks
     from assay.report.table import check_lines, score_table
 
     # Without a terminal the width is what the table needs: a log is no place to fold columns.
@@ -62,6 +63,8 @@ def _table(evaluation: Evaluation) -> str:
             from assay.report.gate import asked_words
 
             console.print(asked_words(evaluation.stopped_early), soft_wrap=True)
+        for remark in remarks(evaluation.results):
+            console.print(remark, soft_wrap=True, markup=False)
         console.print(f"results  {evaluation.results_file}", soft_wrap=True, markup=False)
     return captured.get().rstrip("\n")
 

@@ -37,6 +37,14 @@ _PATIENCE = (
         help=f"Seconds for one attempt.  [default: {_DEFAULTS.request_timeout}]",
         metavar="S",
     ),
+    click.option("--stream", is_flag=True, help="Have answers streamed, and keep the times to first tokens."),
+    click.option(
+        "--stall-timeout",
+        type=float,
+        help="With --stream: seconds for which nothing may come once an answer has begun.  "
+        f"[default: {_DEFAULTS.stall_timeout}]",
+        metavar="S",
+    ),
     click.option(
         "--max-attempts",
         type=int,
@@ -51,6 +59,17 @@ _PATIENCE = (
         metavar="S",
     ),
 )
+
+_FIELDS = (
+    "api_key_env",
+    "api_key_file",
+    "request_timeout",
+    "stream",
+    "stall_timeout",
+    "max_attempts",
+    "give_up_after",
+)
+"""Options that are fields of :class:`assay.types.ModelSpec` by the same name."""
 
 
 def connection_options(command: Command) -> Command:
@@ -72,7 +91,7 @@ def asked_as(model: ModelSpec, options: Mapping[str, Any]) -> ModelSpec:
     """
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     tls = msgspec.structs.replace(model.tls, **{name: given[name] for name in TLS.__struct_fields__ if name in given})
-    fields = {name: given[name] for name in _NAMES if name in given}
+    fields = {name: given[name] for name in _FIELDS if name in given}
     return msgspec.structs.replace(model, tls=tls, **fields)
 
 
@@ -80,6 +99,3 @@ def _with(command: Command, options: tuple[Callable[[Command], Command], ...]) -
     for option in reversed(options):
         command = option(command)
     return command
-
-
-_NAMES = ("api_key_env", "api_key_file", "request_timeout", "max_attempts", "give_up_after")

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import yarl
 
-from assay.models.retry import DOWN_STATUSES, Fault, Hope, network_fault, status_fault
-from assay.models.tls import client_context
-from assay.models.transport import LARGEST_REPLY, Transport, open_transport, proxy_for
+from assay.models.http1 import HTTP1
+from assay.models.retry import DOWN_STATUSES, Fault, Hope, NetworkError, status_fault
+from assay.models.streams import Streamed, StreamReader
+from assay.models.tls import context_for
+from assay.models.transport import LARGEST_REPLY, Reply, Stream, proxy_for
 from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError
 from assay.types import FailureCause
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_STREAM = b', "stream": true}'
+_STREAM_WITH_USAGE = b', "stream": true, "stream_options": {"include_usage": true}}'
 _LOOK_TIMEOUT = 5.0
 _LOOK_LASTS = 1.0
 
@@ -54,28 +58,32 @@ class Endpoint:
         self.redact = redact
         self._url = yarl.URL(endpoint_url(base_url, spec.endpoint))
         self._models_url = yarl.URL(models_url(base_url))
+        self._endpoint = spec.endpoint
         self._timeout = spec.request_timeout
+        self._stall_timeout = spec.stall_timeout
+        self._streams_usage: bool | None = None
+        """Whether the server takes ``stream_options``; None until that is seen."""
         self._headers = headers
         self._clock = clock
         self._looking = asyncio.Lock()
         self._looked = float("-inf")
         self._seen_alive = False
         self._proxy = proxy_for(self._url)
-        self._context = client_context(spec.tls)
-        self._transport: Transport | None = None
+        self._context = context_for(spec.tls, self._url, self._proxy)
+        self._client: HTTP1 | None = None
 
     def __repr__(self) -> str:
         return f"Endpoint({self.address!r})"
 
     def open(self) -> None:
         """Make ready to ask."""
-        self._transport = open_transport(self._url, self._headers, self._proxy, self._context)
+        self._client = HTTP1(self._url, self._headers, self._proxy, self._context)
 
     async def close(self) -> None:
         """Close all connections."""
-        if self._transport is not None:
-            await self._transport.close()
-            self._transport = None
+        if self._client is not None:
+            await self._client.close()
+            self._client = None
 
     async def attempt(self, payload: bytes, read: Callable[[bytes], T]) -> T | Fault:
         """What `read` makes of the body of the reply, or why there is none.
@@ -85,19 +93,62 @@ class Endpoint:
             read: raises :class:`assay.models.wire.ReplyError` for a body that is no answer.
         """
         try:
-            reply = await self._open_transport().request("POST", self._url, payload, timeout=self._timeout)
-        except OSError as error:
-            return self._cleaned(network_fault(error))
+            reply = await self._open_client().request("POST", self._url, payload, timeout=self._timeout)
+        except NetworkError as error:
+            return self._cleaned(error.fault)
+        if (fault := self._fault_of(reply)) is not None:
+            return fault
+        return self._made_of(lambda: read(reply.body or b""))
+
+    async def attempt_stream(self, payload: bytes) -> Streamed | Fault:
+        """The answer to a request that is asked for in parts, or why there is none.
+
+        Token counts are asked for, too; a server that refuses that is asked again without, and remembered.
+
+        Args:
+            payload: the request's body, as it is when nothing is streamed.
+        """
+        result = await self._attempt_stream(payload, with_usage=self._streams_usage is not False)
+        if not isinstance(result, Fault):
+            self._streams_usage = self._streams_usage is not False
+            return result
+        if self._streams_usage is not None or result.cause is not FailureCause.BAD_REQUEST:
+            return result
+        result = await self._attempt_stream(payload, with_usage=False)
+        if not isinstance(result, Fault):
+            self._streams_usage = False
+        return result
+
+    async def _attempt_stream(self, payload: bytes, *, with_usage: bool) -> Streamed | Fault:
+        body = payload.removesuffix(b"}") + (_STREAM_WITH_USAGE if with_usage else _STREAM)
+        reader = StreamReader(self._endpoint, self._clock)
+        stream = Stream(reader.feed, self._stall_timeout)
+        started = self._clock()
+        try:
+            reply = await self._open_client().request("POST", self._url, body, timeout=self._timeout, stream=stream)
+        except NetworkError as error:
+            if not reader.is_complete:
+                return self._cleaned(error.fault)
+        else:
+            if (fault := self._fault_of(reply)) is not None:
+                return fault
+        return self._made_of(lambda: reader.read(started))
+
+    def _fault_of(self, reply: Reply) -> Fault | None:
+        """What is wrong with a reply as HTTP."""
         if not 200 <= reply.status < 300:
             return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers))
         if reply.body is None:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
             return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, reply.status)
+        return None
+
+    def _made_of(self, read: Callable[[], T]) -> T | Fault:
         try:
-            return read(reply.body)
+            return read()
         except ReplyError as error:
             hope = Hope.NONE if error.is_final else Hope.SOME
-            return self._cleaned(Fault(error.cause, str(error), hope, reply.status))
+            return self._cleaned(Fault(error.cause, str(error), hope, 200))
 
     async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
         """Status and body of a GET.
@@ -107,10 +158,10 @@ class Endpoint:
             timeout: seconds for the whole exchange.
 
         Raises:
-            OSError: no reply.
+            NetworkError: no reply.
         """
         url = self._models_url if path == "/v1/models" else yarl.URL(self.address + path)
-        reply = await self._open_transport().request("GET", url, timeout=timeout)
+        reply = await self._open_client().request("GET", url, timeout=timeout)
         return reply.status, reply.body or b""
 
     async def is_down(self, fault: Fault) -> bool:
@@ -133,7 +184,7 @@ class Endpoint:
         for path in ("/health", "/v1/models"):
             try:
                 status, _ = await self.get(path)
-            except OSError:
+            except NetworkError:
                 return False
             if status in DOWN_STATUSES:
                 return False
@@ -141,10 +192,10 @@ class Endpoint:
                 return True
         return True
 
-    def _open_transport(self) -> Transport:
-        if self._transport is None:
+    def _open_client(self) -> HTTP1:
+        if self._client is None:
             raise RuntimeError("the endpoint is used before open() or after close()")
-        return self._transport
+        return self._client
 
     def _cleaned(self, fault: Fault) -> Fault:
         return Fault(fault.cause, self.redact(fault.message), fault.hope, fault.status, fault.retry_after)

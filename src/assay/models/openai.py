@@ -15,8 +15,9 @@ from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
 from assay.models.messages import Redactor
 from assay.models.pool import Pool
 from assay.models.retry import Fault, Hope, retry_delay
-from assay.models.server_info import ServerInfo, server_info
+from assay.models.server_info import ServerInfo, bare_name, server_info
 from assay.models.sole_server import SoleServer
+from assay.models.streams import Streamed
 from assay.models.wire import Said, read_reply
 from assay.types import Answer, Failure
 
@@ -136,10 +137,14 @@ class OpenAIModel:
         """
         if request.scored is not None:
             return await self._loglikelihood(request, request.scored)
-        reply = await self._exchange(request.payload, self._read)
+        payload = request.payload
+        if self.spec.stream:
+            reply = await self._exchange(lambda endpoint: endpoint.attempt_stream(payload))
+        else:
+            reply = await self._exchange(lambda endpoint: endpoint.attempt(payload, self._read_unstreamed))
         if isinstance(reply, Failure):
             return reply
-        said = reply.content
+        said, ttft = reply.content
         return Answer(
             text=said.text,
             finish_reason=said.finish_reason,
@@ -147,8 +152,9 @@ class OpenAIModel:
             prompt_tokens=said.prompt_tokens,
             completion_tokens=said.completion_tokens,
             latency=reply.latency,
+            ttft=ttft,
             attempts=reply.attempts,
-            model=said.model if said.model != self.spec.model else None,
+            model=self._other_model(said),
             endpoint=reply.endpoint,
         )
 
@@ -159,7 +165,7 @@ class OpenAIModel:
         def read(body: bytes) -> tuple[Said, Loglikelihood]:
             return self._read(body), read_echo(body).loglikelihood(scored)
 
-        reply = await self._exchange(request.payload, read)
+        reply = await self._exchange(lambda endpoint: endpoint.attempt(request.payload, read))
         if isinstance(reply, Failure):
             return reply
         said, (logprob, is_greedy) = reply.content
@@ -171,7 +177,7 @@ class OpenAIModel:
             completion_tokens=said.completion_tokens,
             latency=reply.latency,
             attempts=reply.attempts,
-            model=said.model if said.model != self.spec.model else None,
+            model=self._other_model(said),
             endpoint=reply.endpoint,
         )
 
@@ -185,13 +191,16 @@ class OpenAIModel:
         Raises:
             ServerUnreachableError, ServerRefusedError: as :meth:`ask`.
         """
-        reply = await self._exchange(payload, read)
+        reply = await self._exchange(lambda endpoint: endpoint.attempt(payload, read))
         return reply if isinstance(reply, Failure) else reply.content
 
     def _read(self, body: bytes) -> Said:
         return read_reply(body, self.spec.endpoint)
 
-    async def _exchange(self, payload: bytes, read: Callable[[bytes], T]) -> _Reply[T] | Failure:
+    def _read_unstreamed(self, body: bytes) -> Streamed:
+        return Streamed(self._read(body), ttft=None)
+
+    async def _exchange(self, attempt: Callable[[Endpoint], Awaitable[T | Fault]]) -> _Reply[T] | Failure:
         servers = self._servers
         attempts = failures = 0
         faults: dict[Endpoint, Fault] = {}
@@ -200,7 +209,7 @@ class OpenAIModel:
             attempts += 1
             started = self.clock()
             try:
-                result = await visit.endpoint.attempt(payload, read)
+                result = await attempt(visit.endpoint)
             finally:
                 servers.leave(visit)
             latency = self.clock() - started
@@ -229,6 +238,10 @@ class OpenAIModel:
 
     def _name_of(self, endpoint: Endpoint) -> str | None:
         return None if self._pool is None else endpoint.address
+
+    def _other_model(self, said: Said) -> str | None:
+        asked = self.spec.model
+        return None if said.model is None or asked in (said.model, bare_name(said.model)) else said.model
 
     async def server_info(self, *, wait: float = 0.0) -> ServerInfo:
         """Which models the first server lists; see :func:`assay.models.server_info.server_info`."""

@@ -7,7 +7,6 @@ import errno
 import math
 import os
 import re
-import ssl
 import time
 from datetime import UTC
 from email.utils import parsedate_to_datetime
@@ -20,6 +19,7 @@ from assay.types import FailureCause
 
 if TYPE_CHECKING:
     import random
+    import ssl
     from collections.abc import Mapping
 
 
@@ -92,7 +92,7 @@ def status_fault(status: int, body: bytes, headers: Mapping[str, str]) -> Fault:
     Args:
         status: the HTTP status.
         body: as much of the body as was read.
-        headers: case-insensitive, as aiohttp gives them.
+        headers: case-insensitive.
     """
     if 300 <= status < 400:
         target = headers.get("Location", "nowhere")
@@ -115,54 +115,27 @@ def _hope(status: int) -> Hope:
     return Hope.NONE
 
 
-def network_fault(error: Exception) -> Fault:  # noqa: C901 - one case for each kind of error
-    """The fault behind an exception of a transport, of aiohttp or of the operating system.
-
-    Raises:
-        Exception: ``error`` itself where it is none of these, which is a defect and no fault of the network.
-    """
-    if isinstance(error, NetworkError):
-        return error.fault
-    import aiohttp
-
-    match error:
-        case aiohttp.ClientConnectorCertificateError():
-            return _not_trusted(error.certificate_error)
-        case ssl.SSLCertVerificationError():
-            return _not_trusted(error)
-        case aiohttp.ConnectionTimeoutError():
-            return Fault(FailureCause.UNREACHABLE, "no connection in time", Hope.SERVER_DOWN)
-        case TimeoutError():
-            return Fault(FailureCause.TIMED_OUT, "no reply in time", Hope.SOME)
-        case aiohttp.ClientConnectorError():
-            return Fault(FailureCause.UNREACHABLE, f"no connection: {os_reason(error)}", Hope.SERVER_DOWN)
-        case aiohttp.ClientHttpProxyError():
-            hope = Hope.SERVER_DOWN if error.status in DOWN_STATUSES else _hope(error.status)
-            message = f"the proxy answered {error.status} {error.message}"
-            return Fault(_CAUSES.get(error.status, FailureCause.UNREACHABLE), message, hope, error.status)
-        case aiohttp.ClientPayloadError() if isinstance(error.__cause__, aiohttp.http_exceptions.ContentEncodingError):
-            return Fault(FailureCause.MALFORMED_REPLY, f"the reply could not be decompressed: {error}", Hope.SOME)
-        case aiohttp.ClientPayloadError():
-            return Fault(FailureCause.RESET, "the connection closed before the reply was complete", Hope.SOME)
-        case aiohttp.ClientResponseError():
-            # What follows the colon is what was received, escaped in a way that no redaction sees through.
-            what = error.message.partition(":")[0]
-            return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {what}", Hope.SOME)
-        case aiohttp.ClientConnectionError() | OSError():
-            return Fault(
-                FailureCause.RESET, f"the connection closed before a reply came: {os_reason(error)}", Hope.UNSURE
-            )
-        case aiohttp.ClientError():
-            return Fault(FailureCause.MALFORMED_REPLY, f"{type(error).__name__}: {error}", Hope.SOME)
-    raise error
-
-
-def _not_trusted(error: Exception) -> Fault:
+def not_trusted(error: ssl.SSLCertVerificationError) -> Fault:
+    """The fault of a server whose certificate nobody vouches for."""
     message = (
-        f"the server's certificate is not trusted: {getattr(error, 'verify_message', error)}; "
+        f"the server's certificate is not trusted: {error.verify_message}; "
         "name the file of its authority (--ca-file), or take any certificate (--insecure)"
     )
     return Fault(FailureCause.UNREACHABLE, message, Hope.NONE)
+
+
+def tls_refused(error: ssl.SSLError) -> Fault:
+    """The fault of a server that ends TLS before it has said a word: most often for want of a certificate."""
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    message = f"the server refused the TLS connection ({reason}); does it want a certificate of yours (--client-cert)?"
+    return Fault(FailureCause.UNREACHABLE, message, Hope.NONE)
+
+
+def proxy_fault(status: int, reason: str) -> Fault:
+    """The fault of a proxy that will not connect to the server."""
+    hope = Hope.SERVER_DOWN if status in DOWN_STATUSES else _hope(status)
+    message = f"the proxy answered {status} {reason}"
+    return Fault(_CAUSES.get(status, FailureCause.UNREACHABLE), message, hope, status)
 
 
 def os_reason(error: Exception) -> str:

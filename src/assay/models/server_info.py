@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import ModelNotServedError, ServerUnreachableError
-from assay.models.retry import DOWN_STATUSES, Hope, network_fault
+from assay.models.retry import DOWN_STATUSES, Hope, NetworkError
 from assay.models.wire import error_body_text
 
 if TYPE_CHECKING:
@@ -90,8 +90,8 @@ async def _ask_once(server: Endpoint) -> ServerInfo:
 async def _get(server: Endpoint, path: str) -> tuple[int, bytes]:
     try:
         return await server.get(path, timeout=_TIMEOUT)
-    except OSError as error:
-        fault = network_fault(error)
+    except NetworkError as error:
+        fault = error.fault
         if fault.hope is Hope.SOME:
             # Connected, but no whole reply: a server that is busy or peculiar, not one that is missing.
             return 0, b""
@@ -141,6 +141,9 @@ def check_model_served(info: ServerInfo, model: str) -> None:
 
 
 def _answers_to(served: ServedModel, model: str) -> bool:
-    # transformers appends the revision, Ollama a tag; both take the bare name.
-    bare = served.id.partition("@")[0].removesuffix(":latest")
-    return model in (served.id, bare, *served.aliases)
+    return model in (served.id, bare_name(served.id), *served.aliases)
+
+
+def bare_name(model: str) -> str:
+    """A model's name without the revision that transformers appends, and the tag that Ollama does."""
+    return model.partition("@")[0].removesuffix(":latest")

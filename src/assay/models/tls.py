@@ -7,9 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import SpecificationError
+from assay.types import TLS
 
 if TYPE_CHECKING:
-    from assay.types import TLS
+    import yarl
+
+
+def context_for(tls: TLS, *addresses: yarl.URL | None) -> ssl.SSLContext | None:
+    """The context for connections to these addresses; None where none of them asks for TLS and nothing is said of it.
+
+    Raises:
+        SpecificationError: as :func:`client_context`.
+    """
+    is_needed = tls != TLS() or any(address is not None and address.scheme == "https" for address in addresses)
+    return client_context(tls) if is_needed else None
 
 
 def client_context(tls: TLS) -> ssl.SSLContext:

@@ -62,7 +62,7 @@ _decoder = msgspec.json.Decoder(_Reply)
 
 # Finish reasons by which a server says that it broke off on its own account (SGLang and vLLM on shutdown, OpenRouter):
 # the text is a torso, not the model's answer.
-_BROKEN_OFF = frozenset({"abort", "error"})
+BROKEN_OFF = frozenset({"abort", "error"})
 
 
 def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
@@ -81,8 +81,8 @@ def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
     choice = reply.choices[0]
     if choice.error:
         raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
-    finish_reason = _str_or_none(choice.finish_reason)
-    if finish_reason in _BROKEN_OFF:
+    finish_reason = str_or_none(choice.finish_reason)
+    if finish_reason in BROKEN_OFF:
         raise ReplyError(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
     usage = reply.usage if isinstance(reply.usage, dict) else {}
     text, reasoning = _text(choice, endpoint), _reasoning(choice)
@@ -90,9 +90,9 @@ def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
         text=text,
         finish_reason=finish_reason,
         reasoning=reasoning,
-        prompt_tokens=_count(usage.get("prompt_tokens")),
-        completion_tokens=_count(usage.get("completion_tokens"), nothing_counted=not text and not reasoning),
-        model=_str_or_none(reply.model),
+        prompt_tokens=token_count(usage.get("prompt_tokens")),
+        completion_tokens=token_count(usage.get("completion_tokens"), nothing_counted=not text and not reasoning),
+        model=str_or_none(reply.model),
     )
 
 
@@ -103,21 +103,21 @@ def _decode(body: bytes) -> _Reply:
         pass
     # The standard library takes what msgspec does not and lm-eval does: NaN, lone surrogates, a byte order mark.
     try:
-        return msgspec.convert(_mended(json.loads(body)), _Reply)
+        return msgspec.convert(mended(json.loads(body)), _Reply)
     except (ValueError, RecursionError) as error:
         raise ReplyError(
             FailureCause.MALFORMED_REPLY, f"not a reply of the protocol ({error}): {_excerpt(body)}"
         ) from None
 
 
-def _mended(value: Any) -> Any:
+def mended(value: Any) -> Any:
     """The value with lone surrogates, which no UTF-8 file can hold, replaced."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
-        return [_mended(item) for item in value]
+        return [mended(item) for item in value]
     if isinstance(value, dict):
-        return {key: _mended(item) for key, item in value.items()}
+        return {key: mended(item) for key, item in value.items()}
     return value
 
 
@@ -138,7 +138,7 @@ def _text(choice: _Choice, endpoint: EndpointKind) -> str | None:
 def _reasoning(choice: _Choice) -> str | None:
     if choice.message is None:
         return None
-    return _str_or_none(choice.message.reasoning_content) or _str_or_none(choice.message.reasoning)
+    return str_or_none(choice.message.reasoning_content) or str_or_none(choice.message.reasoning)
 
 
 def error_text(error: Any) -> str:
@@ -170,11 +170,12 @@ def _excerpt(body: bytes) -> str:
     return body[:65536].decode("utf-8", "replace")
 
 
-def _str_or_none(value: Any) -> str | None:
+def str_or_none(value: Any) -> str | None:
+    """The value, if it is a string."""
     return value if isinstance(value, str) else None
 
 
-def _count(value: Any, *, nothing_counted: bool = False) -> int | None:
+def token_count(value: Any, *, nothing_counted: bool = False) -> int | None:
     """A number of tokens. Zero is one only of nothing: servers that do not count say 0, or -1."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None

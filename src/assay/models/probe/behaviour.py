@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 from assay.models.probe.report import Capability, Finding, Findings, no, unknown, yes
-from assay.models.probe.server import PROMPT, Reply, at, refused, text_of
+from assay.models.probe.server import Reply, at, refused, text_of
+from assay.models.transport import LARGEST_ERROR_BODY
 
 if TYPE_CHECKING:
     from assay.models.probe.server import ServerUnderProbe
@@ -71,57 +72,46 @@ def _judge_together(alone: list[Reply], together: list[Reply]) -> Finding:
 
 async def try_streaming(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
     """Whether an answer comes in parts, and how soon the first part does."""
-    body = server.body(kind, PROMPT, stream=True, stream_options={"include_usage": True})
-    return {Capability.STREAMING: await _stream(server, kind, json.dumps(body).encode("ascii"))}
+    seen = _Stream(time.monotonic())
+    reply = await server.stream(kind, seen.feed, stream=True, stream_options={"include_usage": True})
+    if reply.fault:
+        return {Capability.STREAMING: refused(reply)}
+    return {Capability.STREAMING: seen.finding(reply.headers.get("content-type", "no type"))}
 
 
-async def _stream(server: ServerUnderProbe, kind: EndpointKind, body: bytes) -> Finding:
-    import aiohttp
+class _Stream:
+    """What is seen of a stream while it comes."""
 
-    timeout = server.time_left()
-    if timeout <= 0:
-        return unknown("no time was left to ask")
-    server.requests += 1
-    started = time.monotonic()
-    try:
-        async with (
-            aiohttp.ClientSession(
-                headers=server.headers, proxy=server.proxy, connector=aiohttp.TCPConnector(ssl=server.context)
-            ) as session,
-            session.post(
-                server.url(kind), data=body, timeout=aiohttp.ClientTimeout(total=timeout), allow_redirects=False
-            ) as reply,
-        ):
-            if reply.status != 200:
-                content = await reply.content.read(4096)
-                said = server.clean(f"HTTP {reply.status}: {content.decode('utf-8', 'replace')}")
-                return refused(Reply(status=reply.status, fault=said))
-            return await _read_stream(reply, started)
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        return unknown(server.clean(f"the stream broke off: {type(error).__name__}"))
+    def __init__(self, started: float) -> None:
+        self._started = started
+        self._rest = b""
+        self._parts = 0
+        self._first: float | None = None
+        self._is_done = self._has_usage = False
 
+    def feed(self, part: bytes) -> bool:
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        for line in lines:
+            self._take(line)
+        return len(self._rest) <= LARGEST_ERROR_BODY
 
-async def _read_stream(reply: object, started: float) -> Finding:
-    import aiohttp
-
-    assert isinstance(reply, aiohttp.ClientResponse)  # noqa: S101 - aiohttp is imported only here
-    parts, first, done, usage = 0, None, False, False
-    async for line in reply.content:
+    def _take(self, line: bytes) -> None:
         kind, _, data = line.decode("utf-8", "replace").strip().partition(":")
         if kind != "data":
-            continue
-        if data.strip() == "[DONE]":
-            done = True
-            break
+            return
+        self._is_done = self._is_done or data.strip() == "[DONE]"
         event = _json(data)
-        usage = usage or at(event, "usage", "completion_tokens") is not None
+        self._has_usage = self._has_usage or at(event, "usage", "completion_tokens") is not None
         if _delta(event):
-            parts += 1
-            first = time.monotonic() - started if first is None else first
-    if first is None:
-        return no(f"no event with text in a reply of type {reply.content_type}"[:160])
-    ending = f"{'' if done else 'no [DONE], '}{'' if usage else 'no '}usage at the end"
-    return yes(f"{parts} parts, the first after {first:.2f} s, {ending}", round(first, 3))
+            self._parts += 1
+            self._first = time.monotonic() - self._started if self._first is None else self._first
+
+    def finding(self, content_type: str) -> Finding:
+        """What that shows."""
+        if self._first is None:
+            return no(f"no event with text in a reply of type {content_type}"[:160])
+        ending = f"{'' if self._is_done else 'no [DONE], '}{'' if self._has_usage else 'no '}usage at the end"
+        return yes(f"{self._parts} parts, the first after {self._first:.2f} s, {ending}", round(self._first, 3))
 
 
 def _delta(event: object) -> bool:

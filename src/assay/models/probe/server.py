@@ -10,11 +10,12 @@ import msgspec
 import yarl
 
 from assay.errors import SpecificationError
+from assay.models.http1 import HTTP1
 from assay.models.messages import Redactor
 from assay.models.probe.report import Finding, no, unknown
-from assay.models.retry import NetworkError, network_fault, status_fault
-from assay.models.tls import client_context
-from assay.models.transport import Transport, open_transport, proxy_for
+from assay.models.retry import NetworkError, status_fault
+from assay.models.tls import context_for
+from assay.models.transport import Stream, proxy_for
 from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError, Said, read_reply
 from assay.types import EndpointKind, Failure, FailureCause
@@ -116,13 +117,11 @@ class ServerUnderProbe:
         self.address = server_root(base_url)
         self.model = spec.model
         self.requests = 0
-        self.headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self.reference: dict[EndpointKind, Said] = {}
         """What each endpoint that works says to ``PROMPT`` at temperature 0, in ``TOKENS`` tokens."""
         self.token_ids: list[int] | None = None
         """``PROMPT``'s, where the server tells them."""
         self.max_length: int | None = None
-        self.context = client_context(spec.tls)
         self._redact = Redactor(key)
         self._urls: dict[EndpointKind, yarl.URL] = {
             "chat": yarl.URL(endpoint_url(base_url, "chat")),
@@ -131,20 +130,18 @@ class ServerUnderProbe:
         self._models_url = yarl.URL(models_url(base_url))
         self._request_timeout = request_timeout
         self._deadline = time.monotonic() + seconds
-        self._transport: Transport | None = None
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        url = self._urls["chat"]
+        proxy = proxy_for(url)
+        self._client = HTTP1(url, headers, proxy, context_for(spec.tls, url, proxy))
 
     async def __aenter__(self) -> Self:
-        url = self._urls["chat"]
-        self.proxy = proxy_for(url)
-        self._transport = open_transport(url, self.headers, self.proxy, self.context)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._transport is not None:
-            await self._transport.close()
-            self._transport = None
+        await self._client.close()
 
     @property
     def endpoint(self) -> EndpointKind | None:
@@ -155,10 +152,6 @@ class ServerUnderProbe:
         """The text on one line, short, without the key."""
         line = self._redact(text)
         return line if len(line) <= _EVIDENCE else line[: _EVIDENCE - 1] + "…"
-
-    def url(self, kind: EndpointKind) -> yarl.URL:
-        """Where an endpoint is."""
-        return self._urls[kind]
 
     def time_left(self) -> float:
         """Seconds for the next exchange."""
@@ -204,20 +197,22 @@ class ServerUnderProbe:
         # A server may close a kept connection just when it is used again; a second reset is its reply.
         return reply if reply.cause is not FailureCause.RESET else await self._send(method, url, body)
 
-    async def _send(self, method: Literal["GET", "POST"], url: yarl.URL, body: bytes) -> Reply:
-        if self._transport is None:
-            raise RuntimeError("ServerUnderProbe is used outside its `async with`")
+    async def stream(self, kind: EndpointKind, feed: Callable[[bytes], bool], **body: Any) -> Reply:
+        """Ask for an answer whose body `feed` takes part by part; see :class:`assay.models.transport.Stream`."""
+        stream = Stream(feed, self._request_timeout)
+        return await self._send("POST", self._urls[kind], _encode(self.body(kind, PROMPT, **body)), stream)
+
+    async def _send(
+        self, method: Literal["GET", "POST"], url: yarl.URL, body: bytes, stream: Stream | None = None
+    ) -> Reply:
         timeout = self.time_left()
         if timeout <= 0:
             return Reply(fault="no time was left to ask", cause=FailureCause.TIMED_OUT)
         self.requests += 1
         try:
-            raw = await self._transport.request(method, url, body, timeout=timeout)
+            raw = await self._client.request(method, url, body, timeout=timeout, stream=stream)
         except NetworkError as error:
             return self._failed(error.fault.message, error.fault.cause)
-        except OSError as error:
-            fault = network_fault(error)
-            return self._failed(fault.message, fault.cause)
         headers = _plain(raw.headers)
         if not 200 <= raw.status < 300:
             fault = status_fault(raw.status, raw.body or b"", raw.headers)

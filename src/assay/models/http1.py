@@ -1,0 +1,183 @@
+"""A client of HTTP/1.1: one exchange at a time on each of a pool of connections; a third of the cost of aiohttp's.
+
+Here is which connection carries what, and when one may be used again: after a whole reply that nothing followed, on a
+connection that is to be kept alive. No request is ever sent twice: what a request that got no reply has set off at the
+server, nobody knows here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Literal
+
+from assay.models.connecting import Connector, proxy_authorization
+from assay.models.http1_reply import ArrivingReply
+from assay.models.transport import KEEPALIVE, Reply
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+
+    import yarl
+
+    from assay.models.transport import Stream
+
+
+class HTTP1:
+    """A client of one server: keeps connections open, follows no redirect, sends each request once.
+
+    Args:
+        url: of the server.
+        headers: sent with every request.
+        proxy: through which the server is reached; see :func:`assay.models.transport.proxy_for`.
+        context: for TLS; needed where an address asks for it.
+    """
+
+    def __init__(
+        self, url: yarl.URL, headers: Mapping[str, str], proxy: yarl.URL | None, context: ssl.SSLContext | None
+    ) -> None:
+        self._connector = Connector(url, proxy, context)
+        self._is_proxied = proxy is not None and url.scheme == "http"
+        """Whether it is the proxy that reads the requests."""
+        host = url.host_port_subcomponent or ""
+        fields = {"Host": host, **headers, "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
+        if proxy is not None and self._is_proxied:
+            fields |= proxy_authorization(proxy)
+        self._fields = _written(fields)
+        self._fields_of_streams = _written(fields | {"Accept": "text/event-stream", "Accept-Encoding": "identity"})
+        self._idle: list[_Connection] = []
+        """The one used last comes last, and is used first."""
+
+    async def request(
+        self,
+        method: Literal["GET", "POST"],
+        url: yarl.URL,
+        body: bytes = b"",
+        *,
+        timeout: float,
+        stream: Stream | None = None,
+    ) -> Reply:
+        """Send a request and read its reply.
+
+        Args:
+            method: of HTTP.
+            url: on the server that the client was made for.
+            body: sent as it is.
+            timeout: seconds for the exchange, from the moment that the connection is open.
+            stream: takes the body of a 2xx, so that the reply's own is empty.
+
+        Raises:
+            NetworkError: no whole reply came.
+        """
+        connection = self._take_idle() or await self._connector.connect(_Connection)
+        head = self.head(method, url, len(body), self._fields if stream is None else self._fields_of_streams)
+        try:
+            reply = await connection.exchange(head + body, timeout, stream)
+        finally:
+            self._put_back(connection)
+        content = reply.decoded()
+        if stream is not None and content and reply.is_good:
+            stream.feed(content)
+            content = b""
+        return Reply(reply.status, reply.headers, content)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        while self._idle:
+            self._idle.pop().abort()
+        await asyncio.sleep(0)  # Sockets are closed in the loop's next round.
+
+    def head(self, method: Literal["GET", "POST"], url: yarl.URL, length: int, fields: str | None = None) -> bytes:
+        """The head of a request with a body of `length` bytes."""
+        fields = self._fields if fields is None else fields
+        if method != "GET":
+            fields = f"{fields}Content-Length: {length}\r\n"
+        target = str(url.with_fragment(None)) if self._is_proxied else url.raw_path_qs
+        return f"{method} {target} HTTP/1.1\r\n{fields}\r\n".encode("latin-1")
+
+    def _take_idle(self) -> _Connection | None:
+        now = asyncio.get_running_loop().time()
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_reusable and now - connection.idle_since < KEEPALIVE:
+                return connection
+            connection.abort()
+        return None
+
+    def _put_back(self, connection: _Connection) -> None:
+        if connection.is_reusable:
+            connection.idle_since = asyncio.get_running_loop().time()
+            self._idle.append(connection)
+        else:
+            connection.abort()
+
+
+class _Connection(asyncio.Protocol):
+    """An open connection."""
+
+    def __init__(self) -> None:
+        self.idle_since = 0.0
+        self._reply: ArrivingReply | None = None
+        self._is_clean = False
+        """Whether all that came so far belonged to whole replies, and the server will take another request."""
+        self._last_byte = 0.0
+
+    async def exchange(self, request: bytes, timeout: float, stream: Stream | None) -> ArrivingReply:
+        """Send a request and wait for its reply; whatever else ends the wait leaves the connection unusable."""
+        loop = asyncio.get_running_loop()
+        reply = self._reply = ArrivingReply(loop.create_future(), None if stream is None else stream.feed)
+        self._is_clean = False
+        timers = [loop.call_later(timeout, reply.expire)]
+        if stream is not None:
+            self._watch_for_stall(reply, stream.stall_timeout, timers)
+        try:
+            self._transport.write(request)
+            await reply.over
+        finally:
+            for timer in timers:
+                timer.cancel()
+        return reply
+
+    @property
+    def is_reusable(self) -> bool:
+        return self._is_clean and not self._transport.is_closing()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport: asyncio.Transport = transport  # type: ignore[assignment]
+
+    def data_received(self, data: bytes) -> None:
+        reply = self._reply
+        if reply is None:
+            self._is_clean = False
+            self.abort()  # Nothing was asked: no telling what a next reply would be the answer to.
+            return
+        self._last_byte = asyncio.get_running_loop().time()
+        reply.feed(data)
+        if reply.over.done():
+            self._reply = None
+            self._is_clean = reply.allows_another and not self._transport.get_write_buffer_size()
+            reply.let_go_of_parser()
+
+    def eof_received(self) -> None:
+        self._is_clean = False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._is_clean = False
+        if self._reply is not None:
+            self._reply.lose(error)
+
+    def _watch_for_stall(self, reply: ArrivingReply, seconds: float, timers: list[asyncio.TimerHandle]) -> None:
+        """Look at whether anything has come for so long; before the body begins, the server's queue may be long."""
+        loop = asyncio.get_running_loop()
+        since = self._last_byte if reply.body_begun else loop.time()
+        if since + seconds <= loop.time():
+            reply.stall(seconds)
+        else:
+            timers[1:] = [loop.call_at(since + seconds, self._watch_for_stall, reply, seconds, timers)]
+
+
+def _written(fields: Mapping[str, str]) -> str:
+    return "".join(f"{name}: {value}\r\n" for name, value in fields.items())

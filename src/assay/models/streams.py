@@ -1,0 +1,249 @@
+"""An answer that comes in parts, as server-sent events: put together while it arrives.
+
+Read as forgivingly as whole replies are: a server that sends no ``[DONE]`` has still answered if it said how the answer
+ended, and one that ignores ``stream`` and sends a whole reply has answered, too.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from assay.models.transport import LARGEST_REPLY
+from assay.models.wire import BROKEN_OFF, ReplyError, Said, error_text, mended, read_reply, str_or_none, token_count
+from assay.types import FailureCause
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.types import EndpointKind
+
+
+class _Delta(msgspec.Struct):
+    content: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    tool_calls: Any = None
+
+
+class _Choice(msgspec.Struct):
+    index: Any = 0
+    delta: _Delta | None = None
+    text: Any = None
+    finish_reason: Any = None
+    error: Any = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    model: Any = None
+    error: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Event)
+
+
+class Streamed(NamedTuple):
+    """What a stream said."""
+
+    said: Said
+    ttft: float | None
+    """Seconds to the first token; None where the reply was not streamed, or is empty."""
+
+
+class StreamReader:
+    """Reads one reply.
+
+    Args:
+        endpoint: of which kind the reply is.
+        clock: a monotonic clock in seconds.
+    """
+
+    def __init__(self, endpoint: EndpointKind, clock: Callable[[], float]) -> None:
+        self._endpoint = endpoint
+        self._clock = clock
+        self._size = 0
+        self._line: list[bytes] = []
+        """The parts of a line that has not ended."""
+        self._event = ""
+        self._data: list[bytes] = []
+        self._whole: list[bytes] | None = None
+        """The body, where it is no stream."""
+        self._has_begun = False
+        self._error: ReplyError | None = None
+        self._done = False
+
+        self._first_token: float | None = None
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._has_content = False
+        self._has_tool_calls = False
+        self._has_choice = False
+        self._finish_reason: str | None = None
+        self._usage: dict[str, Any] = {}
+        self._model: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the answer is there, whatever becomes of the connection."""
+        return self._error is None and (self._done or self._finish_reason is not None)
+
+    def feed(self, part: bytes) -> bool:
+        """Take in what has come; whether more is wanted."""
+        if not self._has_begun:
+            part = part.lstrip(b"\xef\xbb\xbf \t\r\n")
+            if not part:
+                return True
+            self._has_begun = True
+            if part[:1] in b"{[<":
+                self._whole = []
+        self._size += len(part)
+        if self._whole is not None:
+            self._whole.append(part)
+            return self._is_within_limits()
+        *ended, rest = part.split(b"\n")
+        for piece in ended:
+            self._take_line(b"".join((*self._line, piece)).removesuffix(b"\r"))
+            self._line.clear()
+        if rest:
+            self._line.append(rest)
+        return self._is_within_limits() and self._error is None
+
+    def read(self, started: float) -> Streamed:
+        """What the model said, when nothing more comes.
+
+        Args:
+            started: when the request was sent, on the reader's clock.
+
+        Raises:
+            ReplyError: the stream broke off, is none, or tells of an error.
+        """
+        if self._error is None and self._whole is not None:
+            return Streamed(read_reply(b"".join(self._whole), self._endpoint), None)
+        self._take_line(b"".join(self._line))
+        if _is_whole(b"\n".join(self._data)):  # else it broke off there
+            self._take_line(b"")
+        if self._error is not None:
+            raise self._error
+        if not self.is_complete:
+            raise ReplyError(FailureCause.RESET, "the stream ended before the answer was complete")
+        if not self._has_choice:
+            raise ReplyError(FailureCause.EMPTY_CHOICES, "the stream held no choice")
+        text = mended("".join(self._text))
+        reasoning = mended("".join(self._reasoning))
+        said = Said(
+            # An answer of reasoning or tool calls alone has null for its content where it is not streamed.
+            text=text if text or (self._has_content and not reasoning and not self._has_tool_calls) else None,
+            finish_reason=self._finish_reason,
+            reasoning=reasoning or None,
+            prompt_tokens=token_count(self._usage.get("prompt_tokens")),
+            completion_tokens=token_count(
+                self._usage.get("completion_tokens"), nothing_counted=not text and not reasoning
+            ),
+            model=self._model,
+        )
+        return Streamed(said, None if self._first_token is None else self._first_token - started)
+
+    def _is_within_limits(self) -> bool:
+        if self._size <= LARGEST_REPLY:
+            return True
+        self._fail(FailureCause.MALFORMED_REPLY, f"the reply is larger than {LARGEST_REPLY // 2**20} MiB")
+        return False
+
+    def _fail(self, cause: FailureCause, message: str) -> None:
+        self._error = self._error or ReplyError(cause, message)
+
+    def _take_line(self, line: bytes) -> None:
+        """A line of an event, whose end an empty one is."""
+        if not line:
+            if self._data:
+                self._take_event(b"\n".join(self._data))
+            self._data.clear()
+            self._event = ""
+            return
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._data.append(value)
+        elif field == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif field == b"error":  # llama.cpp's, once
+            self._event = "error"
+            self._data.append(value)
+
+    def _take_event(self, data: bytes) -> None:
+        if self._done or self._error is not None:
+            return
+        if data.strip() == b"[DONE]":
+            self._done = True
+            return
+        if self._event == "error":
+            self._fail(FailureCause.ERROR_IN_REPLY, error_text(_value(data)))
+            return
+        try:
+            event = _decoded(data)
+        except ValueError as error:
+            excerpt = data[:65536].decode("utf-8", "replace")
+            self._fail(FailureCause.MALFORMED_REPLY, f"not an event of the protocol ({error}): {excerpt}")
+            return
+        if event.error:
+            self._fail(FailureCause.ERROR_IN_REPLY, error_text(event.error))
+            return
+        if isinstance(event.usage, dict):
+            self._usage = event.usage
+        self._model = self._model or str_or_none(event.model) or None
+        for choice in event.choices or ():
+            if choice.index in (0, None):
+                self._take_choice(choice)
+
+    def _take_choice(self, choice: _Choice) -> None:
+        if choice.error:
+            self._fail(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
+            return
+        self._has_choice = True
+        delta = choice.delta or _Delta()
+        content = delta.content if self._endpoint == "chat" else choice.text
+        if content is not None and not isinstance(content, str):
+            self._fail(FailureCause.MALFORMED_REPLY, f"the content is of type {type(content).__name__}, not a string")
+            return
+        reasoning = str_or_none(delta.reasoning_content) or str_or_none(delta.reasoning) or ""
+        self._has_content = self._has_content or content is not None
+        self._has_tool_calls = self._has_tool_calls or bool(delta.tool_calls)
+        if content or reasoning or delta.tool_calls:
+            self._first_token = self._clock() if self._first_token is None else self._first_token
+            self._text.append(content or "")
+            self._reasoning.append(reasoning)
+        finish_reason = str_or_none(choice.finish_reason)
+        if finish_reason in BROKEN_OFF:
+            self._fail(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
+        self._finish_reason = finish_reason or self._finish_reason
+
+
+def _decoded(data: bytes) -> _Event:
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    # What msgspec does not take: NaN, and lone surrogates, of which the next event may hold the other half.
+    try:
+        return msgspec.convert(json.loads(data), _Event)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _is_whole(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return data.strip() == b"[DONE]"
+    return True
+
+
+def _value(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return data.decode("utf-8", "replace")

@@ -1,0 +1,40 @@
+"""What is worth a line about a run beside its scores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.report.text import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MODELS_SHOWN = 3
+
+
+def remarks(results: Mapping[str, Any]) -> list[str]:
+    """The lines that stand below a run's table.
+
+    Args:
+        results: the results document.
+    """
+    totals = results["assay"]["totals"]
+    return [*_first_tokens(totals), *_other_models(totals, results["model_name"])]
+
+
+def _first_tokens(totals: Mapping[str, Any]) -> list[str]:
+    seconds = totals.get("ttft_seconds")
+    if seconds is None:
+        return []
+    figures = ", ".join(f"{name} {seconds[name]:.3f} s" for name in ("p50", "p90", "p99"))
+    return [f"time to first token  {figures}"]
+
+
+def _other_models(totals: Mapping[str, Any], asked: str) -> list[str]:
+    others = totals.get("other_models")
+    if not others:
+        return []
+    shown = [f"{count} from {printable(repr(name))}" for name, count in list(others.items())[:_MODELS_SHOWN]]
+    more = f" and {len(others) - _MODELS_SHOWN} more names" if len(others) > _MODELS_SHOWN else ""
+    asked_for = printable(repr(asked))
+    return [f"warning: the server was asked for {asked_for}, but answers say they are {', '.join(shown)}{more}"]
