@@ -14,6 +14,7 @@ from assay.errors import UnsupportedTaskError
 from assay.evaluation import Evaluation, evaluate
 from assay.journal import find_journals, records
 from assay.journal.records import ResponseRecord
+from assay.rescore import rescore
 from assay.tasks.tokenizer import Tokenizer
 from assay.types import Answer, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.echoing import ImaginaryModel
@@ -165,6 +166,19 @@ def test_prompt_logprobs_give_the_same_scores(
     with ScriptedServer(answer=model.vllm_without_echo, models=["imaginary"]) as other:
         without = evaluate(specification(other, tmp_path / "without", ("choosing", "reading"), tokenizer=folder))
     assert without.results["results"] == by_echo.results["results"]
+    again = rescore(without.results_file)
+    assert not again.changed_prompts
+    assert not again.differences
+
+
+def test_answers_are_scored_again_without_the_server(server: ScriptedServer, folder: str, tmp_path: Path) -> None:
+    ours = evaluate(specification(server, tmp_path, ALL, tokenizer=folder))
+    asked = server.count
+    again = rescore(ours.results_file)
+    assert server.count == asked
+    assert not again.changed_prompts
+    assert not again.differences
+    assert {score.task: score.n for score in again.scores} == {score.task: score.n for score in ours.scores}
 
 
 @pytest.mark.parametrize("kind", ["llama_cpp", "llama_cpp_python", "transformers_serve", "shifted"])

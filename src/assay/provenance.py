@@ -27,12 +27,17 @@ def provenance(specification: Specification, server: ServerInfo, loaded: LoadedT
             "specification": specification,
             "server": server,
             "data": loaded.data_files,
-            "versions": {
-                "assay": __version__,
-                "python": platform.python_version(),
-                **{package: version(package) for package in _RECORDED_PACKAGES},
-            },
+            "versions": package_versions(),
             "journal": journal.name,
         }
     )
     return record
+
+
+def package_versions() -> dict[str, str]:
+    """Of Assay, Python and the packages whose code makes prompts and scores."""
+    return {
+        "assay": __version__,
+        "python": platform.python_version(),
+        **{package: version(package) for package in _RECORDED_PACKAGES},
+    }

@@ -151,7 +151,7 @@ def _versions(document: Mapping[str, Any]) -> dict[str, str]:
 
 def _task(name: str, document: Mapping[str, Any], samples_file: Path) -> TaskRecord:
     entry = document["results"][name]
-    values = {key: float(value) for key, value in entry.items() if _names_metric(key) and _is_number(value)}
+    values = {key: float(value) for key, value in entry.items() if names_metric(key) and _is_number(value)}
     directions = document.get("higher_is_better", {}).get(name, {})
     failures = (document.get("assay") or {}).get("failures", ())
     failed = tuple(sorted(int(failure["doc_id"]) for failure in failures if failure["task"] == name))
@@ -252,7 +252,7 @@ def _groups(document: Mapping[str, Any], tasks: Mapping[str, TaskRecord]) -> dic
     for name, entry in document["results"].items():
         if name in tasks or not members.get(name):
             continue
-        values = {key: float(value) for key, value in entry.items() if _names_metric(key) and _is_number(value)}
+        values = {key: float(value) for key, value in entry.items() if names_metric(key) and _is_number(value)}
         leaves = tuple(_leaves(name, members))
         weighting = {key: _weighted_by_size(leaves, tasks, key, value) for key, value in values.items()}
         known = {key: by_size for key, by_size in weighting.items() if by_size is not None}
@@ -280,7 +280,8 @@ def _weighted_by_size(leaves: Sequence[str], tasks: Mapping[str, TaskRecord], ke
     return False if isclose(plain, value, rel_tol=1e-9, abs_tol=1e-12) else None
 
 
-def _names_metric(key: str) -> bool:
+def names_metric(key: str) -> bool:
+    """Whether a key of a results entry is a score's, and not its standard error's or a description."""
     return "," in key and not key.split(",", 1)[0].endswith("_stderr")
 
 

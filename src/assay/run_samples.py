@@ -140,6 +140,9 @@ class RunSamples:
     @property
     def journal(self) -> Path | None:
         """The run's journal; None where there is none."""
+        if elsewhere := self.assay.get("rescored", {}).get("journal"):
+            path = self.file.parent / str(elsewhere)
+            return path if path.is_file() else None
         name = self.assay.get("provenance", {}).get("journal")
         path = self.file.parent / "journal" / Path(str(name)).name
         return path if name and path.is_file() else None

@@ -18,8 +18,10 @@ from assay.errors import AssayError
 _COMMANDS = {
     "run": ("assay.cli.run", "run", "Evaluate a served model on one or more tasks."),
     "gate": ("assay.cli.gate", "gate", "Judge servers by a policy: thresholds, baselines, early stopping."),
+    "show": ("assay.cli.show", "show", "Look at a run's samples: prompts, answers, scores."),
     "compare": ("assay.cli.compare", "compare", "Compare runs, document by document."),
     "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
+    "score": ("assay.cli.score", "score", "Score a run's answers again, without a server, and say what differs."),
     "calibrate": ("assay.cli.calibrate", "calibrate", "Run the same several times: noise, and a margin."),
     "tasks": ("assay.cli.tasks", "tasks", "List the tasks, groups and tags there are."),
     "probe": ("assay.cli.probe", "probe", "See what a server can do, and how it behaves."),

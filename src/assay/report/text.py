@@ -13,5 +13,12 @@ def printable(text: str, limit: int = 200) -> str:
     return shown if len(text) <= limit else f"{shown}…"
 
 
+def visible(text: str) -> str:
+    """`text` with its lines and tabs as they are; whatever else :func:`printable` escapes, this escapes, too."""
+    if text.isprintable():
+        return text
+    return "".join(character if character in "\n\t" else _visible(character) for character in text)
+
+
 def _visible(character: str) -> str:
     return character if character.isprintable() else character.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,76 @@
+"""``assay score``: a finished run's answers, scored again without a server."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from assay.rescore import Rescored
+
+
+@click.command(short_help="Score a run's answers again, without a server, and say what differs.")
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--task",
+    "tasks",
+    multiple=True,
+    help="Only this task of the run; with =NEW, its answers are scored by the task NEW. May be repeated.",
+    metavar="NAME[=NEW]",
+)
+@click.option("--include-path", help="Folder with task YAML, in place of the run's.", metavar="DIR")
+@click.option(
+    "--data-dir", envvar="ASSAY_DATA_DIR", show_envvar=True, help="Data sets, in place of the run's.", metavar="DIR"
+)
+@click.option("--output-dir", help="Keep results and samples files there; by default nothing is kept.", metavar="DIR")
+@click.option("--flips", type=click.IntRange(min=0), default=6, show_default=True, help="Changed answers to show.")
+@click.option("--exit-code", is_flag=True, help="End with 1 if any score differs, as git diff --exit-code does.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def score(
+    run: str,
+    tasks: tuple[str, ...],
+    include_path: str | None,
+    data_dir: str | None,
+    output_dir: str | None,
+    flips: int,
+    exit_code: bool,
+    as_json: bool,
+) -> int:
+    """Score the answers in a run's journal again, as they would be scored now, and say what differs.
+
+    RUN is a results_*.json or a folder of results (its newest run). With other task YAML, a newer lm-eval or a newer
+    Assay, this tells what the harness alone changes.
+
+    Example: assay score results/my-model --task gsm8k_cot=my_gsm8k --include-path my_tasks
+    """
+    from assay.rescore import Rescoring, rescore
+    from assay.run_samples import results_file_of
+
+    renamed = {name: new or name for name, _, new in (task.partition("=") for task in tasks)}
+    rescored = rescore(
+        results_file_of(run),
+        Rescoring(tasks=renamed, include_path=include_path, data_dir=data_dir, output_dir=output_dir),
+    )
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(rescored).decode())
+    else:
+        _show(rescored, flips)
+    return 1 if exit_code and rescored.differences else 0
+
+
+def _show(rescored: Rescored, flips: int) -> None:
+    from rich.console import Console
+
+    from assay.report.comparison import comparison_text
+    from assay.report.rescored import rescored_lines
+
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    if rescored.comparison is not None:
+        console.print(comparison_text(rescored.comparison, flips))
+        console.print()
+    for line in rescored_lines(rescored):
+        console.print(line, soft_wrap=True)

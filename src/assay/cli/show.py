@@ -1,0 +1,108 @@
+"""``assay show``: a run's samples, one after another."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.types import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from assay.sample_choice import ChosenSample
+
+
+@click.command(short_help="Look at a run's samples: prompts, answers, what was extracted, scores.")
+@click.argument("run", metavar="RUN")
+@click.option("--task", "tasks", multiple=True, help="Only this task. May be repeated.", metavar="NAME")
+@click.option("--doc", "doc_ids", multiple=True, type=int, help="Only this document. May be repeated.", metavar="ID")
+@click.option(
+    "--outcome",
+    "outcomes",
+    multiple=True,
+    type=click.Choice([outcome.value for outcome in Outcome]),
+    help="Only samples that ended so. May be repeated.",
+)
+@click.option("--failed", is_flag=True, help="Only samples without a score: --outcome failed.")
+@click.option("--wrong", is_flag=True, help="Only samples with a score below the best.")
+@click.option("--flipped", is_flag=True, help="Only samples whose score changed against --baseline.")
+@click.option("--baseline", help="An earlier run; its answers are shown where the score changed.", metavar="RUN")
+@click.option("--containing", help="Only samples with this text in an answer or its reasoning.", metavar="TEXT")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many samples.", metavar="N")
+@click.option("--full", is_flag=True, help="Whole prompts and answers.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def show(
+    run: str,
+    tasks: tuple[str, ...],
+    doc_ids: tuple[int, ...],
+    outcomes: tuple[str, ...],
+    failed: bool,
+    wrong: bool,
+    flipped: bool,
+    baseline: str | None,
+    containing: str | None,
+    limit: int | None,
+    full: bool,
+    as_json: bool,
+) -> None:
+    """Page through the samples of a finished run, Assay's or lm-eval's.
+
+    RUN is a results_*.json, a samples_*.jsonl or a folder of results (its newest run). All conditions given must hold.
+
+    Example: assay show results/my-model --outcome truncated --limit 5
+    """
+    from assay.run_samples import RunSamples, results_file_of
+    from assay.sample_choice import SampleChoice, choose
+
+    choice = SampleChoice(
+        tasks=tasks,
+        doc_ids=doc_ids,
+        outcomes=(*map(Outcome, outcomes), *((Outcome.FAILED,) if failed else ())),
+        wrong=wrong,
+        flipped=flipped,
+        containing=containing,
+    )
+    with RunSamples(results_file_of(run)) as samples:
+        chosen = islice(choose(samples, choice, baseline), limit)
+        if as_json:
+            _print_json(chosen)
+        else:
+            _page(chosen, full=full)
+
+
+def _print_json(chosen: Iterable[ChosenSample]) -> None:
+    import msgspec
+
+    for sample, flips in chosen:
+        print(msgspec.json.encode({"sample": sample, "flips": flips}).decode())
+
+
+def _page(chosen: Iterator[ChosenSample], *, full: bool) -> None:
+    """Through the reader's pager on a terminal; each sample is read only when the pager wants it."""
+    first = next(chosen, None)
+    if first is None:
+        print("no sample of the run fits", file=sys.stderr)
+        return
+    if sys.stdout.isatty():
+        click.echo_via_pager(_rendered(first, chosen, full=full))
+        return
+    for text in _rendered(first, chosen, full=full):
+        print(text, end="")
+
+
+def _rendered(first: ChosenSample, others: Iterator[ChosenSample], *, full: bool) -> Iterator[str]:
+    from itertools import chain
+
+    from rich.console import Console
+
+    from assay.report.samples import sample_text
+
+    console = Console(highlight=False, markup=False)
+    for sample in chain((first,), others):
+        with console.capture() as captured:
+            console.print(sample_text(sample, full=full), soft_wrap=True)
+        yield captured.get()

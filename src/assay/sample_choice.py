@@ -1,0 +1,107 @@
+"""Which of a run's samples somebody wants to look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from assay.compare import Flip, compare_runs
+from assay.errors import UsageError
+from assay.run_files import read_run
+from assay.types import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.run_samples import RunSample, RunSamples
+
+
+class SampleChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """All conditions hold for a sample that is chosen; one that is left out is no condition."""
+
+    tasks: tuple[str, ...] = ()
+    doc_ids: tuple[int, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+    wrong: bool = False
+    """Some score of it is below the best that there is: below 1, or a verdict that is not good."""
+    flipped: bool = False
+    """Its score changed against the baseline."""
+    containing: str | None = None
+    """Text in an answer, reasoning included; upper and lower case are alike."""
+
+
+class ChosenSample(NamedTuple):
+    """A sample, and how it changed."""
+
+    sample: RunSample
+    flips: Sequence[Flip]
+    """Against the baseline; one for each metric key whose score changed."""
+
+
+def choose(run: RunSamples, choice: SampleChoice, baseline: str | None = None) -> Iterator[ChosenSample]:
+    """The chosen samples, task by task in document order; only those that may be meant are read.
+
+    Args:
+        run: where they are looked for.
+        choice: what is wanted.
+        baseline: an earlier run (anything that :func:`assay.run_files.read_run` takes) for how they changed.
+
+    Raises:
+        UsageError: the run has no such task or document, or flipped samples are wanted without a baseline.
+        FileFormatError: a file is missing or damaged.
+    """
+    if choice.flipped and baseline is None:
+        raise UsageError("samples can be flipped only against a baseline: name one (--baseline RUN)")
+    if unknown := [name for name in choice.tasks if name not in run.tasks]:
+        raise UsageError(f"{run.file} has no task '{unknown[0]}'; it has {', '.join(run.tasks)}")
+    flips = {} if baseline is None else _flips(run, baseline)
+    for task in choice.tasks or run.tasks:
+        for doc_id in _doc_ids(run, task, choice):
+            changed = flips.get((task, doc_id), [])
+            if choice.flipped and not changed:
+                continue
+            sample = run.sample(task, doc_id)
+            if _is_chosen(sample, choice):
+                yield ChosenSample(sample, changed)
+
+
+def outcomes_of(sample: RunSample) -> set[Outcome]:
+    """What became of a sample, under each of its filters."""
+    if sample.failure is not None:
+        return {Outcome.FAILED}
+    return {filtered.outcome for filtered in sample.filters.values()}
+
+
+def _flips(run: RunSamples, baseline: str) -> Mapping[tuple[str, int], list[Flip]]:
+    found: dict[tuple[str, int], list[Flip]] = {}
+    for flip in compare_runs(read_run(baseline), read_run(run.file)).flips:
+        found.setdefault((flip.task, flip.doc_id), []).append(flip)
+    return found
+
+
+def _doc_ids(run: RunSamples, task: str, choice: SampleChoice) -> Sequence[int]:
+    there = run.doc_ids(task)
+    if not choice.doc_ids:
+        return there
+    if len(choice.tasks or run.tasks) == 1:
+        for doc_id in set(choice.doc_ids) - set(there):
+            run.sample(task, doc_id)  # says what there is
+    return [doc_id for doc_id in there if doc_id in choice.doc_ids]
+
+
+def _is_chosen(sample: RunSample, choice: SampleChoice) -> bool:
+    if choice.outcomes and not outcomes_of(sample) & set(choice.outcomes):
+        return False
+    if choice.wrong and not _is_wrong(sample):
+        return False
+    if choice.containing is None:
+        return True
+    wanted = choice.containing.casefold()
+    said = (text for answer in sample.answers for text in (answer.text, answer.reasoning) if text)
+    return any(wanted in text.casefold() for text in said)
+
+
+def _is_wrong(sample: RunSample) -> bool:
+    scores = (score for filtered in sample.filters.values() for score in filtered.metrics.values())
+    return any(not all(score) if isinstance(score, tuple) else score < 1 for score in scores)
