@@ -69,6 +69,15 @@ def fake_lm_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
 # -- what the child is told and given ---------------------------------------------------------------------------------
 
 
+def test_very_many_tasks_have_a_log(tmp_path: Path, fake_lm_eval: Fake) -> None:
+    tasks = ",".join(f"é{number}" for number in range(100))
+    fake_lm_eval("pass")
+    with pytest.raises(FileNotFoundError, match=r"its output is in .*/é0,é1,.*_lm_eval\.log$"):
+        run_lm_eval(URL, "m", str(tmp_path / "out"), tasks)
+    (log,) = (tmp_path / "out").glob("*_lm_eval.log")
+    assert len(log.name.encode()) <= 255
+
+
 def told(tmp_path: Path, fake: Fake, **options: Any) -> dict[str, Any]:
     """The child's arguments, environment and working directory."""
     told_file = tmp_path / "told.json"

@@ -35,6 +35,8 @@ _PATH_OPTIONS = ("--include_path", "--use_cache", "-c", "--config", "-C")
 """Options of lm-eval whose value is a path, which means another place once the working directory is another."""
 _RESULTS_NAME = re.compile(r"results_(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d(?:\.\d+)?)\.json")
 _LONGEST_LAST_LINE = 300
+_LONGEST_NAME = 255
+"""Bytes of a file's name, at most, on nearly all file systems."""
 
 
 class LmEvalFailedError(UnjudgeableError, subprocess.CalledProcessError):
@@ -118,7 +120,7 @@ def run_lm_eval(
     )
     run.check()
     _require_client_packages()
-    log = run.results_dir / (re.sub(r"[^\w.,-]", "_", task) + "_lm_eval.log")
+    log = run.results_dir / _log_name(task)
     try:
         run.results_dir.mkdir(parents=True, exist_ok=True)
         log.touch()
@@ -203,6 +205,13 @@ class _Run:
         if self.gen_kwargs:
             command += ["--gen_kwargs", self.gen_kwargs]
         return [*command, *(self.extra_args if folder == Path.cwd() else _with_absolute_paths(self.extra_args))]
+
+
+def _log_name(task: str) -> str:
+    """The log's name; one of very many tasks is cut."""
+    ending = "_lm_eval.log"
+    name = re.sub(r"[^\w.,-]", "_", task).encode()[: _LONGEST_NAME - len(ending)]
+    return name.decode(errors="ignore") + ending
 
 
 def _with_absolute_paths(arguments: Sequence[str]) -> Iterator[str]:

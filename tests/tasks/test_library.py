@@ -333,6 +333,17 @@ def refused(kind: type[Exception], names: Sequence[str], options: TaskOptions) -
             MissingDependencyError,
             r"needs the Python module 'no_such_package', which is not installed \(try extra X\)$",
         ),
+        (
+            "try: import no_such_package\nexcept ImportError: raise ImportError('pip install X')",
+            MissingDependencyError,
+            r"needs the Python module 'no_such_package', which is not installed \(pip install X\)$",
+        ),
+        (
+            "raise Exception('Please install unitxt')",
+            MissingDependencyError,
+            r"loaded: Exception: Please install unitxt$",
+        ),
+        ("raise SystemExit('swipl is not installed')", MissingDependencyError, r"loaded: SystemExit: swipl is not ins"),
         ("from os import no_such_name", TaskConfigError, r"cannot be loaded: ImportError: cannot import name"),
         ("def other(d): return d", TaskConfigError, r"cannot be loaded: AttributeError: .*no function 'prepare'"),
         ("def prepare(:", TaskConfigError, r"cannot be loaded: SyntaxError: "),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _IFEVAL_PACKAGES = frozenset({"immutabledict", "langdetect", "nltk"})
+_ASKS_FOR_SOFTWARE = re.compile(r"\b(?:pip install|please install|is not installed)\b", re.IGNORECASE)
 
 
 class Factory(TaskFactory):  # type: ignore[misc]
@@ -34,7 +36,7 @@ class Factory(TaskFactory):  # type: ignore[misc]
 
         Raises:
             TaskConfigError: Its YAML or Python is broken.
-            MissingDependencyError: Its Python needs a package that is not installed.
+            MissingDependencyError: Its Python needs a package or a program that is not installed.
             DataNotFoundError: Its data set is nowhere to be had.
             FileFormatError: A file of its data set is damaged.
         """
@@ -172,13 +174,14 @@ def _told(entry: Any) -> Iterator[None]:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise TaskConfigError(f"{where}{line}: not valid YAML: {error.problem}") from None
     except (Exception, SystemExit) as error:
-        raise TaskConfigError(f"{where} cannot be loaded: {_one_line(error)}") from None
+        kind = MissingDependencyError if _ASKS_FOR_SOFTWARE.search(str(error)) else TaskConfigError
+        raise kind(f"{where} cannot be loaded: {_one_line(error)}") from None
 
 
 def _missing(where: str, error: ImportError) -> AssayError:
     chain: list[BaseException] = [error]
-    while chain[-1].__cause__ is not None:
-        chain.append(chain[-1].__cause__)
+    while (before := _raised_over(chain[-1])) is not None:
+        chain.append(before)
     root = chain[-1]
     if not isinstance(root, ModuleNotFoundError):
         return TaskConfigError(f"{where} cannot be loaded: {_one_line(root)}")
@@ -186,9 +189,14 @@ def _missing(where: str, error: ImportError) -> AssayError:
         return MissingDependencyError(f'{where} needs the package {root.name}: pip install "assay[ifeval]"')
     told = f"the Python module {root.name!r}" if root.name else "a package"
     # What the task's author says about it, if anything: often which package to install.
-    advice = [str(link) for link in chain if isinstance(link, ModuleNotFoundError) and link.name is None]
+    advice = [str(link) for link in chain if isinstance(link, ImportError) and link.name is None]
     hint = f" ({' '.join(advice[0].split())})" if advice else ""
     return MissingDependencyError(f"{where} needs {told}, which is not installed{hint}")
+
+
+def _raised_over(error: BaseException) -> BaseException | None:
+    """The error that `error` was raised for, or while handling."""
+    return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _one_line(error: BaseException) -> str:

@@ -19,11 +19,13 @@ import msgspec
 from assay.errors import SpecificationError, UnknownTaskError
 from assay.tasks.data import DataFile, data_source
 from assay.tasks.index import Kind, TaskEntry, TaskIndex, entry_from_file, task_index
+from assay.tasks.punctuation import look_through_unicode_once
 from assay.tasks.templates import keep_compiled_templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from assay.tasks.data import DataSource
     from assay.types import TaskOptions
 
 _log = logging.getLogger(__name__)
@@ -62,9 +64,9 @@ def load_tasks(names: Sequence[str], options: TaskOptions, metadata: dict[str, A
     """
     index = task_index(options.include_path)
     entries = find_entries(names, index)
-    with _quiet(), data_source(options.data_dir or os.environ.get(DATA_DIR_VARIABLE)) as source:
+    with loading(options.data_dir or os.environ.get(DATA_DIR_VARIABLE)) as source:
         _seed(options)
-        tasks, groups = _build(entries, index, metadata)
+        tasks, groups = build(entries, index, metadata)
     for task in tasks.values():
         _apply_options(task, options)
     return LoadedTasks(tasks, groups, dict(source.files))
@@ -99,19 +101,32 @@ def _find(name: str, index: TaskIndex) -> list[TaskEntry]:
     return [index.entry(name)]
 
 
-def _build(
-    entries: list[TaskEntry], index: TaskIndex, metadata: dict[str, Any]
+@contextlib.contextmanager
+def loading(data_dir: str | None) -> Iterator[DataSource]:
+    """What surrounds the building of tasks: quiet, and with data from `data_dir` first.
+
+    Raises:
+        SpecificationError: `data_dir` is no folder.
+    """
+    with _quiet(), data_source(data_dir) as source:
+        yield source
+
+
+def build(
+    entries: Sequence[TaskEntry], index: TaskIndex, metadata: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Build lm-eval's Task and Group objects of `entries`, by name; see :func:`load_tasks` for what it raises."""
     from lm_eval.tasks import TaskManager
 
     from assay.tasks.factory import Factory, refuse_unsupported
 
     keep_compiled_templates()
-    registry = _Registry(index)
+    look_through_unicode_once()
+    registry = Registry(index)
     factory = Factory(meta=metadata)
     built: list[Any] = []
     for entry in entries:
-        item = factory.build(_lm_eval_entry(entry), registry=registry)
+        item = factory.build(lm_eval_entry(entry), registry=registry)
         built += item if isinstance(item, list) else [item]
     try:
         loaded = TaskManager(include_defaults=False).load(built)
@@ -122,7 +137,7 @@ def _build(
     return loaded["tasks"], loaded["groups"]
 
 
-class _Registry(dict[str, Any]):
+class Registry(dict[str, Any]):
     """The index as the dictionary of entries that lm-eval's factory reads and adds to, made as they are asked for."""
 
     def __init__(self, index: TaskIndex) -> None:
@@ -133,11 +148,12 @@ class _Registry(dict[str, Any]):
         return super().__contains__(name) or name in self._index.entries
 
     def __missing__(self, name: str) -> Any:
-        entry = self[name] = _lm_eval_entry(self._index.entries[name])
+        entry = self[name] = lm_eval_entry(self._index.entries[name])
         return entry
 
 
-def _lm_eval_entry(entry: TaskEntry) -> Any:
+def lm_eval_entry(entry: TaskEntry) -> Any:
+    """`entry` as lm-eval's own index holds it."""
     from lm_eval.tasks._index import Entry
     from lm_eval.tasks._index import Kind as TheirKind
 
