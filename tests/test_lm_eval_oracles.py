@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 from collections import Counter
 from functools import cached_property
@@ -17,6 +16,7 @@ from assay.tasks.encoding import PromptEncoder
 from assay.tasks.gen_kwargs import parse_gen_kwargs
 from assay.tasks.tokenizer import Tokenizer
 from assay.types import ModelSpec, Specification, TaskOptions, TokenSpan
+from tests.lm_eval_files import SECTIONS, RunFiles, comparable_configs, read_lines
 from tests.servers.echoing import ImaginaryModel
 from tests.servers.scripted import ScriptedServer
 
@@ -37,32 +37,6 @@ LOGLIKELIHOOD = ("loglik_arc_challenge", "loglik_hellaswag", "loglik_mmlu", "log
 QUESTIONS_THAT_TRY_THE_SERVER = 2
 """Before a run that needs log-likelihoods; lm-eval asks none."""
 
-SECTIONS = (
-    "results",
-    "groups",
-    "group_subtasks",
-    "versions",
-    "n-shot",
-    "n-samples",
-    "higher_is_better",
-    "task_hashes",
-    "lm_eval_version",
-    "tokenizer_pad_token",
-    "tokenizer_eos_token",
-    "tokenizer_bos_token",
-    "eot_token_id",
-    "max_length",
-    "model_source",
-    "model_name",
-    "model_name_sanitized",
-    "system_instruction",
-    "system_instruction_sha",
-    "fewshot_as_multiturn",
-    "chat_template",
-    "chat_template_sha",
-)
-"""All but the run's own circumstances: date, duration, host, git hashes, and the server's address in `config`."""
-
 
 class Recording:
     """One recorded run of lm-eval."""
@@ -71,12 +45,9 @@ class Recording:
         self.folder = folder
         words = shlex.split((folder / "command.txt").read_text())
         self.options = {word: words[place + 1] for place, word in enumerate(words[:-1]) if word.startswith("--")}
-        self.results: dict[str, Any] = json.loads(next(folder.glob("results_*.json")).read_text())
-        self.bodies = [line["body"] for line in _lines(folder / "requests.jsonl")]
-        self.samples = {
-            re.sub(r"^samples_(.*)_\d{4}-.*$", r"\1", path.name): _lines(path)
-            for path in folder.glob("samples_*.jsonl")
-        }
+        files = RunFiles.read(next(folder.glob("results_*.json")))
+        self.results, self.samples = files.results, files.samples
+        self.bodies = [line["body"] for line in read_lines(folder / "requests.jsonl")]
 
         self.tokenizer: str | None = None
         if "tokenizer=tokenizer" in self.options["--model_args"]:
@@ -151,11 +122,8 @@ class Replay:
             self.evaluation: Evaluation = evaluate(recording.specification(server.url, data_dir, output_dir))
             questions = server.requests[0 if recording.tokenizer is None else QUESTIONS_THAT_TRY_THE_SERVER :]
             self.bodies = [request.body for request in questions if request.path.endswith("completions")]
-        self.results: dict[str, Any] = json.loads(self.evaluation.results_file.read_text())
-
-    def samples(self, task: str) -> list[dict[str, Any]]:
-        stamp = self.evaluation.results_file.stem.removeprefix("results_")
-        return _lines(self.evaluation.results_file.with_name(f"samples_{task}_{stamp}.jsonl"))
+        files = RunFiles.read(self.evaluation.results_file)
+        self.results, self.samples = files.results, files.samples
 
 
 @pytest.fixture(scope="module", params=GENERATIVE + LOGLIKELIHOOD)
@@ -185,29 +153,15 @@ def test_keys_and_their_order_are_equal(recording: Recording, replay: Replay) ->
 
 
 def test_task_configurations_are_equal(recording: Recording, replay: Replay) -> None:
-    assert _comparable(replay.results["configs"]) == _comparable(recording.results["configs"])
+    assert comparable_configs(replay.results["configs"]) == comparable_configs(recording.results["configs"])
 
 
 def test_every_sample_is_equal(recording: Recording, replay: Replay) -> None:
     for task, expected in recording.samples.items():
-        got = replay.samples(task)
+        got = replay.samples[task]
         assert [list(line) for line in got] == [list(line) for line in expected], task
         assert got == expected, task
 
 
 def test_nothing_failed(replay: Replay) -> None:
     assert replay.evaluation.failures == ()
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
-
-
-def _comparable(configs: dict[str, Any]) -> dict[str, Any]:
-    """Configurations without what depends on the machine: addresses of server and functions, paths, concurrency."""
-    for config in configs.values():
-        for key in ("base_url", "num_concurrent", "config_source", "tokenizer"):
-            config["metadata"].pop(key, None)
-    text = re.sub(r" at 0x[0-9a-f]+", "", json.dumps(configs))
-    comparable: dict[str, Any] = json.loads(text)
-    return comparable

@@ -1,0 +1,207 @@
+"""Every task name that lm-eval knows, loaded by Assay as far as the data at hand allows: would it run, and if not, why?
+
+The reasons are a closed set. A refusal that blames the task must be shared by lm-eval's own loader; anything else that
+goes wrong counts as unexplained, and so fails the sweep.
+"""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from assay.errors import (
+    AssayError,
+    DataNotFoundError,
+    MissingDependencyError,
+    TaskConfigError,
+    UnsupportedTaskError,
+)
+from assay.tasks.index import Kind, TaskEntry, TaskIndex, lm_eval_tasks_folder, task_index
+from assay.types import LogprobSource, ModelSpec, TaskOptions
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_NAMES_A_PIECE = 400
+_SECONDS_A_TASK = 120
+_LOGLIKELIHOOD = ("multiple_choice", "loglikelihood", "loglikelihood_rolling")
+
+
+class Reason(StrEnum):
+    """What keeps a task from running here."""
+
+    NONE = "runs: loaded with its data, first request written"
+    DATA = "waits for its data alone"
+    SOFTWARE = "needs a package or program that is not installed"
+    HUB_METRIC = "needs a metric that the evaluate library fetches from the hub"
+    UNSAFE_CODE = "runs code that the model writes"
+    MULTIMODAL = "needs images or sound"
+    BROKEN = "broken in lm-eval: its own loader fails likewise"
+    UNEXPLAINED = "unexplained"
+
+
+class Finding(NamedTuple):
+    """What became of one name."""
+
+    name: str
+    family: str
+    """The folder of lm-eval's that it is in."""
+    reason: Reason
+    endpoint: str
+    """What can ask it: ``chat or completions``, ``completions``, or ``unknown`` where nothing says so."""
+    message: str
+    """Assay's, or what is unexplained."""
+
+
+def sweep(data_dir: Path, processes: int, pattern: str = "*") -> Iterator[Finding]:
+    """Load every task whose name matches, in `processes` processes; in the order of their files."""
+    index = task_index()
+    entries = [index.entries[name] for name in index.match(pattern)]
+    tasks = sorted(
+        (e for e in entries if e.kind in (Kind.TASK, Kind.PYTHON_TASK)), key=lambda e: (e.path or "", e.name)
+    )
+    pieces = [tasks[start : start + _NAMES_A_PIECE] for start in range(0, len(tasks), _NAMES_A_PIECE)]
+    # Told before the libraries are imported: nothing is fetched, and nobody waits for the hub.
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for found in pool.map(_look_at, pieces, itertools.repeat(str(data_dir))):
+            yield from found
+
+
+def broken_groups() -> Iterator[tuple[str, str]]:
+    """Groups and tags that name what is not there, or cannot be read otherwise, with the message."""
+    from lm_eval.tasks._factory import TaskFactory
+
+    from assay.tasks.factory import Factory
+    from assay.tasks.library import Registry, lm_eval_entry
+
+    class Outline(Factory):
+        """Builds groups of tasks that are but names."""
+
+        def _build_task(self, entry: Any, overrides: Any) -> Any:
+            return _NamedOnly(entry.name)
+
+    assert issubclass(Factory, TaskFactory)
+    index = task_index()
+    for entry in index.entries.values():
+        if entry.kind in (Kind.GROUP, Kind.TAG):
+            try:
+                Outline(meta={}).build(lm_eval_entry(entry), registry=Registry(index))
+            except AssayError as error:
+                yield entry.name, str(error)
+
+
+class _NamedOnly:
+    def __init__(self, name: str) -> None:
+        self.task_name = name
+
+
+# -- in a process of the pool -----------------------------------------------------------------------------------------
+
+
+def _look_at(entries: Sequence[TaskEntry], data_dir: str) -> list[Finding]:
+    from assay.tasks.library import loading
+
+    index = task_index()
+    signal.signal(signal.SIGALRM, _give_up)
+    with loading(data_dir):
+        return [_finding(entry, index) for entry in entries]
+
+
+def _give_up(*_: int | FrameType | None) -> None:
+    raise TimeoutError(f"not done after {_SECONDS_A_TASK} s")
+
+
+def _finding(entry: TaskEntry, index: TaskIndex) -> Finding:
+    from assay.tasks.library import build
+
+    family = Path(entry.path or "").relative_to(lm_eval_tasks_folder()).parts[0]
+    endpoint, reason, message = "unknown", Reason.NONE, ""
+    signal.alarm(_SECONDS_A_TASK)
+    try:
+        tasks, _ = build([entry], index, {})
+        (task,) = tasks.values()
+        endpoint = _endpoint(task.OUTPUT_TYPE)
+        _write_first_request(entry.name, task)
+    except AssayError as error:
+        message = str(error)
+        reason, endpoint = _reason(entry, error)
+    except BaseException as error:  # escaped from Assay's error tree, which is what this looks for
+        reason, message = Reason.UNEXPLAINED, f"{type(error).__name__}: {error}"
+    finally:
+        signal.alarm(0)
+    return Finding(entry.name, family, reason, endpoint, message)
+
+
+def _write_first_request(name: str, task: Any) -> None:
+    from assay.tasks.requests import RequestWriter, samples
+
+    endpoints = ("chat", "completions") if task.OUTPUT_TYPE == "generate_until" else ("completions",)
+    for endpoint in endpoints:
+        model = ModelSpec(base_url="http://localhost", model="m", endpoint=endpoint)  # type: ignore[arg-type]
+        task.set_fewshot_seed(seed=1234)
+        first = next(samples(name, task, RequestWriter(model, None, LogprobSource.ECHO), TaskOptions(limit=1)))
+        if not first.requests:
+            raise ValueError("the first document asks nothing")
+
+
+def _reason(entry: TaskEntry, error: AssayError) -> tuple[Reason, str]:
+    if isinstance(error, MissingDependencyError):
+        return Reason.SOFTWARE, _endpoint(entry.output_type)
+    config = _config(entry)
+    endpoint = _endpoint(_output_type(config))
+    if isinstance(error, DataNotFoundError):
+        return Reason.HUB_METRIC if "whose code the evaluate library fetches" in str(error) else Reason.DATA, endpoint
+    if isinstance(error, UnsupportedTaskError):
+        if config.get("unsafe_code"):
+            return Reason.UNSAFE_CODE, endpoint
+        if config.get("doc_to_image") or config.get("doc_to_audio"):
+            return Reason.MULTIMODAL, endpoint
+    if isinstance(error, TaskConfigError) and _fails_in_lm_eval(entry, str(error)):
+        return Reason.BROKEN, endpoint
+    return Reason.UNEXPLAINED, endpoint
+
+
+def _config(entry: TaskEntry) -> dict[str, Any]:
+    """The task's configuration, by lm-eval's own loader; empty if that fails."""
+    from lm_eval.tasks._factory import TaskFactory
+
+    from assay.tasks.library import lm_eval_entry
+
+    try:
+        config: dict[str, Any] = TaskFactory(meta={})._load_full_config(lm_eval_entry(entry))
+    except (Exception, SystemExit):
+        return {}
+    return config
+
+
+def _output_type(config: dict[str, Any]) -> str | None:
+    if "class" in config:
+        return getattr(config["class"], "OUTPUT_TYPE", None)
+    return config.get("output_type", "generate_until") if config else None
+
+
+def _endpoint(output_type: str | None) -> str:
+    if output_type == "generate_until":
+        return "chat or completions"
+    return "completions" if output_type in _LOGLIKELIHOOD else "unknown"
+
+
+def _fails_in_lm_eval(entry: TaskEntry, message: str) -> bool:
+    """Whether lm-eval's own loader raises what `message` tells."""
+    from lm_eval.tasks._factory import TaskFactory
+
+    from assay.tasks.library import lm_eval_entry
+
+    try:
+        TaskFactory(meta={}).build(lm_eval_entry(entry), registry={})
+    except (Exception, SystemExit) as error:
+        return " ".join(str(error).split()) in message
+    return False
