@@ -165,6 +165,11 @@ class ScriptedServer:
 
     async def _stop(self) -> None:
         if self._server is not None:
+            # asyncio forgets connections that it is taking while it closes: neither served nor reset.
+            for listening in self._server.sockets:
+                self._loop.remove_reader(listening.fileno())
+            for _ in range(4):
+                await asyncio.sleep(0)
             self._server.close()
             self._server = None
         for task in list(self._connections):
