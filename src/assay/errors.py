@@ -13,6 +13,7 @@ The tree, with the exit code that the command line gives each branch::
     │   ├── MissingDependencyError        an optional package is not installed
     │   ├── OutputError                   results cannot be written where asked
     │   ├── ModelNotServedError           the server does not serve that model
+    │   ├── ReplicasDifferError           endpoints of one run serve different models
     │   └── FileFormatError               a file given as input is damaged or of another kind
     ├── JournalError                  2   the record of a run cannot be used
     │   ├── JournalLockedError            another process is writing it
@@ -78,6 +79,10 @@ class OutputError(UsageError):
 
 class ModelNotServedError(UsageError):
     """The server does not serve that model."""
+
+
+class ReplicasDifferError(UsageError):
+    """Endpoints of one run serve different models, or the same one with different context lengths."""
 
 
 class FileFormatError(UsageError):

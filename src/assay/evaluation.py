@@ -22,14 +22,15 @@ import msgspec
 from assay.checks import PlannedCheck, follow_checks, judge_checks, plan_checks
 from assay.deadline import Deadline
 from assay.early import Follower, StoppedEarly, seed_of
+from assay.endpoint_shares import EndpointShares
 from assay.engine import ask_all
 from assay.errors import OutputError, RunInterrupted, UsageError
 from assay.journal import Journal
 from assay.measure import Score, measure, without_intervals
 from assay.models.api_key import read_api_key
-from assay.models.echo_probe import find_logprob_source
+from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
-from assay.models.server_info import ServerInfo, check_model_served
+from assay.models.urls import server_root
 from assay.progress import Progress
 from assay.provenance import provenance
 from assay.results import (
@@ -44,7 +45,7 @@ from assay.results import (
     write_results,
 )
 from assay.score_book import LiveScores
-from assay.specification import fingerprint, validate
+from assay.specification import fingerprints, validate
 from assay.spool import Spool
 from assay.tasks.any_order import SamplesInAnyOrder
 from assay.tasks.library import LoadedTasks, load_tasks
@@ -58,11 +59,13 @@ from assay.tasks.tokenizer import Tokenizer
 from assay.totals import RunTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from types import FrameType
 
     from assay.gate import CheckResult
+    from assay.models.meeting import Meeting
+    from assay.models.pool_member import Member
     from assay.types import ModelSpec, Response, Specification
 
 
@@ -99,12 +102,12 @@ def evaluate(specification: Specification, progress: Progress | None = None) -> 
     _refuse_inside_event_loop()
     specification = validate(specification)
     with _interruptible(_folder(specification)), asyncio.Runner() as runner:
-        server = runner.run(_meet_server(specification.model))
-        plan = _make_plan(specification)
+        meeting = runner.run(_meet_servers(specification.model))
+        plan = _make_plan(specification, meeting)
         writer = runner.run(_request_writer(plan))
         with _open_work(plan) as work:
             runner.run(_answer(plan, writer, work, progress or Progress()))
-            return _conclude(plan, work, server)
+            return _conclude(plan, work)
 
 
 def _refuse_inside_event_loop() -> None:
@@ -121,12 +124,12 @@ def _refuse_inside_event_loop() -> None:
 async def evaluate_async(specification: Specification, progress: Progress | None = None) -> Evaluation:
     """:func:`evaluate` for callers with an event loop of their own; cancelling it leaves a resumable run."""
     specification = validate(specification)
-    server = await _meet_server(specification.model)
-    plan = _make_plan(specification)
+    meeting = await _meet_servers(specification.model)
+    plan = _make_plan(specification, meeting)
     writer = await _request_writer(plan)
     with _open_work(plan) as work:
         await _answer(plan, writer, work, progress or Progress())
-        return _conclude(plan, work, server)
+        return _conclude(plan, work)
 
 
 @dataclass(frozen=True)
@@ -134,6 +137,7 @@ class _Plan:
     """A specification with its tasks loaded, and everything refused that could never be scored or judged."""
 
     specification: Specification
+    meeting: Meeting
     started: float
     folder: Path
     loaded: LoadedTasks
@@ -156,6 +160,10 @@ class _Work:
     scores: dict[str, TaskScores]
     live: LiveScores
     totals: RunTotals
+    shares: EndpointShares | None = None
+    """Where there are several endpoints."""
+    members: Sequence[Member] = ()
+    """The endpoints, where there are several."""
     follower: Follower | None = None
     """Decides when to stop; None where every document is asked."""
 
@@ -169,18 +177,18 @@ class _Work:
     def score(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Score a sample for good."""
         self.totals.add(responses)
+        if self.shares is not None:
+            self.shares.add(responses)
         self.scores[sample.task].receive(sample, responses)
 
 
-async def _meet_server(spec: ModelSpec) -> ServerInfo:
-    """Make sure that the server is there and serves the model, before anything costs time."""
+async def _meet_servers(spec: ModelSpec) -> Meeting:
+    """Make sure that a server is there and serves the model, before anything costs time."""
     async with _open_model(spec) as model:
-        server = await model.server_info()
-    check_model_served(server, spec.model)
-    return server
+        return await model.meet()
 
 
-def _make_plan(specification: Specification) -> _Plan:
+def _make_plan(specification: Specification, meeting: Meeting) -> _Plan:
     started = time.time()
     model, options = specification.model, specification.options
     folder = _folder(specification)
@@ -194,6 +202,7 @@ def _make_plan(specification: Specification) -> _Plan:
         _ = tokenizer.chat_template  # refused now, where it has none
     return _Plan(
         specification=specification,
+        meeting=meeting,
         started=started,
         folder=folder,
         loaded=loaded,
@@ -208,16 +217,22 @@ async def _request_writer(plan: _Plan) -> RequestWriter:
     spec, tokenizer = plan.specification.model, plan.tokenizer
     if not needs_loglikelihood(plan.loaded.tasks):
         return RequestWriter(spec, tokenizer)
-    async with _open_model(spec) as model:
-        source = await find_logprob_source(model, lambda source: LoglikelihoodBodies(spec, tokenizer, source).trial())
-    return RequestWriter(spec, tokenizer, source)
+    sources = {}
+    for base_url in [url for url in spec.base_urls if server_root(url) in plan.meeting.servers]:
+        async with _open_model(msgspec.structs.replace(spec, base_url=base_url, replicas=())) as model:
+            sources[base_url] = await find_logprob_source(
+                model, lambda source: LoglikelihoodBodies(spec, tokenizer, source).trial()
+            )
+    return RequestWriter(spec, tokenizer, common_source(sources))
 
 
 @contextmanager
 def _open_work(plan: _Plan) -> Iterator[_Work]:
+    first, *others = fingerprints(plan.specification)
     journal = Journal.open(
         plan.folder / "journal",
-        fingerprint=fingerprint(plan.specification),
+        fingerprint=first,
+        replicas=tuple(others),
         specification=msgspec.to_builtins(plan.specification),
         fresh=plan.specification.fresh,
     )
@@ -225,6 +240,8 @@ def _open_work(plan: _Plan) -> Iterator[_Work]:
         deadline = Deadline(_SCORING_SECONDS)
         scores = {name: TaskScores(name, task, spool, deadline) for name, task in plan.loaded.tasks.items()}
         work = _Work(journal, scores, LiveScores(scores), RunTotals())
+        if plan.specification.model.replicas:
+            work.shares = EndpointShares()
         work.follower = follow_checks(
             plan.checks,
             plan.documents,
@@ -251,7 +268,10 @@ async def _answer(plan: _Plan, writer: RequestWriter, work: _Work, progress: Pro
     """Ask for what the journal does not hold yet, and score each sample as its last answer arrives."""
     spec = plan.specification.model
     progress.loaded(plan.expected, work.journal.answers, work.journal.path)
-    async with _open_model(spec) as model:
+    for remark in plan.meeting.remarks:
+        progress.noted(remark)
+    async with _open_model(spec, plan.meeting, progress.noted) as model:
+        work.members = model.members
         await ask_all(
             _samples(plan, writer, work.follower),
             model,
@@ -271,7 +291,7 @@ def _samples(plan: _Plan, writer: RequestWriter, follower: Follower | None) -> I
     return (None if drawn is None else in_any_order[drawn[0]].sample(drawn[1]) for drawn in follower.draw())
 
 
-def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
+def _conclude(plan: _Plan, work: _Work) -> Evaluation:
     """Aggregate, judge and write."""
     stamp = work.journal.date_id or date_id()
     work.journal.finalise(stamp)
@@ -294,8 +314,10 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
         "failures": msgspec.to_builtins(failures),
         "fallbacks": {name: task.fallbacks for name, task in work.scores.items()},
         "totals": work.totals.summary(seconds),
-        "provenance": provenance(plan.specification, server, plan.loaded, work.journal.path),
+        "provenance": provenance(plan.specification, plan.meeting.first, plan.loaded, work.journal.path),
     }
+    if work.shares is not None:
+        results["assay"]["endpoints"] = work.shares.summary(work.members, plan.meeting)
     if work.follower is not None:
         results["assay"]["evidence"] = msgspec.to_builtins(work.follower.evidence())
     if stopped_early is not None:
@@ -313,8 +335,10 @@ def _conclude(plan: _Plan, work: _Work, server: ServerInfo) -> Evaluation:
     )
 
 
-def _open_model(spec: ModelSpec) -> OpenAIModel:
-    return OpenAIModel(spec, api_key=read_api_key(spec))
+def _open_model(
+    spec: ModelSpec, meeting: Meeting | None = None, tell: Callable[[str], None] | None = None
+) -> OpenAIModel:
+    return OpenAIModel(spec, api_key=read_api_key(spec), meeting=meeting, tell=tell)
 
 
 def _folder(specification: Specification) -> Path:

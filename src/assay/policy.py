@@ -23,6 +23,7 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
+from assay.address_list import read_addresses
 from assay.errors import FileFormatError, SpecificationError
 from assay.gate import validate_check
 from assay.specification import readable
@@ -72,7 +73,8 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     """What a command line or a test session sets in place of the policy's own values."""
 
     base_urls: tuple[str, ...] = ()
-    """Each ``NAME=URL``, or a URL alone where the policy has one model."""
+    """Each ``NAME=URL`` or ``NAME=@FILE``, or without ``NAME=`` where the policy has one model; those of one model are
+    replicas."""
     models: tuple[str, ...] = ()
     """Served names; each ``NAME=MODEL``, or alone."""
     data_dir: str | None = None
@@ -137,10 +139,11 @@ def override(policy: Policy, overrides: Overrides) -> Policy:
     """
     replace = msgspec.structs.replace
     models = dict(policy.models)
-    for field, texts in (("base_url", overrides.base_urls), ("model", overrides.models)):
-        for text in texts:
-            name, value = _addressed(text, policy)
-            models[name] = replace(models[name], **{field: value})
+    for name, texts in _by_model(overrides.base_urls, policy).items():
+        base_url, *replicas = read_addresses(texts)
+        models[name] = replace(models[name], base_url=base_url, replicas=tuple(replicas))
+    for name, texts in _by_model(overrides.models, policy).items():
+        models[name] = replace(models[name], model=texts[-1])
     options = policy.options
     if overrides.data_dir:
         options = replace(options, data_dir=overrides.data_dir)
@@ -151,6 +154,14 @@ def override(policy: Policy, overrides: Overrides) -> Policy:
         output_dir=overrides.output_dir or policy.output_dir,
         fresh=policy.fresh or overrides.fresh,
     )
+
+
+def _by_model(texts: tuple[str, ...], policy: Policy) -> dict[str, list[str]]:
+    named: dict[str, list[str]] = {}
+    for text in texts:
+        name, value = _addressed(text, policy)
+        named.setdefault(name, []).append(value)
+    return named
 
 
 def _addressed(text: str, policy: Policy) -> tuple[str, str]:

@@ -24,6 +24,9 @@ class Progress:
             journal: where answers are kept.
         """
 
+    def noted(self, remark: str) -> None:
+        """Something that whoever watches should know, in one line."""
+
     def responded(self, request: Request, response: Response) -> None:
         """A response has arrived and is durable."""
 

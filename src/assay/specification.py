@@ -121,8 +121,15 @@ def _validate_options(options: TaskOptions) -> None:
         raise SpecificationError(f"num_fewshot is {options.num_fewshot}; it cannot be negative")
 
 
+def fingerprints(specification: Specification) -> tuple[str, ...]:
+    """The run's :func:`fingerprint` at each of its endpoints; runs that share one may share a journal."""
+    model = specification.model
+    alone = (msgspec.structs.replace(model, base_url=base_url, replicas=()) for base_url in model.base_urls)
+    return tuple(fingerprint(msgspec.structs.replace(specification, model=model)) for model in alone)
+
+
 def fingerprint(specification: Specification) -> str:
-    """Hash of everything that can change a run's answers or scores; runs with equal ones may share a journal.
+    """Hash of everything that can change a run's answers or scores, at its first endpoint.
 
     How fast or how patiently the server is asked, where results go and what they are checked against do not count.
 

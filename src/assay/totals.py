@@ -41,6 +41,11 @@ class RunTotals:
             self._completion_tokens += response.completion_tokens or 0
             self._without_usage += response.completion_tokens is None
 
+    @property
+    def answers(self) -> int:
+        """How many."""
+        return len(self._latencies)
+
     def summary(self, seconds: float) -> dict[str, Any]:
         """Totals as plain data.
 

@@ -36,7 +36,8 @@ def assay(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complete
 
 
 def run(server: ScriptedServer, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    where = ["--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS)]
+    address = [] if "--base-url" in arguments else ["--base-url", server.url]
+    where = [*address, "--model", "scripted", "--include-path", str(TASKS)]
     return assay("run", *where, *arguments, cwd=cwd)
 
 
@@ -88,6 +89,9 @@ MISTAKES: list[tuple[list[str], int, str]] = [
     (["counting", "--model", "other"], 2, "it serves 'scripted'"),
     (["counting", "--base-url", "http://127.0.0.1:9"], 4, "nothing answers at http://127.0.0.1:9"),
     (["counting", "--base-url", "127.0.0.1:8000"], 2, "http://"),
+    (["counting", "--base-url", "http://a:1", "--base-url", "http://a:1/v1"], 2, "named twice"),
+    (["counting", "--base-url", "@missing"], 2, "cannot read the base URLs in missing"),
+    (["counting", "--base-urls-file", "/dev/null"], 2, "/dev/null names no base URL"),
     (["arc_easy"], 2, "log-likelihood"),
     (["counting", "--give-up-after", "0"], 2, "give_up_after is 0"),
     (["counting", "--api-key-file", "missing"], 2, "cannot read the API key file missing"),

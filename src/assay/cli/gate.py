@@ -27,7 +27,13 @@ Exit codes:
 @click.command(short_help="Judge servers by a policy: thresholds, baselines, early stopping.", epilog=_EXIT_CODES)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--explain", is_flag=True, help="Say what each check will be able to see; ask nothing.")
-@click.option("--base-url", "base_urls", multiple=True, help="Address instead of the policy's.", metavar="[NAME=]URL")
+@click.option(
+    "--base-url",
+    "base_urls",
+    multiple=True,
+    help="Address instead of the policy's; several for one model, or @FILE with one a line, are replicas.",
+    metavar="[NAME=]URL|@FILE",
+)
 @click.option(
     "--model", "models", multiple=True, help="Served model's name instead of the policy's.", metavar="[NAME=]MODEL"
 )

@@ -59,6 +59,11 @@ def _table(evaluation: Evaluation) -> str:
             console.print()
             console.print(check_lines(evaluation.checks))
         console.print()
+        if "endpoints" in evaluation.results["assay"]:
+            from assay.report.endpoints import endpoint_table
+
+            console.print(endpoint_table(evaluation.results["assay"]["endpoints"]))
+            console.print()
         if evaluation.stopped_early is not None:
             from assay.report.gate import asked_words
 

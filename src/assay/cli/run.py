@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from assay.cli.server_options import asked_as, server_options
+from assay.cli.server_options import address_options, addresses, asked_as, server_options
 
 
 def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -20,7 +20,7 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 
 @click.command(short_help="Evaluate a served model on one or more tasks.")
 @click.argument("tasks", nargs=-1, required=True, callback=_tasks, metavar="TASK[,TASK…]")
-@click.option("--base-url", required=True, help="Server's address, with or without /v1.", metavar="URL")
+@address_options
 @click.option("--model", required=True, help="Name under which the server serves the model.", metavar="NAME")
 @click.option("--completions", is_flag=True, help="Ask /v1/completions with plain text instead of chat.")
 @click.option(
@@ -152,7 +152,10 @@ def specification_of(options: dict[str, Any]) -> Any:
     from assay.gate import parse_maximum, parse_minimum
     from assay.types import EarlyStopping, ModelSpec, Specification
 
+    base_url, *replicas = addresses(options)
     model = ModelSpec(
+        base_url=base_url,
+        replicas=tuple(replicas),
         endpoint="completions" if options["completions"] else "chat",
         seed=options["request_seed"],
         **{name: options[name] for name in ModelSpec.__struct_fields__ if options.get(name) is not None},

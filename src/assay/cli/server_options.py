@@ -30,6 +30,16 @@ _CONNECTION = (
     click.option("--client-cert", help="Certificate (PEM) that is shown to the server.", metavar="FILE"),
     click.option("--client-key", help="Its key, if that is in another file.", metavar="FILE"),
 )
+_ADDRESSES = (
+    click.option(
+        "--base-url",
+        "base_urls",
+        multiple=True,
+        help="Server's address, with or without /v1. Repeated, or @FILE with one a line: replicas that share the work.",
+        metavar="URL|@FILE",
+    ),
+    click.option("--base-urls-file", help="The same as --base-url @FILE.", metavar="FILE"),
+)
 _PATIENCE = (
     click.option(
         "--request-timeout",
@@ -75,6 +85,27 @@ _FIELDS = (
 def connection_options(command: Command) -> Command:
     """Add what is needed to reach a server: key and certificates."""
     return _with(command, _CONNECTION)
+
+
+def address_options(command: Command) -> Command:
+    """Add where the servers are."""
+    return _with(command, _ADDRESSES)
+
+
+def addresses(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """The base URLs that the command's options name, at least one.
+
+    Raises:
+        UsageError: there is none.
+        SpecificationError: a file of them cannot be read.
+    """
+    from assay.address_list import read_addresses
+
+    file = options["base_urls_file"]
+    texts = [*options["base_urls"], *([f"@{file}"] if file else [])]
+    if not texts:
+        raise click.UsageError("Missing option '--base-url'.")
+    return read_addresses(texts)
 
 
 def server_options(command: Command) -> Command:

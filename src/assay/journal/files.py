@@ -8,26 +8,34 @@ import os
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.errors import JournalError, JournalLockedError, OutputError
-from assay.journal.state import first_header, is_finished_for_good
+from assay.journal.state import first_header, headers, is_finished_for_good
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 SUFFIX = ".journal"
 
 _log = logging.getLogger(__name__)
 
 
-def claim(folder: Path, fingerprint: str, *, fresh: bool) -> tuple[Path, int]:
+class Run(NamedTuple):
+    """What finds a run's journal."""
+
+    fingerprints: tuple[str, ...]
+    """One for each endpoint at which the run may be asked, in hexadecimal. Any of them will do."""
+    specification: Mapping[str, Any]
+
+
+def claim(folder: Path, run: Run, *, fresh: bool) -> tuple[Path, int]:
     """The journal that a run is to use (see :meth:`assay.journal.Journal.open`): its path and a locked descriptor."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with _folder_lock(folder):
-            found = None if fresh else _lock_resumable(folder, fingerprint)
-            return found or _create(folder, fingerprint)
+            found = None if fresh else _lock_resumable(folder, run)
+            return found or _create(folder, run.fingerprints[0])
 
 
 def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Path]:
@@ -36,7 +44,7 @@ def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Pa
     Raises:
         JournalError: The folder cannot be read. (One that does not exist has no journals.)
     """
-    ending = SUFFIX if fingerprint is None else f"_{fingerprint[:12]}{SUFFIX}"
+    ending = SUFFIX if fingerprint is None else _ending(fingerprint)
     try:
         return sorted(path for path in Path(folder).iterdir() if path.name.endswith(ending))
     except (FileNotFoundError, NotADirectoryError):
@@ -45,14 +53,18 @@ def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Pa
         raise JournalError(f"cannot read the folder {folder}: {error.strerror}") from error
 
 
-def _lock_resumable(folder: Path, fingerprint: str) -> tuple[Path, int] | None:
+def _lock_resumable(folder: Path, run: Run) -> tuple[Path, int] | None:
     """The newest journal of a run, open and locked, unless it is finished for good."""
-    for path in reversed(find_journals(folder, fingerprint)):
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    for path in reversed(find_journals(folder)):
+        is_named_so = any(path.name.endswith(_ending(fingerprint)) for fingerprint in run.fingerprints)
         try:
-            # The file name holds only the fingerprint's beginning. Where the header is damaged, it has to do.
-            header = first_header(fd, os.fstat(fd).st_size, path)
-            if header is None or header.fingerprint == fingerprint:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            if is_named_so:
+                raise
+            continue  # somebody else's
+        try:
+            if (is_named_so and _was_begun_by(run, path, fd)) or _was_gone_on_with_by(run, fd):
                 _lock(fd, path)
                 if is_finished_for_good(fd, os.fstat(fd).st_size, path):
                     return None
@@ -64,11 +76,31 @@ def _lock_resumable(folder: Path, fingerprint: str) -> tuple[Path, int] | None:
     return None
 
 
+def _was_begun_by(run: Run, path: Path, fd: int) -> bool:
+    # The file name holds only the fingerprint's beginning. Where the header is damaged, it has to do.
+    header = first_header(fd, os.fstat(fd).st_size, path)
+    return header is None or header.fingerprint in run.fingerprints
+
+
+def _was_gone_on_with_by(run: Run, fd: int) -> bool:
+    """Whether a journal that was begun at another endpoint is of a run that has, or had, one of this run's."""
+    for header in headers(fd, os.fstat(fd).st_size):
+        if list(header.specification.get("tasks", ())) != list(run.specification.get("tasks", ())):
+            return False  # after one look: there may be many, and they may be long
+        if not {header.fingerprint, *header.replicas}.isdisjoint(run.fingerprints):
+            return True
+    return False
+
+
+def _ending(fingerprint: str) -> str:
+    return f"_{fingerprint[:12]}{SUFFIX}"
+
+
 def _create(folder: Path, fingerprint: str) -> tuple[Path, int]:
     """A new, empty, locked journal."""
     while True:
         start = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
-        path = folder / f"{start}_{fingerprint[:12]}{SUFFIX}"
+        path = folder / f"{start}{_ending(fingerprint)}"
         with suppress(FileExistsError):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             break

@@ -93,6 +93,18 @@ def read_payload(fd: int, size: int, offset: int) -> bytes | None:
     return _payload_at(_Window(fd, size, chunk=4096), offset)
 
 
+def find_payloads(fd: int, size: int, beginning: bytes) -> Iterator[int]:
+    """Offsets where frames may start whose payloads begin in a certain way, found by searching for that alone."""
+    overlap = len(beginning) - 1
+    for start in range(0, size, _CHUNK):
+        chunk = os.pread(fd, min(_CHUNK + overlap, size - start), start)
+        found = chunk.find(beginning)
+        while found >= 0:
+            if start + found >= _HEAD_LENGTH:
+                yield start + found - _HEAD_LENGTH
+            found = chunk.find(beginning, found + 1)
+
+
 def _payload_at(window: _Window, offset: int) -> bytes | None:
     head = _HEAD.fullmatch(window.read(offset, _HEAD_LENGTH))
     if head is None:

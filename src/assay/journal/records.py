@@ -26,6 +26,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="h
     """Assay's version."""
     time: float
     """Seconds since the epoch, as in every record."""
+    replicas: tuple[str, ...] = ()
+    """The fingerprints of the same run at its further endpoints, any of which finds this journal."""
 
 
 class ResponseRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="response"):
@@ -54,6 +56,9 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
     """Samples without a response. Zero: the run is finished for good."""
     time: float
 
+
+HEADER_BEGINNING = b'{"kind":"header",'
+"""How every header begins, and no other record."""
 
 Record = Header | ResponseRecord | Finalised | Finished
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import JournalError, JournalVersionError
-from assay.journal.frames import MAGIC, Damage, Frame, scan
+from assay.journal.frames import MAGIC, Damage, Frame, find_payloads, read_payload, scan
 from assay.journal.index import OffsetIndex
-from assay.journal.records import Finalised, Finished, Header, Record, ResponseRecord, decode_record
+from assay.journal.records import HEADER_BEGINNING, Finalised, Finished, Header, Record, ResponseRecord, decode_record
 from assay.types import Answer
 
 if TYPE_CHECKING:
@@ -104,6 +105,16 @@ def first_header(fd: int, size: int, path: str | Path) -> Header | None:
     """The header that a journal starts with; None if it is damaged."""
     first = next(scan_records(fd, size, path), None)
     return first.record if isinstance(first, Placed) and isinstance(first.record, Header) else None
+
+
+def headers(fd: int, size: int) -> Iterator[Header]:
+    """Every whole header, found without reading the records between; none of a later schema version."""
+    for offset in find_payloads(fd, size, HEADER_BEGINNING):
+        payload = read_payload(fd, size, offset)
+        with suppress(JournalVersionError):
+            record = None if payload is None else decode_record(payload)
+            if isinstance(record, Header):
+                yield record
 
 
 def is_finished_for_good(fd: int, size: int, path: str | Path) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay._version import __version__
 from assay.errors import JournalError, OutputError
-from assay.journal.files import claim, writing
+from assay.journal.files import Run, claim, writing
 from assay.journal.frames import MAGIC, encode_frame, read_payload
 from assay.journal.records import (
     SCHEMA_VERSION,
@@ -52,16 +52,23 @@ class Journal:
 
     @classmethod
     def open(
-        cls, folder: str | Path, *, fingerprint: str, specification: dict[str, Any], fresh: bool = False
+        cls,
+        folder: str | Path,
+        *,
+        fingerprint: str,
+        specification: dict[str, Any],
+        replicas: tuple[str, ...] = (),
+        fresh: bool = False,
     ) -> Journal:
         """Resume the run's journal if it has one that is not finished for good, else start one.
 
-        Only the newest journal of this fingerprint is considered: an older one has been superseded.
+        Only the newest journal of these fingerprints is considered: an older one has been superseded.
 
         Args:
             folder: Where the journals lie; made if missing.
             fingerprint: Identifies the run, in hexadecimal.
             specification: What the run is, for the reader of the journal. JSON-able, without secrets.
+            replicas: Fingerprints of the same run at further endpoints: its journal is one that has any of all these.
             fresh: Start a new journal in any case.
 
         Raises:
@@ -70,14 +77,16 @@ class Journal:
             JournalError: A file of that name is no journal, or cannot be read.
             OutputError: The folder cannot be made or written to.
         """
-        path, fd = claim(Path(folder), fingerprint, fresh=fresh)
+        path, fd = claim(Path(folder), Run((fingerprint, *replicas), specification), fresh=fresh)
         try:
-            return cls(path, fd, fingerprint, specification)
+            return cls(path, fd, fingerprint, specification, replicas)
         except BaseException:
             os.close(fd)
             raise
 
-    def __init__(self, path: Path, fd: int, fingerprint: str, specification: dict[str, Any]) -> None:
+    def __init__(
+        self, path: Path, fd: int, fingerprint: str, specification: dict[str, Any], replicas: tuple[str, ...]
+    ) -> None:
         """Take over an open, locked file: read what it holds, cut off a torn tail, add a header."""
         self.path = path
         state = _read(fd, path)
@@ -94,6 +103,7 @@ class Journal:
             specification=specification,
             assay=__version__,
             time=time.time(),
+            replicas=replicas,
         )
         self._put(header)
         _let_go_after_fork(self)

@@ -18,7 +18,7 @@ from assay.models.wire import ReplyError, read_reply
 from assay.types import Failure, FailureCause, LogprobSource, TextTail, TokenSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 T = TypeVar("T")
 
@@ -71,6 +71,21 @@ async def find_logprob_source(server: Exchange, trial: Callable[[LogprobSource],
         f"log-probabilities, {faults[LogprobSource.ECHO]}; asked for prompt_logprobs, "
         f"{faults[LogprobSource.PROMPT_LOGPROBS]}; choose a generative task or another server"
     )
+
+
+def common_source(sources: Mapping[str, LogprobSource]) -> LogprobSource:
+    """The one way in which all servers give log-probabilities.
+
+    Args:
+        sources: each server's way, by its address.
+
+    Raises:
+        UnsupportedTaskError: there is no such way.
+    """
+    if len(set(sources.values())) > 1:
+        ways = ", ".join(f"{address} by {source}" for address, source in sources.items())
+        raise UnsupportedTaskError(f"the endpoints give a prompt's log-probabilities in different ways: {ways}")
+    return next(iter(sources.values()))
 
 
 async def _fault(server: Exchange, trial: EchoTrial) -> str | None:

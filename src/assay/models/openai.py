@@ -12,6 +12,7 @@ from assay.errors import SpecificationError
 from assay.models.endpoint import Endpoint
 from assay.models.health import ServerHealth
 from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
+from assay.models.meeting import Meeting, meet, objection_to
 from assay.models.messages import Redactor
 from assay.models.pool import Pool
 from assay.models.retry import Fault, Hope, retry_delay
@@ -22,9 +23,10 @@ from assay.models.wire import Said, read_reply
 from assay.types import Answer, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
+    from assay.models.pool_member import Member
     from assay.models.servers import Servers
     from assay.types import ModelSpec, Request, Response, TextTail, TokenSpan
 
@@ -55,7 +57,9 @@ class OpenAIModel:
         clock: a monotonic clock in seconds.
         sleep: waits for so many seconds of that clock.
         rng: jitter for the waits.
-        tell: is given a line when one of several endpoints is set aside, and when it is back.
+        meeting: what was found of several endpoints before.
+        tell: is given a line when one of several endpoints is set aside, and when it is back;
+            by default the log.
 
     Raises:
         SpecificationError: the base URL is no URL, the key cannot be sent in a header, or TLS cannot be set up.
@@ -69,7 +73,8 @@ class OpenAIModel:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
-        tell: Callable[[str], None] = _log.warning,
+        meeting: Meeting | None = None,
+        tell: Callable[[str], None] | None = None,
     ) -> None:
         self.spec = spec
         self.clock = clock
@@ -81,7 +86,8 @@ class OpenAIModel:
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self.redact = Redactor(key)
         self._rng = rng or random.Random()
-        self._tell = tell
+        self._tell = tell or _log.warning
+        self._meeting = meeting
         self.endpoints = tuple(
             Endpoint(base_url, spec, headers=headers, redact=self.redact, clock=clock) for base_url in spec.base_urls
         )
@@ -111,7 +117,14 @@ class OpenAIModel:
             sleep=self.sleep,
             rng=self._rng,
             tell=self._tell,
+            object_to=self._object_to,
         )
+
+    async def _object_to(self, endpoint: Endpoint) -> str | None:
+        """Why an endpoint that was away is none of the replicas any more."""
+        if self._meeting is None:
+            return None
+        return await objection_to(endpoint, self._meeting, self.spec.model)
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.spec.model!r} at {self.address})"
@@ -119,6 +132,10 @@ class OpenAIModel:
     async def __aenter__(self) -> Self:
         for endpoint in self.endpoints:
             endpoint.open()
+        if self._pool is not None and self._meeting is not None:
+            for endpoint in self.endpoints:
+                if endpoint.address in self._meeting.absent:
+                    self._pool.begin_without(endpoint, self._meeting.absent[endpoint.address])
         return self
 
     async def __aexit__(
@@ -242,6 +259,15 @@ class OpenAIModel:
     def _other_model(self, said: Said) -> str | None:
         asked = self.spec.model
         return None if said.model is None or asked in (said.model, bare_name(said.model)) else said.model
+
+    async def meet(self) -> Meeting:
+        """See the servers before the run; see :func:`assay.models.meeting.meet`."""
+        return await meet(self.endpoints, self.spec)
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """What became of each of several endpoints; nothing where there is one."""
+        return () if self._pool is None else self._pool.members
 
     async def server_info(self, *, wait: float = 0.0) -> ServerInfo:
         """Which models the first server lists; see :func:`assay.models.server_info.server_info`."""

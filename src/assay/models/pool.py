@@ -16,6 +16,7 @@ from assay.models.losses import Losses
 from assay.models.pool_member import Member
 from assay.models.retry import REFUSALS, Fault, Hope
 from assay.models.servers import Visit
+from assay.types import FailureCause
 
 if TYPE_CHECKING:
     import random
@@ -40,6 +41,7 @@ class Pool:
         sleep: waits for so many seconds of that clock.
         rng: jitter for the pauses between looks.
         tell: is given a line when an endpoint is set aside and when it is back.
+        object_to: what speaks against taking back an endpoint that is there again; None if nothing does.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Pool:
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
         tell: Callable[[str], None],
+        object_to: Callable[[Endpoint], Awaitable[str | None]],
     ) -> None:
         self.endpoints = tuple(endpoints)
         self._members = {endpoint: Member(endpoint, _FIRST_PAUSE) for endpoint in endpoints}
@@ -64,6 +67,7 @@ class Pool:
         self._sleep = sleep
         self._rng = rng
         self._tell = tell
+        self._object_to = object_to
         self._looks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         """Set, and replaced, when a member is back or the pool is given up."""
@@ -130,16 +134,10 @@ class Pool:
         """A request ends without an answer."""
         self._losses.lost(fault)
 
-    def set_aside(self, address: str, fault: Fault) -> None:
-        """Begin without an endpoint, which is looked at until it is there.
-
-        Args:
-            address: the endpoint's.
-            fault: what is wrong with it.
-        """
-        for member in self.members:
-            if member.endpoint.address == address:
-                self._set_aside(member, fault, is_down=True)
+    def begin_without(self, endpoint: Endpoint, reason: str) -> None:
+        """Look at an endpoint until it is there, before anything is sent to it."""
+        fault = Fault(FailureCause.UNREACHABLE, reason, Hope.SERVER_DOWN)
+        self._set_aside(self._members[endpoint], fault, is_down=True)
 
     async def close(self) -> None:
         """End all looks."""
@@ -184,13 +182,25 @@ class Pool:
             await self._sleep(max(member.pause * self._rng.uniform(0.5, 1.0), least_pause))
             least_pause = 0.0
             member.pause = min(2 * member.pause, _LONGEST_PAUSE)
-            if await member.endpoint.looks_alive():
+            if await self._may_come_back(member):
                 if member.times_aside == stay:
                     self._take_back(member)
                 return
             self._last_word = self._last_word or self._why_hopeless(member.aside)
             if self._last_word is not None:
                 self._announce()
+
+    async def _may_come_back(self, member: Member) -> bool:
+        if not await member.endpoint.looks_alive():
+            return False
+        objection = await self._object_to(member.endpoint)
+        if objection is None or member.aside is None:
+            return True
+        if member.aside.message != objection:
+            self._tell(f"{member.endpoint.address} stays aside: {objection}")
+        member.aside = Fault(FailureCause.NOT_FOUND, objection, Hope.SERVER_DOWN)
+        member.is_down = True
+        return False
 
     def _take_back(self, member: Member) -> None:
         if member.aside is None:

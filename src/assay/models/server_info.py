@@ -129,10 +129,8 @@ def check_model_served(info: ServerInfo, model: str) -> None:
     Raises:
         ModelNotServedError: it does not; the message names what it does serve, the nearest names first.
     """
-    if not info.models or any(_answers_to(served, model) for served in info.models):
+    if not info.models or served_as(info, model) is not None:
         return
-    if len(info.models) == 1 and info.models[0].owned_by == "llamacpp":
-        return  # llama.cpp with one model takes any name for it.
     names = [served.id for served in info.models]
     near = difflib.get_close_matches(model, names, n=_NAMES_SHOWN, cutoff=0.5)
     shown = (near + [name for name in names if name not in near])[:_NAMES_SHOWN]
@@ -140,7 +138,16 @@ def check_model_served(info: ServerInfo, model: str) -> None:
     raise ModelNotServedError(f"{info.url} does not serve {model!r}; it serves {', '.join(map(repr, shown))}{more}")
 
 
-def _answers_to(served: ServedModel, model: str) -> bool:
+def served_as(info: ServerInfo, model: str) -> ServedModel | None:
+    """What the server lists that it would answer as `model` with; None if nothing, or if it lists nothing."""
+    named = next((served for served in info.models if answers_to(served, model)), None)
+    if named is None and len(info.models) == 1 and info.models[0].owned_by == "llamacpp":
+        return info.models[0]  # llama.cpp with one model takes any name for it.
+    return named
+
+
+def answers_to(served: ServedModel, model: str) -> bool:
+    """Whether this is what a server means by `model`."""
     return model in (served.id, bare_name(served.id), *served.aliases)
 
 

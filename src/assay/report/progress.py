@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from assay.progress import Progress
+from assay.report.text import printable
 from assay.types import Answer, Response
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from assay.tasks.requests import Sample
 
 _LINE_EVERY_SECONDS = 30.0
+_LONGEST_REMARK = 600
 
 
 @contextmanager
@@ -52,6 +54,10 @@ class ProgressLines(Progress):
         self._expected = sum(expected.values())
         self._started = self._last = time.monotonic()
         self._say(opening_line(expected, kept, journal))
+
+    def noted(self, remark: str) -> None:
+        """Say it."""
+        self._say(printable(remark, _LONGEST_REMARK))
 
     def responded(self, request: Any, response: Response) -> None:  # noqa: ARG002
         """Count."""
@@ -103,6 +109,10 @@ class ProgressBar(Progress):
         self.live.console.print(opening_line(expected, kept, journal), highlight=False, markup=False)
         self._started = time.monotonic()
         self.live.update(self._bar, description="samples", total=sum(expected.values()))
+
+    def noted(self, remark: str) -> None:
+        """Say it above the bar."""
+        self.live.console.print(printable(remark, _LONGEST_REMARK), highlight=False, markup=False)
 
     def responded(self, request: Any, response: Response) -> None:  # noqa: ARG002
         """Count requests and failures."""

@@ -1,0 +1,62 @@
+"""What each of several endpoints contributed to a run, for the results."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.totals import RunTotals
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.models.meeting import Meeting
+    from assay.models.pool_member import Member
+    from assay.types import Response
+
+
+class EndpointShares:
+    """Sums over responses by the endpoint that gave them."""
+
+    def __init__(self) -> None:
+        self._totals: defaultdict[str | None, RunTotals] = defaultdict(RunTotals)
+
+    def add(self, responses: Sequence[Response]) -> None:
+        """Count a sample's responses."""
+        for response in responses:
+            self._totals[response.endpoint].add([response])
+
+    def summary(self, members: Sequence[Member], meeting: Meeting) -> list[dict[str, Any]]:
+        """One entry an endpoint, as plain data.
+
+        Answers, failures, tokens and latencies are those of the whole run, also of what was answered before an
+        interruption; requests, faults and times set aside are this process's. An endpoint that the run has no more is
+        listed after the others, answers from when it had a single one under the address null.
+
+        Args:
+            members: the endpoints as the run left them.
+            meeting: what was found of them before it.
+        """
+        total = sum(totals.answers for totals in self._totals.values())
+        known = {member.endpoint.address: member for member in members}
+        others = [address for address in self._totals if address not in known]
+        return [self._entry(address, known.get(address or ""), total, meeting) for address in [*known, *others]]
+
+    def _entry(self, address: str | None, member: Member | None, total: int, meeting: Meeting) -> dict[str, Any]:
+        sums = self._totals[address].summary(0.0)
+        agreement = meeting.agreement.get(address or "")
+        return {
+            "url": address,
+            "answers": sums["answers"],
+            "share": sums["answers"] / total if total else None,
+            "failures": sums["failures"],
+            "prompt_tokens": sums["prompt_tokens"],
+            "completion_tokens": sums["completion_tokens"],
+            "median_latency_seconds": sums["latency_seconds"]["p50"],
+            "requests": member.requests if member else 0,
+            "faults": dict(sorted(member.faults.items())) if member else {},
+            "times_set_aside": member.times_aside if member else 0,
+            "short_prompts": msgspec.to_builtins(agreement) if agreement else None,
+        }

@@ -1,0 +1,194 @@
+"""A run's servers before the run: are they there, do they serve the same model, do they answer alike."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.errors import ModelNotServedError, ReplicasDifferError, ServerUnreachableError
+from assay.models.retry import Fault
+from assay.models.server_info import ServedModel, ServerInfo, answers_to, check_model_served, served_as, server_info
+from assay.models.wire import read_reply
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.models.endpoint import Endpoint
+    from assay.types import ModelSpec
+
+SENTINELS = (
+    "What is 17 + 25? Answer with the number only.",
+    "Name the capital of France in one word.",
+    "Count from 1 to 8, separated by single spaces.",
+    "Spell the word 'bridge' backwards.",
+)
+"""Short prompts whose answers at temperature 0 replicas should agree on."""
+_TOKENS = 16
+_PATIENCE = 60.0
+"""Seconds for a sentinel's answer, without which there is none."""
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """How one endpoint's answers to the sentinels compare with the others'."""
+
+    answered: int
+    differing: int
+    """Where the majority gave another answer; where there is no majority, all differ."""
+
+
+class Meeting(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found."""
+
+    servers: dict[str, ServerInfo]
+    """Those that are there, by address; at least one."""
+    absent: dict[str, str] = {}
+    """Why the others are not, by address."""
+    agreement: dict[str, Agreement] = {}
+    """By address; empty where there was nothing to compare."""
+
+    @property
+    def first(self) -> ServerInfo:
+        """The first server that is there."""
+        return next(iter(self.servers.values()))
+
+    @property
+    def remarks(self) -> list[str]:
+        """What whoever runs this should know, in a line each."""
+        return [
+            f"{address} answered {agreement.differing} of {agreement.answered} short prompts at temperature 0 unlike "
+            "the other endpoints: batching in low precision can do that, another model, quantisation or chat template "
+            "does; look at its share of wrong answers before you trust the scores"
+            for address, agreement in self.agreement.items()
+            if agreement.differing
+        ]
+
+
+async def meet(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Meeting:
+    """Ask every endpoint for its models; and several, for answers that can be compared.
+
+    Args:
+        endpoints: open.
+        spec: the model that is wanted of them.
+
+    Raises:
+        ServerUnreachableError: none is there.
+        ModelNotServedError: none serves the model.
+        ReplicasDifferError: they serve different models, or different context lengths.
+    """
+    outcomes = await asyncio.gather(*(server_info(one) for one in endpoints), return_exceptions=True)
+    servers: dict[str, ServerInfo] = {}
+    absent: dict[str, str] = {}
+    for endpoint, outcome in zip(endpoints, outcomes, strict=True):
+        if isinstance(outcome, ServerInfo):
+            servers[endpoint.address] = outcome
+        elif isinstance(outcome, ServerUnreachableError):
+            absent[endpoint.address] = str(outcome)
+        else:
+            raise outcome
+    if not servers:
+        others = f"; nor is any of {len(absent) - 1} other endpoints there" if len(absent) > 1 else ""
+        raise ServerUnreachableError(next(iter(absent.values())) + others)
+    refuse_unlike(list(servers.values()), spec.model)
+    present = [endpoint for endpoint in endpoints if endpoint.address in servers]
+    agreement = await _compare_answers(present, spec) if len(present) > 1 else {}
+    return Meeting(servers=servers, absent=absent, agreement=agreement)
+
+
+async def objection_to(endpoint: Endpoint, meeting: Meeting, model: str) -> str | None:
+    """Why an endpoint that was away does not belong to those met before; None where nothing is known against it."""
+    try:
+        refuse_unlike([*meeting.servers.values(), await server_info(endpoint)], model)
+    except (ReplicasDifferError, ModelNotServedError, ServerUnreachableError) as error:
+        return str(error)
+    return None
+
+
+def refuse_unlike(servers: Sequence[ServerInfo], model: str) -> None:
+    """Make sure that servers serve `model`, all the same one, as far as they say.
+
+    Raises:
+        ModelNotServedError: none serves it.
+        ReplicasDifferError: only some do, or what they serve differs.
+    """
+    found = {info.url: served_as(info, model) for info in servers if info.models}
+    lacking = [info for info in servers if info.models and found[info.url] is None]
+    having = {url: served for url, served in found.items() if served is not None}
+    if lacking and not having:
+        check_model_served(lacking[0], model)
+    if lacking:
+        url = next(iter(having))
+        others = ", ".join(repr(served.id) for served in lacking[0].models[:3])
+        raise ReplicasDifferError(
+            f"{url} serves {model!r}, but {lacking[0].url} serves {others}; endpoints of one run must be replicas"
+        )
+    for what, values in (("the model", _names(having, model)), ("a context length of", _lengths(having))):
+        if difference := _difference(values):
+            (url, value), (other_url, other) = difference
+            raise ReplicasDifferError(
+                f"{url} serves {what} {value!r}, but {other_url} {other!r}; endpoints of one run must be replicas"
+            )
+
+
+def _difference(values: Mapping[str, object]) -> list[tuple[str, object]] | None:
+    """The first two entries whose values differ, if there are any."""
+    first = next(iter(values.items()), None)
+    other = next((item for item in values.items() if first is not None and item[1] != first[1]), None)
+    return None if first is None or other is None else [first, other]
+
+
+def _names(served: Mapping[str, ServedModel], model: str) -> dict[str, str]:
+    """By address: the name that was asked for, or the only one there where the server takes any."""
+    return {url: model if answers_to(one, model) else one.id for url, one in served.items()}
+
+
+def _lengths(served: Mapping[str, ServedModel]) -> dict[str, int]:
+    return {url: one.max_model_len for url, one in served.items() if one.max_model_len is not None}
+
+
+async def _compare_answers(endpoints: Sequence[Endpoint], spec: ModelSpec) -> dict[str, Agreement]:
+    answers = await asyncio.gather(*(_answers(endpoint, spec) for endpoint in endpoints))
+    by_prompt = [[given for given in said if given is not None] for said in zip(*answers, strict=True)]
+    usual = [_majority(said) for said in by_prompt]
+    compared = [len(said) > 1 for said in by_prompt]
+    return {
+        endpoint.address: Agreement(
+            answered=sum(one is not None for one in said),
+            differing=sum(
+                one is not None and is_compared and one != expected
+                for one, expected, is_compared in zip(said, usual, compared, strict=True)
+            ),
+        )
+        for endpoint, said in zip(endpoints, answers, strict=True)
+    }
+
+
+async def _answers(endpoint: Endpoint, spec: ModelSpec) -> list[str | None]:
+    """One endpoint's answers to the sentinels; None where there is none."""
+
+    async def answer(prompt: str) -> str | None:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                said = await endpoint.attempt(_body(prompt, spec), lambda body: read_reply(body, spec.endpoint))
+        except TimeoutError:
+            return None
+        return None if isinstance(said, Fault) else f"{said.reasoning or ''}\n{said.text or ''}"
+
+    return await asyncio.gather(*(answer(prompt) for prompt in SENTINELS))
+
+
+def _body(prompt: str, spec: ModelSpec) -> bytes:
+    asked = {"messages": [{"role": "user", "content": prompt}]} if spec.endpoint == "chat" else {"prompt": prompt}
+    settings = {"model": spec.model, "max_tokens": _TOKENS, "temperature": 0, "seed": spec.seed}
+    return json.dumps({**asked, **settings}).encode()
+
+
+def _majority(answers: Sequence[str]) -> str | None:
+    """What more than half say; None if there is no such answer."""
+    if not answers:
+        return None
+    answer, count = Counter(answers).most_common(1)[0]
+    return answer if 2 * count > len(answers) else None
