@@ -18,7 +18,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.errors import ModelNotServedError, ServerUnreachableError, UnknownMetricError, UnknownTaskError, UsageError
+from assay.errors import (
+    ModelNotServedError,
+    ServerUnreachableError,
+    SpecificationError,
+    UnknownMetricError,
+    UnknownTaskError,
+    UsageError,
+)
 from assay.evaluation import Evaluation, evaluate, evaluate_async
 from assay.gate import Verdict
 from assay.journal import check, find_journals, records
@@ -150,6 +157,25 @@ def test_what_fails_for_good_is_failed_and_nothing_else_changes(server: Scripted
         assert score.n + score.failed == 60
         assert score.bounds is not None
         assert score.bounds.high - score.bounds.low == pytest.approx(score.failed / 60)
+
+
+def test_retrying_failed_samples_asks_nothing_else_and_starts_nothing(server: ScriptedServer, tmp_path: Path) -> None:
+    retry = msgspec.structs.replace(specification(server, tmp_path), retry_failed=True)
+    with pytest.raises(SpecificationError, match="holds no run"):
+        evaluate(retry)
+    server.faults = (Fault("http_400", fraction=0.1),)
+    troubled = evaluate(specification(server, tmp_path))
+    asked, server.faults = server.count, ()
+    mended = evaluate(retry)
+    assert server.count - asked == len(troubled.failures) > 0
+    assert (mended.failures, mended.journal) == ((), troubled.journal)
+    assert mended.results_file != troubled.results_file
+    # Now there is nothing left: the same results again, and no further run.
+    again = evaluate(retry)
+    assert server.count - asked == len(troubled.failures)
+    assert again.journal == troubled.journal
+    assert samples(again) == samples(mended)
+    assert again.scores == mended.scores
 
 
 def test_failed_samples_alone_are_asked_again(server: ScriptedServer, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def calibrate(
 
     if runs < 2:
         raise SpecificationError(f"{runs} run shows no difference between runs; at least 2 are needed")
-    fresh = msgspec.structs.replace(specification, fresh=True, checks=(), early_stopping=None)
+    fresh = msgspec.structs.replace(specification, fresh=True, retry_failed=False, checks=(), early_stopping=None)
     records = []
     for _ in range(runs):
         with watch() as progress:

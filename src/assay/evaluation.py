@@ -235,6 +235,7 @@ def _open_work(plan: _Plan) -> Iterator[_Work]:
         replicas=tuple(others),
         specification=msgspec.to_builtins(plan.specification),
         fresh=plan.specification.fresh,
+        newest=plan.specification.retry_failed,
     )
     with journal, Spool(plan.folder) as spool:
         deadline = Deadline(_SCORING_SECONDS)

@@ -67,6 +67,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     output_dir: str = "results"
     log_samples: bool = True
     fresh: bool = False
+    retry_failed: bool = False
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +82,7 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     """Where the policy names none."""
     output_dir: str | None = None
     fresh: bool = False
+    retry_failed: bool = False
 
 
 def load_policy(path: str | Path) -> Policy:
@@ -153,6 +155,7 @@ def override(policy: Policy, overrides: Overrides) -> Policy:
         options=options,
         output_dir=overrides.output_dir or policy.output_dir,
         fresh=policy.fresh or overrides.fresh,
+        retry_failed=policy.retry_failed or overrides.retry_failed,
     )
 
 
@@ -190,6 +193,7 @@ def specifications(policy: Policy) -> dict[str, Specification]:
                 output_dir=policy.output_dir,
                 log_samples=policy.log_samples,
                 fresh=policy.fresh,
+                retry_failed=policy.retry_failed,
             )
     return runs
 

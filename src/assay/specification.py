@@ -35,6 +35,8 @@ def validate(specification: Specification) -> Specification:
         raise SpecificationError("no task is named")
     if specification.early_stopping is not None and not specification.checks:
         raise SpecificationError("a run can stop early only where checks say when: add a check, or run it in full")
+    if specification.fresh and specification.retry_failed:
+        raise SpecificationError("--fresh starts anew and --retry-failed goes on with the last run: choose one")
     _validate_model(specification.model)
     _validate_options(specification.options)
     if specification.options.apply_chat_template and specification.model.endpoint == "completions":

@@ -41,6 +41,9 @@ Exit codes:
 @click.option("--data-dir", help="Data sets on disk, in place of the policy's; else ASSAY_DATA_DIR.", metavar="DIR")
 @click.option("--output-dir", help="Where results go instead of the policy's choice.", metavar="DIR")
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
+@click.option(
+    "--retry-failed", is_flag=True, help="Ask only what the last runs of this have no answer to; never start another."
+)
 @click.option("--junit", type=click.Path(path_type=Path), help="Write JUnit XML.", metavar="FILE")
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write a Markdown comment.", metavar="FILE")
 @click.option(

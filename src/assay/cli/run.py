@@ -126,6 +126,9 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     metavar="A",
 )
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
+@click.option(
+    "--retry-failed", is_flag=True, help="Ask only what the last run of this has no answer to; never start another."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
 def run(**options: Any) -> int:
     """Evaluate a served model on lm-eval tasks.
@@ -171,6 +174,7 @@ def specification_of(options: dict[str, Any]) -> Any:
         output_dir=options["output_dir"],
         log_samples=options["log_samples"],
         fresh=options["fresh"],
+        retry_failed=options["retry_failed"],
     )
 
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assay.errors import JournalError, JournalLockedError, OutputError
+from assay.errors import JournalError, JournalLockedError, OutputError, SpecificationError
 from assay.journal.state import first_header, headers, is_finished_for_good
 
 if TYPE_CHECKING:
@@ -29,12 +29,16 @@ class Run(NamedTuple):
     specification: Mapping[str, Any]
 
 
-def claim(folder: Path, run: Run, *, fresh: bool) -> tuple[Path, int]:
+def claim(folder: Path, run: Run, *, fresh: bool, newest: bool) -> tuple[Path, int]:
     """The journal that a run is to use (see :meth:`assay.journal.Journal.open`): its path and a locked descriptor."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with _folder_lock(folder):
-            found = None if fresh else _lock_resumable(folder, run)
+            found = None if fresh else _lock_resumable(folder, run, even_finished=newest)
+            if found is None and newest:
+                raise SpecificationError(
+                    f"{folder} holds no run of these tasks and settings whose failed samples could be asked again"
+                )
             return found or _create(folder, run.fingerprints[0])
 
 
@@ -53,8 +57,8 @@ def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Pa
         raise JournalError(f"cannot read the folder {folder}: {error.strerror}") from error
 
 
-def _lock_resumable(folder: Path, run: Run) -> tuple[Path, int] | None:
-    """The newest journal of a run, open and locked, unless it is finished for good."""
+def _lock_resumable(folder: Path, run: Run, *, even_finished: bool) -> tuple[Path, int] | None:
+    """The newest journal of a run, open and locked, unless it is finished for good and that matters."""
     for path in reversed(find_journals(folder)):
         is_named_so = any(path.name.endswith(_ending(fingerprint)) for fingerprint in run.fingerprints)
         try:
@@ -66,7 +70,7 @@ def _lock_resumable(folder: Path, run: Run) -> tuple[Path, int] | None:
         try:
             if (is_named_so and _was_begun_by(run, path, fd)) or _was_gone_on_with_by(run, fd):
                 _lock(fd, path)
-                if is_finished_for_good(fd, os.fstat(fd).st_size, path):
+                if not even_finished and is_finished_for_good(fd, os.fstat(fd).st_size, path):
                     return None
                 kept, fd = fd, -1
                 return path, kept

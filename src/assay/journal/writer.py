@@ -59,6 +59,7 @@ class Journal:
         specification: dict[str, Any],
         replicas: tuple[str, ...] = (),
         fresh: bool = False,
+        newest: bool = False,
     ) -> Journal:
         """Resume the run's journal if it has one that is not finished for good, else start one.
 
@@ -70,14 +71,16 @@ class Journal:
             specification: What the run is, for the reader of the journal. JSON-able, without secrets.
             replicas: Fingerprints of the same run at further endpoints: its journal is one that has any of all these.
             fresh: Start a new journal in any case.
+            newest: Resume the newest journal in any case, and never start one.
 
         Raises:
+            SpecificationError: There is no journal to resume, and none may be started.
             JournalLockedError: Another process is writing it.
             JournalVersionError: A newer Assay wrote it.
             JournalError: A file of that name is no journal, or cannot be read.
             OutputError: The folder cannot be made or written to.
         """
-        path, fd = claim(Path(folder), Run((fingerprint, *replicas), specification), fresh=fresh)
+        path, fd = claim(Path(folder), Run((fingerprint, *replicas), specification), fresh=fresh, newest=newest)
         try:
             return cls(path, fd, fingerprint, specification, replicas)
         except BaseException:
