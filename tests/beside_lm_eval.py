@@ -28,6 +28,8 @@ class Scene:
     def __init__(self, tokenizer: str, output_dir: Path) -> None:
         self.tokenizer = tokenizer
         self.output_dir = output_dir
+        self._asked: Counter[int] = Counter()
+        """How often each question was asked that is to be answered differently at times."""
         self._model = ImaginaryModel(Tokenizer(tokenizer))
 
     def answer(self, body: Body) -> Any:
@@ -37,6 +39,9 @@ class Scene:
         prompt: Any = body.get("prompt", body.get("messages"))
         text = self._model.tokenizer.decode(prompt[0]) if isinstance(prompt[0], list) else json.dumps(prompt)
         number = int(text.rpartition("What is ")[2].partition(" ")[0])
+        if "Again: " in text and "messages" in body:
+            self._asked[number] += 1
+            return f" {number * 8 + (self._asked[number] * number) % 3 // 2}"
         return f" {number * 8}" if number % 2 else f" {number}, I think"
 
     def run_both(self, *tasks: str, endpoint: Any = "chat", tokenizer: bool = False, **options: Any) -> Evaluation:
@@ -46,7 +51,7 @@ class Scene:
             tasks: their names.
             endpoint: which is asked.
             tokenizer: whether prompts are split into tokens on this side.
-            options: of :class:`assay.TaskOptions`.
+            options: of :class:`assay.TaskOptions`; or, in ``model``, of :class:`assay.ModelSpec`.
         """
         with ScriptedServer(answer=self.answer, models=["imaginary"]) as server:
             specification = self._specification(server.url, tasks, endpoint, tokenizer=tokenizer, **options)
@@ -72,15 +77,8 @@ class Scene:
     ) -> Specification:
         of_model = options.pop("model", {})
         of_run = {name: options.pop(name) for name in Specification.__struct_fields__ if name in options}
-        model = ModelSpec(
-            base_url=url,
-            model="imaginary",
-            endpoint=endpoint,
-            concurrency=4,
-            tokenizer=self.tokenizer if tokenizer else None,
-            max_length=MAX_LENGTH,
-            **of_model,
-        )
+        fields = {"concurrency": 4, "max_length": MAX_LENGTH, "tokenizer": self.tokenizer if tokenizer else None}
+        model = ModelSpec(base_url=url, model="imaginary", endpoint=endpoint, **fields | of_model)
         given = TaskOptions(include_path=str(TASKS), **options)
         return Specification(tasks=tasks, model=model, options=given, output_dir=str(self.output_dir), **of_run)
 
@@ -90,7 +88,7 @@ class Scene:
 
         model, options = specification.model, specification.options
         # More than one at once, for then lm-eval adds no stop sequence of the tokenizer's.
-        settings = {"model": "imaginary", "num_concurrent": 2, "max_length": MAX_LENGTH}
+        settings = {"model": "imaginary", "num_concurrent": min(model.concurrency, 2), "max_length": MAX_LENGTH}
         results: dict[str, Any] = simple_evaluate(
             model=self._client(model, settings),
             tasks=list(specification.tasks),

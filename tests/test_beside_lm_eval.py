@@ -127,3 +127,18 @@ def test_conversations_as_text(scene: Scene) -> None:
 def test_a_chat_template_needs_a_tokenizer(scene: Scene) -> None:
     with pytest.raises(SpecificationError, match="only with the model's tokenizer"):
         scene.run_assay("drawing", endpoint="completions", apply_chat_template=True)
+
+
+def test_repeats_and_majority(scene: Scene) -> None:
+    # One at a time, so that both give their repeats the answers in the same order.
+    run = scene.run_both("often", model={"concurrency": 1})
+    values = {score.metric: score.value for score in run.scores}
+    assert len(set(values.values())) > 1
+    assert values["exact_match,most"] != values["exact_match,first"]
+    assert {len(line["resps"][0]) for line in sample_lines(run, "often")} == {3}
+
+
+@pytest.mark.parametrize("names", [("pair",), ("inner",), ("outer",), ("inner", "choosing")], ids=",".join)
+def test_groups_and_tags(scene: Scene, names: tuple[str, ...]) -> None:
+    run = scene.run_both(*names, endpoint="completions", tokenizer=True)
+    assert ("groups" in run.results) == ("pair" not in names)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 
-def load(**_: Any) -> dict[str, Any]:
-    """Twelve questions, and ten other ones for examples."""
+def load(count: int = 12, **_: Any) -> dict[str, Any]:
+    """Questions, and ten other ones for examples."""
     from datasets import Dataset
 
-    def rows(first: int, count: int) -> Any:
+    def rows(first: int, size: int) -> Any:
         return Dataset.from_list(
             [
                 {
@@ -18,8 +18,8 @@ def load(**_: Any) -> dict[str, Any]:
                     "choices": ["one", "two", "three", f"many ({n})"],
                     "right": n % 4,
                 }
-                for n in range(first, first + count)
+                for n in range(first, first + size)
             ]
         )
 
-    return {"train": rows(100, 10), "test": rows(0, 12)}
+    return {"train": rows(100, 10), "test": rows(0, count)}
