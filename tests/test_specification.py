@@ -63,6 +63,7 @@ def test_how_a_run_is_made_does_not_identify_it(change: dict[str, Any]) -> None:
         {"base_url": "http://localhost:8001"},
         {"endpoint": "completions"},
         {"seed": 1},
+        {"distinct_repeat_seeds": True},
         {"max_length": 4096},
         {"limit": 11.0},
         {"num_fewshot": 0},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assay._version import __version__
 
 if TYPE_CHECKING:
+    from assay.corrections import Correction
     from assay.early import StoppedEarly
     from assay.errors import AssayError
     from assay.evaluation import Evaluation, evaluate, evaluate_async
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
 _HOMES = {
+    "assay.corrections": ("Correction",),
     "assay.errors": ("AssayError",),
     "assay.early": ("StoppedEarly",),
     "assay.evaluation": ("Evaluation", "evaluate", "evaluate_async"),
@@ -59,6 +61,7 @@ __all__ = [
     "Budget",
     "Check",
     "CheckResult",
+    "Correction",
     "EarlyStopping",
     "Evaluation",
     "GateReport",

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.checks import PlannedCheck, follow_checks, judge_checks, plan_checks
+from assay.corrections import Correction, corrections
 from assay.deadline import Deadline
 from assay.early import Follower, StoppedEarly, seed_of
 from assay.endpoint_shares import EndpointShares
@@ -83,6 +84,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[CheckResult, ...]
     failures: tuple[FailedSample, ...]
     journal: Path
+    corrections: tuple[Correction, ...] = ()
+    """What lm-eval gets wrong about these tasks, and the right values."""
     stopped_early: StoppedEarly | None = None
     """How much was asked, where that is not everything: the scores are then no full run's."""
 
@@ -309,8 +312,10 @@ def _conclude(plan: _Plan, work: _Work) -> Evaluation:
     logged = work.scores if plan.specification.log_samples else {}
     results["task_hashes"] = {name: task.task_hash() for name, task in logged.items()}
     results |= describe_prompting(plan.specification, plan.tokenizer, seconds)
+    corrected = corrections(work.scores, plan.specification.model)
     results["assay"] = {
         "scores": msgspec.to_builtins(scores),
+        "corrections": msgspec.to_builtins(corrected),
         "checks": msgspec.to_builtins(checks),
         "failures": msgspec.to_builtins(failures),
         "fallbacks": {name: task.fallbacks for name, task in work.scores.items()},
@@ -332,6 +337,7 @@ def _conclude(plan: _Plan, work: _Work) -> Evaluation:
         checks=checks,
         failures=failures,
         journal=work.journal.path,
+        corrections=corrected,
         stopped_early=stopped_early,
     )
 

@@ -16,6 +16,7 @@ import msgspec
 
 from assay._version import __version__
 from assay.compare import Comparison, compare_runs
+from assay.corrections import corrections
 from assay.deadline import Deadline
 from assay.early import StoppedEarly
 from assay.errors import FileFormatError, UnsupportedTaskError, UsageError
@@ -31,7 +32,7 @@ from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.model_args import model_args
 from assay.tasks.scoring import TaskScores
 from assay.tasks.settings_check import refuse_odd_settings
-from assay.types import Specification
+from assay.types import ModelSpec, Specification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -113,7 +114,7 @@ def _rescore(run: RunSamples, rescoring: Rescoring) -> Rescored:
         with deadline.watching():
             answers.score(scores)
         stopped_early = _stopped_early(run)
-        document, measured = _results(run, loaded, scores, stopped_early)
+        document, measured = _results(run, specification.model, loaded, scores, stopped_early)
         document["assay"] |= {"rescored": _origin(run, folder, answers)}
         written = write_results(folder, date_id(), document, scores)
         comparison = _comparison(run.file, written, recorded_as) if specification.log_samples else None
@@ -186,7 +187,11 @@ def _stopped_early(run: RunSamples) -> StoppedEarly | None:
 
 
 def _results(
-    run: RunSamples, loaded: LoadedTasks, scores: Mapping[str, TaskScores], stopped_early: StoppedEarly | None
+    run: RunSamples,
+    model: ModelSpec,
+    loaded: LoadedTasks,
+    scores: Mapping[str, TaskScores],
+    stopped_early: StoppedEarly | None,
 ) -> tuple[dict[str, Any], tuple[Score, ...]]:
     """The run's results document with everything that scoring gives put anew."""
     if not any(found.scored for found in scores.values()):
@@ -202,6 +207,7 @@ def _results(
     assay = {key: value for key, value in run.assay.items() if key not in dropped}
     assay |= {
         "scores": msgspec.to_builtins(measured),
+        "corrections": msgspec.to_builtins(corrections(scores, model)),
         "failures": msgspec.to_builtins([failed for found in scores.values() for failed in found.failed_samples()]),
         "fallbacks": {name: found.fallbacks for name, found in scores.items()},
     }

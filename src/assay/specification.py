@@ -146,6 +146,7 @@ def fingerprint(specification: Specification) -> str:
         "endpoint": model.endpoint,
         "max_length": model.max_length,
         "seed": model.seed,
+        "distinct_repeat_seeds": model.distinct_repeat_seeds,
         "tokenizer": model.tokenizer,
         "tokenized_requests": model.tokenized_requests,
         "options": specification.options,

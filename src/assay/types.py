@@ -63,6 +63,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The model's context length in tokens, as lm-eval's ``max_length``."""
     seed: int = 1234
     """Sent as ``seed`` in every request."""
+    distinct_repeat_seeds: bool = False
+    """Send each repeat of a request with a seed of its own: ``seed`` and its number. lm-eval sends one with all."""
     tokenizer: str | None = None
     """The model's Hugging Face tokenizer, a folder or a repository on the hub; for the completions endpoint. With it
     prompts are split into tokens here and cut to ``max_length`` (2048 if not given), as lm-eval does; without it,

@@ -212,3 +212,43 @@ def test_a_prompt_that_cannot_be_written_is_one_clear_line(server: ScriptedServe
     assert ran.returncode == 2
     assert "cannot write document 0's prompt" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+CANNOT_RUN = {
+    "doc_to_image: [picture]": "needs images or sound",
+    "doc_to_audio: [sound]": "needs images or sound",
+    "process_results: !function lacking.score": "'no_such_package', which is not installed: pip install",
+    "repeats: -1": "repeats is -1",
+}
+
+
+@pytest.mark.parametrize("line", CANNOT_RUN)
+def test_what_cannot_run_is_refused_before_any_question(server: ScriptedServer, tmp_path: Path, line: str) -> None:
+    (tmp_path / "lacking.py").write_text("import no_such_package\n")
+    (tmp_path / "odd.yaml").write_text(
+        f"include: {TASKS}/_template_yaml\ntask: odd\ndataset_kwargs: {{kind: odd}}\n{line}\n"
+    )
+    (tmp_path / "rows.py").write_text((TASKS / "rows.py").read_text())
+    asked = server.count
+    ran = run(server, tmp_path, "odd", "--include-path", str(tmp_path))
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert CANNOT_RUN[line] in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert server.count == asked
+
+
+def test_a_module_that_scoring_lacks_ends_the_run_and_not_the_answers(server: ScriptedServer, tmp_path: Path) -> None:
+    (tmp_path / "lacking.py").write_text("def score(doc, results):\n    import no_such_package\n")
+    (tmp_path / "odd.yaml").write_text(
+        f"include: {TASKS}/_template_yaml\ntask: odd\ndataset_kwargs: {{kind: odd}}\n"
+        "process_results: !function lacking.score\n"
+    )
+    where = ("odd", "--include-path", str(tmp_path), "--limit", "5", "--concurrency", "1")
+    ran = run(server, tmp_path, *where)
+    assert ran.returncode == 2
+    assert "task 'odd' cannot be scored: it needs the Python module 'no_such_package'" in ran.stderr
+    (tmp_path / "lacking.py").write_text("def score(doc, results):\n    return {'exact_match': 1.0}\n")
+    asked = len(server.answered)
+    ran = run(server, tmp_path, *where)
+    assert ran.returncode == 0, ran.stderr
+    assert 0 < len(server.answered) - asked < 5

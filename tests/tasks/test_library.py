@@ -322,6 +322,8 @@ def refused(kind: type[Exception], names: Sequence[str], options: TaskOptions) -
     ("code", "kind", "message"),
     [
         ("import no_such_package", MissingDependencyError, r"needs the Python module 'no_such_package'"),
+        ("import no_such_package.inner", MissingDependencyError, r"not installed: pip install no_such_package$"),
+        ("import antlr4", MissingDependencyError, r"not installed: pip install antlr4-python3-runtime==4\.11$"),
         ("import langdetect_", MissingDependencyError, r"needs the Python module 'langdetect_'"),
         (
             "raise ModuleNotFoundError('Please install\\n rouge')",
@@ -446,3 +448,9 @@ def test_punkt_tab_is_taken_from_llama_index(tmp_path: Path, monkeypatch: pytest
     nltk_data.require_punkt_tab()
     nltk_data.require_punkt_tab()
     assert nltk.data.path == [str(cache)]
+
+
+def test_a_task_that_runs_code_is_refused_for_that_and_not_for_what_else_it_lacks(tmp_path: Path) -> None:
+    write(tmp_path / "code.py", "import no_such_package\n")
+    path = write_task(tmp_path, "own", "process_docs: !function code.prepare\nunsafe_code: true\n")
+    assert "runs code that the model writes" in refused(UnsupportedTaskError, [str(path)], TaskOptions())

@@ -49,12 +49,14 @@ def _table(evaluation: Evaluation) -> str:
     from rich.console import Console
 
     from assay.report.remarks import remarks
-    from assay.report.table import check_lines, score_table
+    from assay.report.table import check_lines, correction_lines, score_table
 
     # Without a terminal the width is what the table needs: a log is no place to fold columns.
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
     with console.capture() as captured:
         console.print(score_table(evaluation.scores))
+        for line in correction_lines(evaluation.corrections):
+            console.print(line, soft_wrap=True)
         if evaluation.checks:
             console.print()
             console.print(check_lines(evaluation.checks))

@@ -78,6 +78,11 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     metavar="N",
 )
 @click.option(
+    "--distinct-repeat-seeds",
+    is_flag=True,
+    help="Send each repeat of a request with a seed of its own; lm-eval sends one with all.",
+)
+@click.option(
     "--max-length",
     type=int,
     help="The model's context length in tokens, to which --tokenizer cuts prompts (2048 unless given, as in lm-eval).",

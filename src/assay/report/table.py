@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from assay.corrections import Correction
     from assay.gate import CheckResult
     from assay.measure import Score
 
@@ -62,6 +63,19 @@ def check_lines(checks: Sequence[CheckResult]) -> RenderableType:
             for check in checks
         )
     )
+
+
+def correction_lines(corrections: Sequence[Correction]) -> list[Text]:
+    """One line for each: what lm-eval gets wrong about a task, and the right values where they are known."""
+    return [
+        Text(f"{printable(correction.task)}: {printable(correction.note)}{_values(correction)}", style="yellow")
+        for correction in corrections
+    ]
+
+
+def _values(correction: Correction) -> str:
+    values = "; ".join(f"{printable(key)} {_figure(value)}" for key, value in correction.values.items())
+    return f": {values}" if values else ""
 
 
 def _figure(value: float | None) -> str:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import random
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import datasets
+import numpy as np
 import yaml
 from lm_eval.tasks import _yaml_loader
 from lm_eval.tasks._factory import TaskFactory
@@ -22,8 +24,10 @@ from assay.errors import AssayError, MissingDependencyError, TaskConfigError, Un
 from assay.tasks.nltk_data import needs_punkt_tab, require_punkt_tab
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+_PACKAGES = {"antlr4": "antlr4-python3-runtime==4.11", "sklearn": "scikit-learn"}
+"""What brings a module, where its name is another."""
 _IFEVAL_PACKAGES = frozenset({"immutabledict", "langdetect", "nltk"})
 _ASKS_FOR_SOFTWARE = re.compile(r"\b(?:pip install|please install|is not installed)\b", re.IGNORECASE)
 
@@ -57,16 +61,35 @@ class Factory(TaskFactory):  # type: ignore[misc]
         return super()._build_group_members(member_list, group_name, overrides, registry)
 
     def _load_full_config(self, entry: Any, overrides: Any = None) -> Any:
-        with _nltk_data_first():
-            config = super()._load_full_config(entry, overrides)
+        try:
+            with _nltk_data_first():
+                config = super()._load_full_config(entry, overrides)
+        except Exception:
+            # A task that cannot be run at all may need things to load that nobody has; its YAML says so.
+            refuse_unsupported(entry.name, **_needs(_header(entry)))
+            raise
         # Before its data and metrics are fetched, which could fail for less telling reasons.
-        refuse_unsupported(
-            entry.name, bool(config.get("unsafe_code")), bool(config.get("doc_to_image") or config.get("doc_to_audio"))
-        )
+        refuse_unsupported(entry.name, **_needs(config))
         _prepare_documents_once(config)
         if isinstance(config.get("fewshot_config"), dict):
             _prepare_documents_once(config["fewshot_config"])
         return config
+
+
+def _needs(config: Mapping[str, Any]) -> dict[str, bool]:
+    return {
+        "runs_code": bool(config.get("unsafe_code")),
+        "is_multimodal": bool(config.get("doc_to_image") or config.get("doc_to_audio")),
+    }
+
+
+def _header(entry: Any) -> Mapping[str, Any]:
+    """What a task's YAML says, its Python left alone; nothing where it cannot be read."""
+    try:
+        config: Mapping[str, Any] = _yaml_loader.load_yaml(entry.yaml_path, resolve_func=False)
+    except Exception:
+        return {}
+    return config
 
 
 def refuse_unsupported(name: str, runs_code: bool, is_multimodal: bool) -> None:
@@ -97,22 +120,37 @@ def _prepare_documents_once(config: dict[str, Any]) -> None:
         config["process_docs"] = _once(function)
 
 
-def _once(function: Callable[..., Any]) -> Callable[..., Any]:
+def _once(function: Callable[..., Any]) -> Any:
     results: dict[Any, tuple[Any, Any]] = {}
 
     @functools.wraps(function)
-    def process(*args: Any, **options: Any) -> Any:
+    def process_once(*args: Any, **options: Any) -> Any:
         key = (*map(id, args), repr(sorted(options.items())))
         if key in results:
             return results[key][1]
-        with contextlib.nullcontext() if _is_repeatable(function) else _no_stored_results():
+        if _is_repeatable(function):
             result = function(*args, **options)
+        else:
+            before = _random_streams(function)
+            with _no_stored_results():
+                result = function(*args, **options)
+            process.drew_random_numbers |= _random_streams(function) != before
         if isinstance(result, datasets.Dataset):
             # The arguments are held so that no other object can get their ids.
             results[key] = (args, result)
         return result
 
+    process: Any = process_once
+    process.drew_random_numbers = False
     return process
+
+
+def _random_streams(function: Callable[..., Any]) -> list[Any]:
+    """Where the streams are that a function may draw from: Python's, NumPy's and its own module's."""
+    own = [stream for stream in function.__globals__.values() if isinstance(stream, random.Random)]
+    state: Any = np.random.get_state()
+    _, numbers, *place = state
+    return [random.getstate(), bytes(numbers), place, *(stream.getstate() for stream in own)]
 
 
 @functools.cache
@@ -187,10 +225,13 @@ def _missing(where: str, error: ImportError) -> AssayError:
         return TaskConfigError(f"{where} cannot be loaded: {_one_line(root)}")
     if root.name in _IFEVAL_PACKAGES:
         return MissingDependencyError(f'{where} needs the package {root.name}: pip install "assay[ifeval]"')
+    module = (root.name or "").partition(".")[0]
     told = f"the Python module {root.name!r}" if root.name else "a package"
     # What the task's author says about it, if anything: often which package to install.
     advice = [str(link) for link in chain if isinstance(link, ImportError) and link.name is None]
     hint = f" ({' '.join(advice[0].split())})" if advice else ""
+    if module and not advice:
+        hint = f": pip install {_PACKAGES.get(module, module)}"
     return MissingDependencyError(f"{where} needs {told}, which is not installed{hint}")
 
 

@@ -146,18 +146,27 @@ class RequestWriter:
             UnsupportedTaskError: the endpoint cannot serve them.
         """
         kind: RequestKind = instance.request_type
-        generates = kind == "generate_until"
-        bodies = [(self._generation_body(instance), None)] if generates else self._scored(instance, place[0])
-        for repeat in range(instance.repeats or 1):
-            for body, scored in bodies:
+        repeats = instance.repeats or 1
+        if kind != "generate_until":
+            bodies = [self._scored(instance, place[0])] * repeats
+        elif self.model.distinct_repeat_seeds:
+            bodies = [[(self._generation_body(instance, repeat), None)] for repeat in range(repeats)]
+        else:
+            bodies = [[(self._generation_body(instance), None)]] * repeats
+        for repeat, bodies_of_repeat in enumerate(bodies):
+            for body, scored in bodies_of_repeat:
                 key = request_key((*place, repeat), self.model.endpoint, body, scored)
                 yield Request(*place, repeat, kind, body, key, scored)
 
-    def _generation_body(self, instance: Any) -> bytes:
+    def _generation_body(self, instance: Any, further: int = 0) -> bytes:
+        """The body, with a seed so much greater than the first."""
         prompt, gen_kwargs = instance.args
         if self._encoder is not None:
             prompt = self._encoder.generation(prompt, gen_kwargs.get("max_gen_toks", _DEFAULT_MAX_TOKENS))
-        return generation_payload(prompt, gen_kwargs, self.model)
+        if not further:
+            return generation_payload(prompt, gen_kwargs, self.model)
+        seed = gen_kwargs.get("seed", self.model.seed)
+        return generation_payload(prompt, {**gen_kwargs, "seed": seed + further}, self.model)
 
     def _scored(self, instance: Any, task: str) -> list[tuple[bytes, TokenSpan | TextTail | None]]:
         if self._loglikelihood is None:

@@ -7,6 +7,7 @@ under a random state of its own, because some of lm-eval's scorers draw random n
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 import sys
 import zlib
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
+from assay.errors import MissingDependencyError
 from assay.tasks.exact_match import remember_exact_matches
 from assay.tasks.loglikelihood import lm_eval_response
 from assay.tasks.outcomes import fallbacks_of, outcome_of
@@ -112,6 +114,11 @@ class TaskScores:
         try:
             with self._deadline, self._random_state(sample):
                 hashes, scored = self._score(sample, answers)
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError(
+                f"task '{self.name}' cannot be scored: it needs the Python module '{error.name}', which is not "
+                "installed; install it and run the same command again, the answers are kept"
+            ) from None
         except _RAISED_BY_SCORERS as error:  # whatever foreign code raises concerns this one sample
             reason = f"the task's scorer raised {type(error).__name__}: {_words_of(error)}"
             self._fail(sample, FailureCause.UNSCORABLE, reason)
@@ -158,6 +165,11 @@ class TaskScores:
                 for metric, value in self._metrics[name][doc_id].items():
                     values.setdefault((metric, name), []).append(value)
         return values
+
+    def filtered(self, doc_id: int) -> dict[str, list[Any]]:
+        """What each filter made of one scored document's answers, by filter."""
+        lines = {name: self._spool.read(places[doc_id]) for name, places in self._lines.items() if doc_id in places}
+        return {name: json.loads(line)["filtered_resps"] for name, line in lines.items()}
 
     def values_by_document(self, metric: str, filter_name: str) -> dict[int, Any]:
         """One metric's value for each scored document, in document order."""
