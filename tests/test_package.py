@@ -12,6 +12,7 @@ EXPORTED = [
     "Budget",
     "Check",
     "CheckResult",
+    "Correction",
     "EarlyStopping",
     "Evaluation",
     "GateReport",

@@ -66,7 +66,7 @@ def _documents_drawn_anew(scores: TaskScores) -> Correction | None:
 def _one_seed_for_all_repeats(scores: TaskScores, model: ModelSpec) -> Correction | None:
     repeats = scores.task.get_config("repeats") or 1
     settings = scores.task.get_config("generation_kwargs") or {}
-    if repeats == 1 or not settings.get("temperature") or "generate_until" not in (scores.task.OUTPUT_TYPE or ""):
+    if repeats == 1 or not settings.get("temperature") or scores.task.OUTPUT_TYPE != "generate_until":
         return None
     if model.distinct_repeat_seeds:
         note = f"each of the {repeats} repeats was sent with a seed of its own; lm-eval sends one with all"
