@@ -8,7 +8,8 @@ import pytest
 
 from assay.errors import FileFormatError, SpecificationError
 from assay.policy import load_policy, specifications
-from assay.types import TLS, Budget, EarlyStopping
+from assay.specification import validate
+from assay.types import TLS, Budget, EarlyStopping, TaskOptions
 
 MODEL = '[models.main]\nbase_url = "http://localhost:8000"\nmodel = "m"\n'
 CHECK = '[[checks]]\ntask = "gsm8k"\nmetric = "exact_match"\nmin = 0.5\n'
@@ -101,3 +102,26 @@ def test_what_is_no_policy_is_refused(tmp_path: Path) -> None:
         load_policy(tmp_path / "none.toml")
     with pytest.raises(FileFormatError, match="as TOML"):
         load_policy(write(tmp_path, "alpha = "))
+
+
+def test_options_are_those_of_assay_run(tmp_path: Path) -> None:
+    options = (
+        "log_samples = false\n[options]\nsamples = { gsm8k = [0, 5, 7] }\nrandom_seed = 1\nnumpy_seed = 2\n"
+        "torch_seed = 3\nfewshot_seed = 4\napply_chat_template = true\nfewshot_as_multiturn = false\n"
+        'system_instruction = "Be brief."\n'
+    )
+    model = MODEL + 'endpoint = "completions"\ntokenizer = "t"\nseed = 5\ndistinct_repeat_seeds = true\n'
+    run = specifications(load_policy(write(tmp_path, options + model + CHECK)))["main"]
+    assert not run.log_samples
+    assert run.options == TaskOptions(
+        samples={"gsm8k": (0, 5, 7)},
+        random_seed=1,
+        numpy_seed=2,
+        torch_seed=3,
+        fewshot_seed=4,
+        apply_chat_template=True,
+        fewshot_as_multiturn=False,
+        system_instruction="Be brief.",
+    )
+    assert (run.model.seed, run.model.distinct_repeat_seeds) == (5, True)
+    assert validate(run) == run
