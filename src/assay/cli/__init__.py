@@ -20,6 +20,7 @@ _COMMANDS = {
     "gate": ("assay.cli.gate", "gate", "Judge servers by a policy: thresholds, baselines, early stopping."),
     "show": ("assay.cli.show", "show", "Look at a run's samples: prompts, answers, scores."),
     "compare": ("assay.cli.compare", "compare", "Compare runs, document by document."),
+    "report": ("assay.cli.report", "report", "Show a finished run as one HTML file, with every sample."),
     "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
     "score": ("assay.cli.score", "score", "Score a run's answers again, without a server, and say what differs."),
     "calibrate": ("assay.cli.calibrate", "calibrate", "Run the same several times: noise, and a margin."),

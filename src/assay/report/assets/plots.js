@@ -1,0 +1,153 @@
+// Plots, drawn by uPlot in the page's colours, again when those or the width change.
+
+function colours() {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+  return Object.fromEntries(["ink", "dim", "line", "accent", "band", "good", "bad"].map((name) => [name, colour(name)]));
+}
+
+function axes(paint, labels) {
+  const font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  return labels.map((label, place) => ({
+    label,
+    labelSize: 18,
+    labelFont: font,
+    font,
+    stroke: paint.dim,
+    size: place ? 52 : 32,
+    grid: { stroke: paint.line, width: 1, show: place === 1 },
+    ticks: { stroke: paint.line, width: 1, size: 4 },
+  }));
+}
+
+function level(value, paint, text) {
+  return (plot) => {
+    const y = Math.round(plot.valToPos(value, "y", true));
+    const { ctx, bbox } = plot;
+    if (y < bbox.top || y > bbox.top + bbox.height) return;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = paint.ink;
+    ctx.setLineDash([5, 4]);
+    ctx.lineWidth = devicePixelRatio;
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    ctx.font = `${11 * devicePixelRatio}px ${getComputedStyle(document.body).fontFamily}`;
+    ctx.textAlign = "right";
+    ctx.fillText(text, bbox.left + bbox.width - 4, y - 4 * devicePixelRatio);
+    ctx.restore();
+  };
+}
+
+const fixed = (digits) => (plot, value) => (value === null || value === undefined ? "–" : value.toFixed(digits));
+const whole = { label: "documents", value: (plot, value) => (value === null ? "–" : String(value)) };
+
+function coursePlot(one, paint) {
+  const course = one.course;
+  const held = one.is_difference ? "margin" : "threshold";
+  return {
+    data: [course.seen, course.estimate, course.low, course.high],
+    height: 220,
+    scales: { x: { time: false } },
+    axes: axes(paint, ["documents", one.is_difference ? "difference" : "score"]),
+    series: [
+      whole,
+      { label: one.is_difference ? "difference" : "score", stroke: paint.accent, width: 1.5, value: fixed(4), points: { show: false } },
+      { label: "low", stroke: paint.band, width: 1, value: fixed(4), points: { show: false } },
+      { label: "high", stroke: paint.band, width: 1, value: fixed(4), points: { show: false } },
+    ],
+    bands: [{ series: [3, 2], fill: paint.band }],
+    hooks: { draw: [level(course.threshold, paint, `${held} ${Number(course.threshold.toPrecision(6))}`)] },
+  };
+}
+
+function wealthPlot(one, paint) {
+  const course = one.course;
+  const decides = Math.log10(1 / course.alpha);
+  const top = Math.max(decides * 1.15, ...course.for_pass, ...course.for_fail);
+  const odds = (plot, value) => (value === null || value === undefined ? "–" : (10 ** value).toPrecision(3));
+  return {
+    data: [course.seen, course.for_pass, course.for_fail],
+    height: 150,
+    scales: { x: { time: false }, y: { range: [Math.max(-decides, Math.min(...course.for_pass, ...course.for_fail)), top] } },
+    axes: axes(paint, ["documents", "evidence"]).map((axis, place) =>
+      place ? { ...axis, values: (plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? `10${superscript(tick)}` : "")) } : axis,
+    ),
+    series: [
+      whole,
+      { label: "for pass", stroke: paint.good, width: 1.5, value: odds, points: { show: false } },
+      { label: "for fail", stroke: paint.bad, width: 1.5, value: odds, points: { show: false } },
+    ],
+    hooks: { draw: [level(decides, paint, "decides")] },
+  };
+}
+
+function superscript(number) {
+  return String(number).replace(/[-\d]/g, (sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]);
+}
+
+function histogramPlot(bins, paint, unit) {
+  const counts = [...bins.counts, bins.counts.at(-1)];
+  return {
+    data: [bins.edges, counts],
+    height: 150,
+    scales: { x: { time: false, distr: 3, range: () => [bins.edges[0], bins.edges.at(-1)] }, y: { range: (plot, low, high) => [0, high * 1.05] } },
+    axes: axes(paint, [unit, "answers"]),
+    series: [
+      { label: unit, value: (plot, value) => (value === null ? "–" : String(Number(value.toPrecision(3)))) },
+      {
+        label: "answers",
+        stroke: paint.accent,
+        fill: paint.band,
+        width: 1,
+        paths: uPlot.paths.stepped({ align: 1 }),
+        points: { show: false },
+      },
+    ],
+  };
+}
+
+function ratePlot(rate, paint) {
+  return {
+    data: [rate.seconds, rate.rate],
+    height: 150,
+    scales: { x: { time: false }, y: { range: (plot, low, high) => [0, high * 1.05] } },
+    axes: axes(paint, ["seconds since the first answer", "answers a second"]),
+    series: [
+      { label: "seconds", value: fixed(1) },
+      { label: "answers a second", stroke: paint.accent, fill: paint.band, width: 1, value: fixed(2), points: { show: false } },
+    ],
+  };
+}
+
+class Plots {
+  constructor(index) {
+    this.index = index;
+    this.places = [...document.querySelectorAll("[data-plot]")];
+    this.drawn = [];
+    let width = 0;
+    new ResizeObserver(([entry]) => {
+      if (entry.contentRect.width === width) return;
+      width = entry.contentRect.width;
+      this.draw();
+    }).observe(document.querySelector("main"));
+  }
+
+  draw() {
+    for (const plot of this.drawn) plot.destroy();
+    const paint = colours();
+    this.drawn = this.places.map((place) => {
+      const { data, ...options } = this.options(place.dataset, paint);
+      return new uPlot({ width: place.clientWidth, cursor: { drag: { x: false, y: false }, y: false }, ...options }, data, place);
+    });
+  }
+
+  options({ plot, number }, paint) {
+    const { evidence, plots } = this.index;
+    if (plot === "course") return coursePlot(evidence[number], paint);
+    if (plot === "wealth") return wealthPlot(evidence[number], paint);
+    if (plot === "rate") return ratePlot(plots.rate, paint);
+    return histogramPlot(plots[plot], paint, plot === "latency" ? "seconds" : "tokens");
+  }
+}

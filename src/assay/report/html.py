@@ -1,0 +1,158 @@
+"""A run as one HTML file: scores, evidence, outcomes, comparison, and every sample. It asks no network for anything.
+
+What models and servers said is data: it is escaped where the template writes it, and deflated and base64-encoded where
+the script reads it. A Content-Security-Policy in the file lets nothing run but the file's own script, by its hash, and
+forbids that script to make elements out of text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.errors import OutputError
+from assay.report.page import difference_bounds, has_samples, outline, score_bounds
+from assay.report.page_figures import ResponseFigures
+from assay.report.page_samples import BUDGET, SamplePacker, deflated
+from assay.report.text import visible
+from assay.types import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import jinja2
+
+    from assay.compare import Comparison
+    from assay.report.page import RunOutline
+    from assay.report.page_baseline import BaselineTexts
+
+ASSETS = Path(__file__).parent / "assets"
+_STYLES = ("uPlot.min.css", "page.css", "samples.css")
+_LIBRARY = "uPlot.iife.min.js"
+_SCRIPTS = ("data.js", "text.js", "plots.js", "filters.js", "list.js", "detail.js", "page.js")
+"""Parts of one module, in this order."""
+
+
+def write_report(
+    results_file: Path, *, baseline: str | Path | None = None, output: Path | None = None, budget: int = BUDGET
+) -> Path:
+    """Write the report of a finished run.
+
+    Args:
+        results_file: Assay's or lm-eval's; samples files and journal are looked for beside it.
+        baseline: an earlier run to compare with.
+        output: the file to write; None: ``report_<time>.html`` beside the results.
+        budget: characters that the samples' texts may take; they are cut to keep to it.
+
+    Returns:
+        The report.
+
+    Raises:
+        FileFormatError: a file of the run or of the baseline is missing or damaged.
+        SpecificationError: the baseline has no task of the run.
+        OutputError: the report cannot be written.
+    """
+    file = output or report_file(results_file)
+    page = _page(results_file, baseline, budget)
+    beside = file.with_name(f".{file.name}.partial")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(page.encode("utf-8", "backslashreplace"))
+        beside.replace(file)
+    except OSError as error:
+        raise OutputError(f"cannot write {file}: {error.strerror or error}") from error
+    return file
+
+
+def report_file(results_file: Path) -> Path:
+    """Where a run's report is, unless its user says otherwise."""
+    return results_file.with_name(f"report_{results_file.stem.removeprefix('results_')}.html")
+
+
+def _page(results_file: Path, baseline: str | Path | None, budget: int) -> str:
+    from assay.run_samples import RunSamples
+
+    with RunSamples(results_file) as samples:
+        run = outline(results_file, samples.results)
+        comparison, texts = (None, None) if baseline is None else _compare(results_file, baseline, run)
+        packer, measured = SamplePacker(run.chosen_keys(), texts), ResponseFigures()
+        for sample in samples if has_samples(results_file, samples.tasks) else ():
+            packer.add(sample)
+            measured.add(sample)
+    packed, plots = packer.pack(budget), measured.plots()
+    style, library, script = _joined(_STYLES), _joined([_LIBRARY]), _joined(_SCRIPTS)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            run=run,
+            results_file=results_file.name,
+            comparison=comparison,
+            packed=packed,
+            figures=run.figures(measured),
+            plots=plots,
+            data=deflated({**packed.index, "evidence": msgspec.to_builtins(run.evidence), "plots": plots}),
+            outcomes=tuple(Outcome),
+            style=style,
+            library=library,
+            script=script,
+            policy=_policy([library, script], style),
+        )
+    )
+
+
+def _compare(results_file: Path, baseline: str | Path, run: RunOutline) -> tuple[Comparison, BaselineTexts]:
+    from assay.compare import compare_runs
+    from assay.report.page_baseline import BaselineTexts
+    from assay.run_files import read_run
+
+    before, after = read_run(baseline), read_run(results_file)
+    comparison = compare_runs(before, after)
+    return comparison, BaselineTexts(before, after, comparison, run.chosen_keys())
+
+
+def _joined(names: Iterable[str]) -> str:
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8").strip() for name in names)
+
+
+def _policy(scripts: list[str], style: str) -> str:
+    allowed = " ".join(_source(script) for script in scripts)
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {allowed}",
+            f"style-src {_source(style)}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+
+
+def _source(content: str) -> str:
+    """How a Content-Security-Policy names content that is allowed."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def _environment() -> jinja2.Environment:
+    import jinja2
+    from markupsafe import Markup
+
+    def shown(value: Any) -> Any:
+        return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ASSETS),
+        autoescape=True,
+        finalize=shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"score_bounds": score_bounds, "difference_bounds": difference_bounds}
+    return environment

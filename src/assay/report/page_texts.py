@@ -1,0 +1,200 @@
+"""A sample's texts in an HTML report, as short as JSON can say them: front parts that prompts share are in it once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.types import Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.run_samples import Filtered, Prompt, RunSample
+    from assay.runs import AnswerText
+    from assay.types import Response
+
+WHOLE = 20_000
+"""Greatest length of any text in a report, in characters; of a longer one the two ends are shown."""
+
+LABEL = 80
+"""Characters of an extracted answer or a target in a sample's row; longer ones are in its texts."""
+
+_REFERENCE = 60_000
+_LEAST_SHARED = 32
+
+
+def references_of(prompt: Prompt) -> list[str]:
+    """The turns of a task's first prompt, to which its other prompts refer."""
+    return [text[:_REFERENCE] for _, text in _turns(prompt)]
+
+
+def shared_with(prompt: Prompt, references: Sequence[str]) -> int:
+    """How many characters its last turn and the reference's begin with in common."""
+    texts = [text for _, text in _turns(prompt)]
+    return _shared(texts[-1], references[-1]) if len(texts) == len(references) else 0
+
+
+def up_to_blank_line(text: str) -> str:
+    """`text` up to and with its last blank line; nothing if there is none."""
+    return text[: text.rfind("\n\n") + 2] if "\n\n" in text else ""
+
+
+def extracted_from(sample: RunSample, found: Filtered) -> str:
+    """What a filter extracted; where choices were weighed by their log-probabilities, the likeliest of them."""
+    weighed = [answer.logprob for answer in sample.answers if answer.logprob is not None]
+    if len(weighed) < 2 or len(weighed) != len(sample.prompts):
+        return found.extracted
+    likeliest = weighed.index(max(weighed))
+    return f"{likeliest}: {(sample.prompts[likeliest].continuation or '').strip()}"
+
+
+def entry_of(sample: RunSample, references: Sequence[str], before: AnswerText | None) -> dict[str, Any]:
+    """A sample's texts, as far as its row does not hold them. Keys are short: there are thousands of them in a file.
+
+    Args:
+        sample: the sample.
+        references: the turns of its task's first prompt.
+        before: what the baseline said.
+
+    Returns:
+        ``p``: prompts, each ``[turns, continuation]``; ``a``: responses; ``t``: target; ``f``: by filter
+        ``[extracted, scores]``; ``x``: ``[cause, message]`` of a failure; ``b``: the baseline's
+        ``[answer, extracted]``. A text is a string, or what :func:`cut` leaves of it.
+    """
+    entry: dict[str, Any] = {
+        "p": _prompts(sample.prompts, references),
+        "a": [_response(response) for response in sample.responses],
+    }
+    if len(sample.target) > LABEL:
+        entry["t"] = cut(sample.target, WHOLE)
+    filters = {
+        name: [cut(extracted, WHOLE), {metric: _plain(score) for metric, score in found.metrics.items()}]
+        for name, found in sample.filters.items()
+        if len(extracted := extracted_from(sample, found)) > LABEL or _has_verdicts(found)
+    }
+    if filters:
+        entry["f"] = filters
+    if sample.failure is not None:
+        entry["x"] = [sample.failure.cause, cut(sample.failure.message, WHOLE)]
+    if before is not None:
+        entry["b"] = [cut(before.response, WHOLE), cut(before.extracted, WHOLE)]
+    return entry
+
+
+def _has_verdicts(found: Filtered) -> bool:
+    """Whether a score is a list, which a row does not hold."""
+    return any(isinstance(score, tuple) for score in found.metrics.values())
+
+
+def _prompts(prompts: Sequence[Prompt], references: Sequence[str]) -> list[Any]:
+    """By prompt ``[turns, continuation]``; turns are null where they are those of the prompt before."""
+    written = []
+    for number, prompt in enumerate(prompts):
+        repeated = number > 0 and prompt.content == prompts[number - 1].content
+        turns = None if repeated else [_turn(place, *turn, references) for place, turn in enumerate(_turns(prompt))]
+        written.append([turns] if prompt.continuation is None else [turns, cut(prompt.continuation, WHOLE)])
+    return written
+
+
+def _turns(prompt: Prompt) -> list[tuple[str, str]]:
+    if isinstance(prompt.content, str):
+        return [("", prompt.content)]
+    return [(turn.role, turn.content) for turn in prompt.content]
+
+
+def _turn(place: int, role: str, text: str, references: Sequence[str]) -> list[Any]:
+    """``[role, how much of it is in the reference, the rest]``; ``[role]`` if it is the reference."""
+    if place < len(references) and text == references[place]:
+        return [role]
+    shared = _shared(text, references[place]) if place < len(references) else 0
+    return [role, utf16_length(text[:shared]), cut(text[shared:], WHOLE)]
+
+
+def _shared(text: str, reference: str) -> int:
+    """How many characters the two begin with in common; 0 if hardly any."""
+    if text == reference:
+        return len(text)
+    low, high = 0, min(len(text), len(reference))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if text[low:middle] == reference[low:middle] else (low, middle - 1)
+    return low if low >= _LEAST_SHARED else 0
+
+
+def utf16_length(text: str) -> int:
+    """As JavaScript counts."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _response(response: Response) -> dict[str, Any]:
+    if isinstance(response, Failure):
+        return {"cause": response.cause, "text": cut(response.message, WHOLE), "attempts": response.attempts}
+    said: dict[str, Any] = {"text": None if response.text is None else cut(response.text, WHOLE)}
+    if response.reasoning:
+        said["reasoning"] = cut(response.reasoning, WHOLE)
+    said |= {
+        name: value
+        for name in ("finish_reason", "prompt_tokens", "completion_tokens", "model", "logprob", "is_greedy")
+        if (value := getattr(response, name)) is not None and _is_finite(value)
+    }
+    if response.latency:
+        said["latency"] = round(response.latency, 4)
+    if response.attempts > 1:
+        said["attempts"] = response.attempts
+    return said
+
+
+def limited(entry: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """An entry with its texts cut further; of a prompt's earlier turns only what is in the reference stays."""
+    prompts = [
+        [turns and [_limited_turn(turn, 0 if more else limit) for more, turn in _with_more_to_come(turns)], *rest]
+        for turns, *rest in entry["p"]
+    ]
+    answers = [
+        {name: _recut(value, limit) if name in ("text", "reasoning") else value for name, value in answer.items()}
+        for answer in entry["a"]
+    ]
+    limited = {**entry, "p": prompts, "a": answers}
+    if "t" in entry:
+        limited["t"] = _recut(entry["t"], limit)
+    if "f" in entry:
+        limited["f"] = {name: [_recut(extracted, limit), metrics] for name, (extracted, metrics) in entry["f"].items()}
+    limited.pop("b", None)  # two pieces of texts cannot be compared
+    return limited
+
+
+def _with_more_to_come(turns: Sequence[Any]) -> Iterator[tuple[bool, Any]]:
+    return ((place < len(turns) - 1, turn) for place, turn in enumerate(turns))
+
+
+def _limited_turn(turn: list[Any], limit: int) -> list[Any]:
+    return turn if len(turn) == 1 else [*turn[:2], _recut(turn[2], limit)]
+
+
+def cut(text: str, limit: int) -> str | list[Any]:
+    """`text`, or its two ends with the number of characters left out between them; the end is where results are."""
+    if len(text) <= limit:
+        return text
+    tail = (limit + 1) // 2
+    return [text[: limit - tail], len(text) - limit, text[len(text) - tail :]]
+
+
+def _recut(text: str | list[Any] | None, limit: int) -> str | list[Any] | None:
+    """A text that may already be cut, cut further."""
+    if text is None or isinstance(text, str):
+        return None if text is None else cut(text, limit)
+    head, omitted, tail = text
+    if len(head) + len(tail) <= limit:
+        return text
+    kept = (limit + 1) // 2
+    head, tail = head[: limit - kept], tail[len(tail) - kept :] if kept else ""
+    return [head, omitted + len(text[0]) + len(text[2]) - len(head) - len(tail), tail]
+
+
+def _plain(score: Any) -> Any:
+    """A score for JSON: numbers that it has none for as text."""
+    return score if not isinstance(score, float) or _is_finite(score) else str(score)
+
+
+def _is_finite(value: Any) -> bool:
+    return not isinstance(value, float) or abs(value) < float("inf")
