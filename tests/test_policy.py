@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import FileFormatError, SpecificationError
-from assay.policy import load_policy, specifications
+from assay.policy import Overrides, load_policy, override, specifications
 from assay.specification import validate
 from assay.types import TLS, Budget, EarlyStopping, TaskOptions
 
@@ -53,6 +53,15 @@ def test_paths_are_those_of_the_policys_folder(tmp_path: Path, monkeypatch: pyte
     reached = MODEL + 'api_key_file = "key"\ntls = {ca_file = "ca.pem"}\n' + CHECK
     model = load_policy(write(tmp_path / "ci", reached).relative_to(tmp_path)).models["main"]
     assert (model.api_key_file, model.tls) == ("ci/key", TLS(ca_file="ci/ca.pem"))
+
+
+def test_replicas_of_a_model(tmp_path: Path) -> None:
+    policy = load_policy(write(tmp_path, MODEL + 'replicas = ["http://localhost:8001"]\n' + CHECK))
+    assert policy.models["main"].base_urls == ("http://localhost:8000", "http://localhost:8001")
+    (tmp_path / "list").write_text("http://b\nhttp://c\n")
+    given = override(policy, Overrides(base_urls=("http://a", f"main=@{tmp_path / 'list'}")))
+    assert given.models["main"].base_urls == ("http://a", "http://b", "http://c")
+    assert override(policy, Overrides(base_urls=("http://a",))).models["main"].base_urls == ("http://a",)
 
 
 def test_how_alpha_is_shared(tmp_path: Path) -> None:

@@ -70,6 +70,16 @@ def test_a_marked_test_passes_and_fails(server: ScriptedServer, tmp_path: Path) 
     assert "assay gate: fail" in str(failure.text)
 
 
+def test_several_addresses_are_replicas(server: ScriptedServer, tmp_path: Path) -> None:
+    with ScriptedServer(answer=server.answer, models=["scripted"], latency=0.005) as other:
+        server.latency = 0.005
+        configure(tmp_path, f"\n  {server.url}\n  {other.url}")
+        code, out = run_pytest(tmp_path, MARKED)
+        assert (code, "1 passed" in out) == (0, True), out
+        assert server.count > 4
+        assert other.count > 4
+
+
 def test_the_fixture_runs_a_policy_and_gives_its_report(server: ScriptedServer, tmp_path: Path) -> None:
     (tmp_path / "gate.toml").write_text(
         f'[options]\ninclude_path = "{TASKS}"\n[models.main]\nbase_url = "http://127.0.0.1:9"\nmodel = "scripted"\n'

@@ -56,6 +56,15 @@ NO_STDERR = {"inst_level_strict_acc_stderr,none", "inst_level_loose_acc_stderr,n
 """IFEval's instruction-level metrics have none: lm-eval writes "N/A"."""
 
 
+def test_several_servers(data_dir: Path, tmp_path: Path) -> None:
+    with ScriptedServer(models=[MODEL], latency=0.01) as one, ScriptedServer(models=[MODEL], latency=0.01) as other:
+        urls = [one.url, other.url]
+        runners.run_accuracy_gsm8k(urls, MODEL, str(tmp_path), limit=20, data_dir=str(data_dir))
+        assert min(one.count, other.count) > 4
+        with pytest.raises(SpecificationError, match="lm-eval asks one server, and 2 are named"):
+            runners.run_accuracy_gsm8k(urls, MODEL, str(tmp_path), engine="lm_eval")
+
+
 # -- beside lm-eval ---------------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """As the policy calls it."""
     model: str
     base_url: str
+    """Where it was asked; several addresses with commas between them."""
     checks: tuple[CheckResult, ...]
     error: str | None = None
     """Why nothing could be judged, where that is so."""
@@ -84,7 +85,7 @@ def _outcome(name: str, specification: Specification, progress: Progress) -> Mod
         return ModelOutcome(
             name=name,
             model=model.model,
-            base_url=model.base_url,
+            base_url=", ".join(model.base_urls),
             checks=tuple(describe(check, Verdict.INVALID, str(error)) for check in specification.checks),
             error=str(error),
             seconds=time.monotonic() - started,
@@ -92,7 +93,7 @@ def _outcome(name: str, specification: Specification, progress: Progress) -> Mod
     return ModelOutcome(
         name=name,
         model=model.model,
-        base_url=model.base_url,
+        base_url=", ".join(model.base_urls),
         checks=evaluation.checks,
         results_file=str(evaluation.results_file),
         stopped_early=evaluation.stopped_early,

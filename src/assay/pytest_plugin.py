@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from assay.policy import Policy
 
 _OPTIONS = {
-    "assay_base_url": "address of the server to be judged",
+    "assay_base_url": "address of the server to be judged; several, or @FILE with one a line, are replicas",
     "assay_model": "name under which the server serves the model",
     "assay_data_dir": "data sets on disk",
     "assay_include_path": "folder with task YAML of your own",
@@ -107,8 +107,8 @@ class AssayGate:
         from assay.policy import Overrides, load_policy, override, policy_of_check
 
         overrides = Overrides(
-            base_urls=self._given("assay_base_url"),
-            models=self._given("assay_model"),
+            base_urls=tuple((self._option("assay_base_url") or "").split()),
+            models=(model,) if (model := self._option("assay_model")) else (),
             data_dir=self._option("assay_data_dir"),
             output_dir=self._option("assay_output_dir"),
         )
@@ -122,10 +122,6 @@ class AssayGate:
             raise SpecificationError("which server? set assay_base_url and assay_model in pytest's configuration")
         include_path = self._option("assay_include_path")
         return f"{check.get('task')}", override(policy_of_check(base_url, model, check, include_path), overrides)
-
-    def _given(self, name: str) -> tuple[str, ...]:
-        value = self._option(name)
-        return () if value is None else (value,)
 
     def _option(self, name: str) -> str | None:
         return self._config.getoption(name) or self._config.getini(name) or None

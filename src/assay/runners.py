@@ -14,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from assay.address_list import read_addresses
 from assay.errors import SamplesFailedError, SpecificationError
 from assay.tasks.seeds import parse_seeds
 from assay.tasks.selection import parse_samples
@@ -61,7 +62,7 @@ class AccuracyRunner:
 
     def __call__(
         self,
-        base_url: str,
+        base_url: str | Sequence[str],
         model: str,
         results_dir: str,
         limit: float | None = None,
@@ -72,7 +73,7 @@ class AccuracyRunner:
         """Run the task.
 
         Args:
-            base_url: the server's root, without ``/v1``.
+            base_url: the server's root, without ``/v1``; several are replicas of it, which share the requests.
             model: the name under which the server serves the model.
             results_dir: where lm-eval's result files go.
             limit: documents to ask; all if None.
@@ -142,14 +143,25 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _ask_with_lm_eval(*arguments: Any, **options: Any) -> tuple[_Results, str]:
+def _ask_with_lm_eval(base_url: str | Sequence[str], *arguments: Any, **options: Any) -> tuple[_Results, str]:
     from assay.lm_eval_process import run_lm_eval
 
-    return run_lm_eval(*arguments, **options)
+    address, *others = read_addresses([base_url] if isinstance(base_url, str) else base_url)
+    if others:
+        raise SpecificationError(
+            f"lm-eval asks one server, and {1 + len(others)} are named; leave engine='lm_eval' out"
+        )
+    return run_lm_eval(address, *arguments, **options)
 
 
 def _ask_with_assay(
-    base_url: str, model: str, results_dir: str, task: str, gen_kwargs: str, max_length: int, **options: Any
+    base_url: str | Sequence[str],
+    model: str,
+    results_dir: str,
+    task: str,
+    gen_kwargs: str,
+    max_length: int,
+    **options: Any,
 ) -> tuple[_Results, str]:
     from assay.evaluation import evaluate
     from assay.tasks.gen_kwargs import parse_gen_kwargs
@@ -160,11 +172,13 @@ def _ask_with_assay(
         "endpoint": "chat" if options.pop("use_chat", True) else "completions",
     }
     extra = _read_extra_args(options.pop("extra_args", ()))
+    address, *replicas = read_addresses([base_url] if isinstance(base_url, str) else base_url)
     evaluation = evaluate(
         Specification(
             tasks=(task,),
             model=ModelSpec(
-                base_url=base_url,
+                base_url=address,
+                replicas=tuple(replicas),
                 model=model,
                 max_length=max_length,
                 **{name: value for name, value in model_options.items() if value is not None},

@@ -45,6 +45,19 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert document["findings"]["chat"]["seen"] == "yes"
 
 
+def test_several_servers(capsys: pytest.CaptureFixture[str]) -> None:
+    with ScriptedServer() as one, ScriptedServer() as other:
+        both = ["--base-url", one.url, "--base-url", other.url, "--quick"]
+        code, out, _ = run(capsys, *both)
+        assert code == 0
+        assert [url for url in (one.url, other.url) if f"scripted-model at {url}:" in out] == [one.url, other.url]
+        code, out, _ = run(capsys, *both, "--json")
+        assert [report["url"] for report in json.loads(out)] == [one.url, other.url]
+        code, out, err = run(capsys, *both, "--base-url", "http://127.0.0.1:9")
+        assert (code, out.count("requests, ")) == (4, 2)
+        assert "nothing answers at http://127.0.0.1:9" in err
+
+
 def test_quick(capsys: pytest.CaptureFixture[str]) -> None:
     with ScriptedServer() as server:
         code, out, _ = run(capsys, "--base-url", server.url, "--quick", "--model", "m")

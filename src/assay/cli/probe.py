@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.server_options import asked_as, connection_options
+from assay.cli.server_options import address_options, addresses, asked_as, connection_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="See what a server can do, and how it behaves.")
-@click.option("--base-url", required=True, help="Server's address, with or without /v1.", metavar="URL")
+@address_options
 @click.option("--model", help="Model to ask; default: the first that the server lists.", metavar="NAME")
 @connection_options
 @click.option("--quick", is_flag=True, help="Only reachability, models, token counts and seed.")
@@ -30,30 +30,35 @@ if TYPE_CHECKING:
     metavar="S",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def probe(base_url: str, model: str | None, quick: bool, seconds: float, as_json: bool, **options: Any) -> int:
+def probe(model: str | None, quick: bool, seconds: float, as_json: bool, **options: Any) -> int:
     """Ask a server about fifty short questions and show what it can do: seen, not guessed.
 
-    Exit code 4 if nothing answers. Example: assay probe --base-url http://localhost:8000
+    Several servers are looked at one after another. Exit code 4 if nothing answers. Example: assay probe --base-url http://localhost:8000
     """
     from assay.models.probe import Capability, Seen
     from assay.models.probe import probe as look
     from assay.types import ModelSpec
 
-    spec = asked_as(ModelSpec(base_url=base_url, model=model or ""), options)
-    report = asyncio.run(look(spec, quick=quick, seconds=seconds))
-    reachable = report[Capability.REACHABLE]
+    reports = []
+    for base_url in addresses(options):
+        spec = asked_as(ModelSpec(base_url=base_url, model=model or ""), options)
+        reports.append(asyncio.run(look(spec, quick=quick, seconds=seconds)))
+    missing = [report[Capability.REACHABLE] for report in reports if report[Capability.REACHABLE].seen is Seen.NO]
     if as_json:
         import json
 
         import msgspec
 
-        print(json.dumps(msgspec.to_builtins(report)))
-    elif reachable.seen is Seen.YES:
-        _print(report)
-    if reachable.seen is Seen.NO:
+        print(json.dumps(msgspec.to_builtins(reports if len(reports) > 1 else reports[0])))
+    else:
+        for place, report in enumerate(one for one in reports if one[Capability.REACHABLE].seen is Seen.YES):
+            if place:
+                print()
+            _print(report)
+    if missing:
         from assay.errors import ServerUnreachableError
 
-        raise ServerUnreachableError(reachable.evidence)
+        raise ServerUnreachableError("; ".join(finding.evidence for finding in missing))
     return 0
 
 
