@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
 
     from assay.progress import Progress
     from assay.tasks.requests import Sample
     from assay.types import Request, Response
+
+    Prepare = Callable[[Sample, Sequence[Response]], Coroutine[Any, Any, None] | None]
 
 
 class Model(Protocol):
@@ -42,6 +44,7 @@ async def ask_all(
     *,
     concurrency: int,
     observer: Progress,
+    prepare: Prepare = lambda *_: None,
 ) -> None:
     """Put every sample's requests to `model` and hand each sample to `complete` as soon as its last response is in.
 
@@ -53,10 +56,11 @@ async def ask_all(
         complete: called in the order of completion.
         concurrency: requests outstanding at once.
         observer: is told of every response and every complete sample.
+        prepare: gives what a sample must wait for between its last response and `complete`, while others go on; None
+            where that is nothing.
     """
-    queue = _Queue(samples, record, complete, observer)
 
-    async def work() -> None:
+    async def work(queue: _Queue) -> None:
         async for pending, place in queue:
             request = pending.sample.requests[place]
             response = await model.ask(request)
@@ -64,13 +68,13 @@ async def ask_all(
             observer.responded(request, response)
             queue.fill_in(pending, place, response)
 
-    workers = [asyncio.create_task(work()) for _ in range(concurrency)]
     try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        async with asyncio.TaskGroup() as tasks:
+            queue = _Queue(samples, record, complete, observer, prepare, tasks)
+            for _ in range(concurrency):
+                tasks.create_task(work(queue))
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
 
 
 class _Pending:
@@ -93,11 +97,15 @@ class _Queue:
         record: Record,
         complete: Callable[[Sample, Sequence[Response]], None],
         observer: Progress,
+        prepare: Prepare,
+        tasks: asyncio.TaskGroup,
     ) -> None:
         self._samples = samples
         self._record = record
         self._complete = complete
         self._observer = observer
+        self._prepare = prepare
+        self._tasks = tasks
         self._ready: deque[tuple[_Pending, int]] = deque()
         self._completion = asyncio.Event()
         """Set when a sample is completed."""
@@ -134,7 +142,20 @@ class _Queue:
             self._finish(pending)
 
     def _finish(self, pending: _Pending) -> None:
-        self._completion.set()
         responses = [response for response in pending.responses if response is not None]
-        self._complete(pending.sample, responses)
-        self._observer.completed(pending.sample, responses)
+        preparation = self._prepare(pending.sample, responses)
+        if preparation is None:
+            self._hand_on(pending.sample, responses)
+        else:
+            self._tasks.create_task(self._hand_on_after(preparation, pending.sample, responses))
+
+    async def _hand_on_after(
+        self, preparation: Coroutine[Any, Any, None], sample: Sample, responses: Sequence[Response]
+    ) -> None:
+        await preparation
+        self._hand_on(sample, responses)
+
+    def _hand_on(self, sample: Sample, responses: Sequence[Response]) -> None:
+        self._completion.set()
+        self._complete(sample, responses)
+        self._observer.completed(sample, responses)

@@ -14,6 +14,7 @@ The tree, with the exit code that the command line gives each branch::
     │   ├── OutputError                   results cannot be written where asked
     │   ├── ModelNotServedError           the server does not serve that model
     │   ├── ReplicasDifferError           endpoints of one run serve different models
+    │   ├── SandboxError                  programs that a model writes cannot be run on this machine
     │   └── FileFormatError               a file given as input is damaged or of another kind
     ├── JournalError                  2   the record of a run cannot be used
     │   ├── JournalLockedError            another process is writing it
@@ -83,6 +84,10 @@ class ModelNotServedError(UsageError):
 
 class ReplicasDifferError(UsageError):
     """Endpoints of one run serve different models, or the same one with different context lengths."""
+
+
+class SandboxError(UsageError):
+    """Programs that a model writes cannot be run on this machine."""
 
 
 class FileFormatError(UsageError):

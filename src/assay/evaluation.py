@@ -49,6 +49,7 @@ from assay.score_book import LiveScores
 from assay.specification import fingerprints, validate
 from assay.spool import Spool
 from assay.tasks.any_order import SamplesInAnyOrder
+from assay.tasks.code_eval import verdicts_of
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.loglikelihood import LoglikelihoodBodies, needs_loglikelihood, refuse_unscorable
 from assay.tasks.model_args import model_args
@@ -60,13 +61,14 @@ from assay.tasks.tokenizer import Tokenizer
 from assay.totals import RunTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
     from pathlib import Path
     from types import FrameType
 
     from assay.gate import CheckResult
     from assay.models.meeting import Meeting
     from assay.models.pool_member import Member
+    from assay.sandbox.program import Confinement
     from assay.types import ModelSpec, Response, Specification
 
 
@@ -167,8 +169,14 @@ class _Work:
     """Where there are several endpoints."""
     members: Sequence[Member] = ()
     """The endpoints, where there are several."""
+    confinement: Confinement | None = None
+    """What keeps the model's programs in; None where no task runs any."""
     follower: Follower | None = None
     """Decides when to stop; None where every document is asked."""
+
+    def prepare(self, sample: Sample, responses: Sequence[Response]) -> Coroutine[Any, Any, None] | None:
+        """What a sample must wait for before it is received; None for nothing."""
+        return self.scores[sample.task].prepare(sample, responses)
 
     def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Take a sample's answers as they arrive."""
@@ -240,10 +248,11 @@ def _open_work(plan: _Plan) -> Iterator[_Work]:
         fresh=plan.specification.fresh,
         newest=plan.specification.retry_failed,
     )
-    with journal, Spool(plan.folder) as spool:
+    tasks = plan.loaded.tasks
+    with journal, Spool(plan.folder) as spool, verdicts_of(tasks) as (verdicts, confinement):
         deadline = Deadline(_SCORING_SECONDS)
-        scores = {name: TaskScores(name, task, spool, deadline) for name, task in plan.loaded.tasks.items()}
-        work = _Work(journal, scores, LiveScores(scores), RunTotals())
+        scores = {name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in tasks.items()}
+        work = _Work(journal, scores, LiveScores(scores), RunTotals(), confinement=confinement)
         if plan.specification.model.replicas:
             work.shares = EndpointShares()
         work.follower = follow_checks(
@@ -283,6 +292,7 @@ async def _answer(plan: _Plan, writer: RequestWriter, work: _Work, progress: Pro
             work.receive,
             concurrency=spec.concurrency,
             observer=progress,
+            prepare=work.prepare,
         )
 
 
@@ -326,6 +336,8 @@ def _conclude(plan: _Plan, work: _Work) -> Evaluation:
         results["assay"]["endpoints"] = work.shares.summary(work.members, plan.meeting)
     if work.follower is not None:
         results["assay"]["evidence"] = msgspec.to_builtins(work.follower.evidence())
+    if work.confinement is not None:
+        results["assay"]["provenance"]["sandbox"] = msgspec.to_builtins(work.confinement)
     if stopped_early is not None:
         mark_stopped_early(results, stopped_early)
     file = write_results(plan.folder, stamp, results, logged)

@@ -28,6 +28,7 @@ from assay.results import aggregate, date_id, mark_stopped_early, model_folder, 
 from assay.run_files import names_metric, read_run
 from assay.run_samples import RunSamples
 from assay.spool import Spool
+from assay.tasks.code_eval import verdicts_of
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.model_args import model_args
 from assay.tasks.scoring import TaskScores
@@ -109,10 +110,13 @@ def _rescore(run: RunSamples, rescoring: Rescoring) -> Rescored:
     recorded_as = {now: then for then, now in names.items() if now in loaded.tasks}
     with _journal_of(run) as journal, _folder(specification, rescoring) as folder, Spool(folder) as spool:
         answers = RecordedAnswers(specification, journal, recorded_as, _counted(run, specification))
-        deadline = Deadline(_SCORING_SECONDS)
-        scores = {name: TaskScores(name, task, spool, deadline) for name, task in loaded.tasks.items()}
-        with deadline.watching():
-            answers.score(scores)
+        with verdicts_of(loaded.tasks) as (verdicts, _):
+            deadline = Deadline(_SCORING_SECONDS)
+            scores = {
+                name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in loaded.tasks.items()
+            }
+            with deadline.watching():
+                answers.score(scores)
         stopped_early = _stopped_early(run)
         document, measured = _results(run, specification.model, loaded, scores, stopped_early)
         document["assay"] |= {"rescored": _origin(run, folder, answers)}

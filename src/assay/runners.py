@@ -211,6 +211,7 @@ class _ExtraArgs(argparse.ArgumentParser):
         self.add_argument("--include_path")
         self.add_argument("--seed")
         self.add_argument("--samples", "-E")
+        self.add_argument("--confirm_run_unsafe_code", action="store_true")
         # How much lm-eval says and keeps; Assay keeps everything.
         for silent in (("--log_samples", "-s"), ("--write_out", "-w"), ("--show_config",)):
             self.add_argument(*silent, action="store_true", dest="ignored")

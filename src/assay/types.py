@@ -105,6 +105,8 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Of PyTorch's, for tasks whose own Python uses it."""
     fewshot_seed: int = 1234
     """Of the few-shot examples, where they are drawn at random."""
+    confirm_run_unsafe_code: bool = False
+    """Tasks that run code which the model writes may run: in a sandbox, see ``docs/code.md``."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

@@ -401,6 +401,8 @@ def test_tasks_that_cannot_be_run(tmp_path: Path) -> None:
     options = TaskOptions(include_path=str(tmp_path))
     write_task(tmp_path, "own", "unsafe_code: true\ntraining_split: nowhere\n")
     assert "task 'own' runs code" in refused(UnsupportedTaskError, ["own"], options)
+    allowed = TaskOptions(include_path=str(tmp_path), confirm_run_unsafe_code=True)
+    assert "has no split 'nowhere'" in refused(DataNotFoundError, ["own"], allowed)
     write_task(tmp_path, "own", "doc_to_image: q\n")
     assert "task 'own' needs images" in refused(UnsupportedTaskError, ["own"], options)
 

@@ -100,6 +100,11 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     metavar="DIR",
 )
 @click.option("--include-path", help="Folder with task YAML of your own.", metavar="DIR")
+@click.option(
+    "--confirm-run-unsafe-code",
+    is_flag=True,
+    help="Allow tasks that run code which the model writes, in a sandbox.",
+)
 @click.option("--output-dir", default="results", show_default=True, help="Where results go.", metavar="DIR")
 @click.option(
     "--log-samples/--no-log-samples",

@@ -21,6 +21,7 @@ from lm_eval.tasks._factory import TaskFactory
 from lm_eval.tasks._index import Kind
 
 from assay.errors import AssayError, MissingDependencyError, TaskConfigError, UnsupportedTaskError
+from assay.tasks.hub_metrics import serving_hub_metrics
 from assay.tasks.nltk_data import needs_punkt_tab, require_punkt_tab
 
 if TYPE_CHECKING:
@@ -31,20 +32,32 @@ _PACKAGES = {"antlr4": "antlr4-python3-runtime==4.11", "sklearn": "scikit-learn"
 _IFEVAL_PACKAGES = frozenset({"immutabledict", "langdetect", "nltk"})
 _ASKS_FOR_SOFTWARE = re.compile(r"\b(?:pip install|please install|is not installed)\b", re.IGNORECASE)
 
+_RUNS_CPP = "longproc_pseudo_to_code"
+
 
 class Factory(TaskFactory):  # type: ignore[misc]
-    """Builds tasks and groups as lm-eval does."""
+    """Builds tasks and groups as lm-eval does.
+
+    Args:
+        meta: what lm-eval writes into every task's ``metadata``.
+        may_run_code: tasks that run code which the model writes are built, too.
+    """
+
+    def __init__(self, *, meta: dict[str, Any], may_run_code: bool = False) -> None:
+        super().__init__(meta=meta)
+        self._may_run_code = may_run_code
 
     def build(self, entry: Any, *, overrides: Any = None, registry: Any) -> Any:
         """Build a task, a group or a tag's tasks.
 
         Raises:
             TaskConfigError: Its YAML or Python is broken.
-            MissingDependencyError: Its Python needs a package or a program that is not installed.
+            MissingDependencyError: Its Python needs a package, a program or a metric that is not there.
+            UnsupportedTaskError: It runs code and may not, or needs more than text.
             DataNotFoundError: Its data set is nowhere to be had.
             FileFormatError: A file of its data set is damaged.
         """
-        with _told(entry):
+        with _told(entry), serving_hub_metrics():
             return super().build(entry, overrides=overrides, registry=registry)
 
     def _build_task(self, entry: Any, overrides: Any) -> Any:
@@ -66,21 +79,25 @@ class Factory(TaskFactory):  # type: ignore[misc]
                 config = super()._load_full_config(entry, overrides)
         except Exception:
             # A task that cannot be run at all may need things to load that nobody has; its YAML says so.
-            refuse_unsupported(entry.name, **_needs(_header(entry)))
+            self._refuse(entry, _header(entry))
             raise
         # Before its data and metrics are fetched, which could fail for less telling reasons.
-        refuse_unsupported(entry.name, **_needs(config))
+        self._refuse(entry, config)
         _prepare_documents_once(config)
         if isinstance(config.get("fewshot_config"), dict):
             _prepare_documents_once(config["fewshot_config"])
         return config
 
-
-def _needs(config: Mapping[str, Any]) -> dict[str, bool]:
-    return {
-        "runs_code": bool(config.get("unsafe_code")),
-        "is_multimodal": bool(config.get("doc_to_image") or config.get("doc_to_audio")),
-    }
+    def _refuse(self, entry: Any, config: Mapping[str, Any]) -> None:
+        if entry.name.startswith(_RUNS_CPP):
+            raise UnsupportedTaskError(
+                f"task {entry.name!r} compiles C++ that the model writes and runs it; Assay's sandbox runs Python only"
+            )
+        refuse_unsupported(
+            entry.name,
+            runs_code=bool(config.get("unsafe_code")) and not self._may_run_code,
+            is_multimodal=bool(config.get("doc_to_image") or config.get("doc_to_audio")),
+        )
 
 
 def _header(entry: Any) -> Mapping[str, Any]:
@@ -93,13 +110,21 @@ def _header(entry: Any) -> Mapping[str, Any]:
 
 
 def refuse_unsupported(name: str, runs_code: bool, is_multimodal: bool) -> None:
-    """Refuse a task that Assay cannot run.
+    """Refuse a task that Assay cannot run, or may not.
+
+    Args:
+        name: the task.
+        runs_code: it runs code that the model writes, and nobody has allowed that.
+        is_multimodal: it needs more than text.
 
     Raises:
-        UnsupportedTaskError: It runs code of the model's, or needs more than text.
+        UnsupportedTaskError: One of these holds.
     """
     if runs_code:
-        raise UnsupportedTaskError(f"task {name!r} runs code that the model writes, which Assay does not do")
+        raise UnsupportedTaskError(
+            f"task {name!r} runs code that the model writes (in a sandbox); --confirm-run-unsafe-code, or "
+            "confirm_run_unsafe_code = true among the options, allows it"
+        )
     if is_multimodal:
         raise UnsupportedTaskError(f"task {name!r} needs images or sound; Assay sends text only")
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import SpecificationError, UnknownTaskError
+from assay.tasks.code_eval import runs_code
 from assay.tasks.data import DataFile, data_source
 from assay.tasks.index import Kind, TaskEntry, TaskIndex, entry_from_file, task_index
 from assay.tasks.punctuation import look_through_unicode_once
@@ -58,7 +59,8 @@ def load_tasks(names: Sequence[str], options: TaskOptions, metadata: dict[str, A
         SpecificationError: A task is asked for twice, or the folder of an option does not exist.
         TaskConfigError: A task's YAML or Python is broken.
         MissingDependencyError: A task needs a package that is not installed.
-        UnsupportedTaskError: A task needs images, or runs code that the model writes.
+        UnsupportedTaskError: A task needs images, or runs code that the model writes and the options do not allow it.
+        SandboxError: That code cannot be run on this machine.
         DataNotFoundError: A task's data set, or a split of it, is nowhere to be had.
         FileFormatError: A data file is damaged.
     """
@@ -66,7 +68,7 @@ def load_tasks(names: Sequence[str], options: TaskOptions, metadata: dict[str, A
     entries = find_entries(names, index)
     with loading(options.data_dir or os.environ.get(DATA_DIR_VARIABLE)) as source:
         _seed(options)
-        tasks, groups = build(entries, index, metadata)
+        tasks, groups = build(entries, index, metadata, may_run_code=options.confirm_run_unsafe_code)
     for task in tasks.values():
         _apply_options(task, options)
     return LoadedTasks(tasks, groups, dict(source.files))
@@ -113,17 +115,18 @@ def loading(data_dir: str | None) -> Iterator[DataSource]:
 
 
 def build(
-    entries: Sequence[TaskEntry], index: TaskIndex, metadata: dict[str, Any]
+    entries: Sequence[TaskEntry], index: TaskIndex, metadata: dict[str, Any], *, may_run_code: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Build lm-eval's Task and Group objects of `entries`, by name; see :func:`load_tasks` for what it raises."""
     from lm_eval.tasks import TaskManager
 
     from assay.tasks.factory import Factory, refuse_unsupported
+    from assay.tasks.hub_metrics import refuse_missing_metrics
 
     keep_compiled_templates()
     look_through_unicode_once()
     registry = Registry(index)
-    factory = Factory(meta=metadata)
+    factory = Factory(meta=metadata, may_run_code=may_run_code)
     built: list[Any] = []
     for entry in entries:
         item = factory.build(lm_eval_entry(entry), registry=registry)
@@ -133,7 +136,8 @@ def build(
     except ValueError as error:
         raise SpecificationError(str(error)) from None
     for name, task in loaded["tasks"].items():
-        refuse_unsupported(name, getattr(task, "UNSAFE_CODE", False), getattr(task, "MULTIMODAL", False))
+        refuse_missing_metrics(task)
+        refuse_unsupported(name, runs_code(task) and not may_run_code, getattr(task, "MULTIMODAL", False))
     return loaded["tasks"], loaded["groups"]
 
 

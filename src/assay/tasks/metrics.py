@@ -18,7 +18,15 @@ def metric_keys_by_name(loaded: LoadedTasks) -> dict[str, list[str]]:
 def expected_task_keys(task: Any) -> list[str]:
     """``"<metric>,<filter>"`` for every filter and metric that the task declares, in the order of lm-eval's results."""
     filters = [ensemble.name for ensemble in getattr(task, "_filters", [])]
-    return [f"{metric},{name}" for name in filters for metric in task.aggregation()]
+    return [f"{key},{name}" for name in filters for metric in task.aggregation() for key in _reported(task, metric)]
+
+
+def _reported(task: Any, metric: str) -> list[str]:
+    """The names under which a declared metric is reported: pass@k gives one value for each k that it is asked for."""
+    if metric != "pass_at_k":
+        return [metric]
+    sizes = getattr(task, "_metric_fn_kwargs", {}).get(metric, {}).get("k", [])
+    return [f"pass@{size}" for size in ([sizes] if isinstance(sizes, int) else sizes)] or [metric]
 
 
 def expected_group_keys(group: Any) -> list[str]:

@@ -27,11 +27,12 @@ from assay.tasks.sample_lines import SampleLines
 from assay.types import Answer, Failure, FailureCause, Outcome, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from assay.deadline import Deadline
     from assay.spool import Spool
+    from assay.tasks.code_eval import Verdicts
     from assay.tasks.requests import Sample
 
 _RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
@@ -61,7 +62,18 @@ class _Scored(NamedTuple):
 class TaskScores:
     """Everything known about one task's samples so far."""
 
-    def __init__(self, name: str, task: Any, spool: Spool, deadline: Deadline) -> None:
+    def __init__(
+        self, name: str, task: Any, spool: Spool, deadline: Deadline, verdicts: Verdicts | None = None
+    ) -> None:
+        """Begin with nothing scored.
+
+        Args:
+            name: the task's name.
+            task: lm-eval's Task object.
+            spool: takes the sample lines.
+            deadline: how long one sample may take to score.
+            verdicts: for a task that runs code which the model writes.
+        """
         self.name = name
         self.task = task
         self.failed: dict[int, FailedSample] = {}
@@ -69,6 +81,7 @@ class TaskScores:
         """For every filter, how many samples ended how."""
         self._spool = spool
         self._deadline = deadline
+        self._verdicts = verdicts
         self._is_foreign = _scores_by_foreign_code(task)
         self._random_state = _own_random_state if self._is_foreign else _shared_random_state
         self._filters = {ensemble.name: fallbacks_of(ensemble) for ensemble in _filter_ensembles(task)}
@@ -104,6 +117,18 @@ class TaskScores:
         counts[Outcome.FAILED] = len(self.failed)
         return {outcome: counts[outcome] for outcome in Outcome}
 
+    def prepare(self, sample: Sample, responses: Sequence[Response]) -> Coroutine[Any, Any, None] | None:
+        """What has to be awaited before `sample` can be received: its programs have to run. None for other tasks."""
+        if self._verdicts is None or any(isinstance(response, Failure) for response in responses):
+            return None
+        answers = [response for response in responses if isinstance(response, Answer)]
+
+        def score_on_trial() -> None:
+            with self._deadline, self._random_state(sample):
+                self._score(sample, answers)
+
+        return self._verdicts.prepare(sample.doc_id, score_on_trial)
+
     def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Score `sample`, whose requests were answered by `responses` (same order)."""
         failure = next((response for response in responses if isinstance(response, Failure)), None)
@@ -112,7 +137,7 @@ class TaskScores:
             return
         answers = [response for response in responses if isinstance(response, Answer)]
         try:
-            with self._deadline, self._random_state(sample):
+            with self._deadline, self._random_state(sample), self._judged_programs(sample):
                 hashes, scored = self._score(sample, answers)
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
@@ -127,6 +152,9 @@ class TaskScores:
             if self._is_foreign:
                 self._deadline.restore()
         self._keep(sample.doc_id, answers, hashes, scored)
+
+    def _judged_programs(self, sample: Sample) -> AbstractContextManager[None]:
+        return nullcontext() if self._verdicts is None else self._verdicts.known_for(sample.doc_id)
 
     def _fail(self, sample: Sample, cause: FailureCause, message: str) -> None:
         self.failed[sample.doc_id] = FailedSample(self.name, sample.doc_id, cause, message)

@@ -1,0 +1,256 @@
+"""The process that forks a child for every program. It is started with an empty environment and holds no secrets.
+
+It reads one program after another from its standard input and writes what became of each to its standard output; see
+:func:`read_message` for the form. It ends when its input does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import random
+import select
+import signal
+import struct
+import sys
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from assay.sandbox.confinement import confine_program, confine_server, workplace
+from assay.sandbox.program import Confinement, Ending, Limits, Program
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_GRACE = 1.0
+"""Seconds between the exception in a program that takes too long and its end."""
+_LOOK_EVERY = 0.01
+"""Seconds, where the system cannot wait for the end of a child with a time-out."""
+_PREPARATION_SECONDS = 60.0
+"""For everything before a program's own time begins."""
+_BEGUN = b"!"
+"""What a child writes when that is."""
+_LONGEST_REPORT = 1 << 16
+_LONGEST_MESSAGE = 500
+_MOST_SWEEPS = 1000
+_LENGTH = struct.Struct("<Q")
+
+_LOADED_FOR_PROGRAMS = (
+    "bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "hashlib", "heapq", "itertools",
+    "math", "multiprocessing.pool", "operator", "queue", "re", "statistics", "string", "threading", "typing",
+)  # fmt: skip
+"""What programs like to import, loaded once; all of it is in lm-eval's process, too."""
+
+
+def read_message(stream: int) -> bytes | None:
+    """Read a message from a file descriptor: eight bytes of length, then the content. None at the end."""
+    head = _read(stream, _LENGTH.size)
+    return None if head is None else _read(stream, _LENGTH.unpack(head)[0])
+
+
+def write_message(stream: int, content: bytes) -> None:
+    """Write a message as :func:`read_message` reads it."""
+    rest = memoryview(_LENGTH.pack(len(content)) + content)
+    while rest:
+        rest = rest[os.write(stream, rest) :]
+
+
+def _read(stream: int, count: int) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < count:
+        part = os.read(stream, min(count - len(parts), 1 << 20))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+class _Server(NamedTuple):
+    folder: str
+    limits: Limits
+    confinement: Confinement
+    requests: int
+    replies: int
+
+
+def main() -> None:
+    """Serve. The arguments are the folder to work in, and the limits and the steps to leave out as JSON."""
+    requests, replies = _take_channels()
+    folder, limits, without = sys.argv[1], Limits(**json.loads(sys.argv[2])), json.loads(sys.argv[3])
+    for name in _LOADED_FOR_PROGRAMS:
+        __import__(name)
+    try:
+        confinement = confine_server(folder, without)
+    except Exception as error:
+        write_message(replies, json.dumps({"error": f"{type(error).__name__}: {error}"}).encode())
+        return
+    write_message(replies, json.dumps(asdict(confinement)).encode())
+    server = _Server(folder, limits, confinement, requests, replies)
+    while (message := read_message(requests)) is not None:
+        write_message(replies, _run(server, Program(**json.loads(message))))
+
+
+def _take_channels() -> tuple[int, int]:
+    """Move input and output out of the way of programs, which get /dev/null."""
+    channels = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    os.close(nothing)
+    return channels
+
+
+def _run(server: _Server, program: Program) -> bytes:
+    try:
+        with workplace(server.folder, server.confinement, server.limits) as place:
+            reading, writing = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.close(reading)
+                _be_the_child(server, program, place, writing)
+            os.close(writing)
+            try:
+                return _await_report(child, reading, server.requests, program.seconds + _GRACE)
+            finally:
+                _end(child, server.confinement)
+                os.close(reading)
+    except OSError as error:
+        return json.dumps({"error": str(error)}).encode()
+
+
+# -- the child --------------------------------------------------------------------------------------------------------
+
+
+class _TimeoutException(Exception):  # noqa: N818 - programs may see it
+    pass
+
+
+def _be_the_child(server: _Server, program: Program, place: str, report_to: int) -> NoReturn:
+    write, leave, getpid, own_pid = os.write, os._exit, os.getpid, os.getpid()
+    try:
+        os.close(server.requests)
+        os.close(server.replies)
+        confine_program(place, server.confinement, server.limits, program.seconds)
+        for name in program.imports:
+            with contextlib.suppress(Exception):
+                importlib.import_module(name)
+        exec(program.setup, {})  # noqa: S102 - trusted
+        random.seed(0)
+        write(report_to, _BEGUN)
+    except BaseException as error:
+        write(report_to, json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n")
+        leave(1)
+    report = _execute(program)
+    if getpid() == own_pid:
+        write(report_to, report)
+    leave(0)
+
+
+def _execute(program: Program, dumps: Any = json.dumps, stop: Any = signal.setitimer) -> bytes:
+    signal.signal(signal.SIGALRM, _raise_timeout)
+    stop(signal.ITIMER_REAL, program.seconds)
+    try:
+        try:
+            exec(program.source, {})  # noqa: S102 - what this module is for
+        finally:
+            stop(signal.ITIMER_REAL, 0)
+        report = {"ending": "finished"}
+    except _TimeoutException:
+        report = {"ending": "timed_out"}
+    except BaseException as error:
+        report = {"ending": "raised", "message": f"{error}"[:_LONGEST_MESSAGE]}
+    encoded: bytes = dumps(report).encode() + b"\n"
+    return encoded
+
+
+def _raise_timeout(_: int, __: FrameType | None) -> None:
+    raise _TimeoutException("Timed out!")
+
+
+# -- its parent -------------------------------------------------------------------------------------------------------
+
+
+def _await_report(child: int, reading: int, requests: int, seconds: float) -> bytes:
+    """The child's report; or, if it ends or takes too long before it has written one, what that means."""
+    deadline = time.monotonic() + _PREPARATION_SECONDS
+    os.set_blocking(reading, False)
+    poll = select.poll()
+    poll.register(reading, select.POLLIN)
+    poll.register(requests, 0)  # tells when nobody listens any more
+    end = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
+    if end is not None:
+        poll.register(end, select.POLLIN)
+    report = b""
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            ready = dict(poll.poll(1000 * (left if end is not None else min(left, _LOOK_EVERY))))
+            if requests in ready:
+                _end(child, None)
+                raise SystemExit
+            ended = end in ready if end is not None else os.waitid(os.P_PID, child, _LOOK) is not None
+            try:
+                part = os.read(reading, _LONGEST_REPORT)
+            except BlockingIOError:
+                part = None
+            if not report and part is not None and part.startswith(_BEGUN):
+                deadline = time.monotonic() + seconds
+            report += part or b""
+            if b"\n" in report or len(report) > _LONGEST_REPORT:
+                return _checked(report)
+            if ended or part == b"":
+                return b'{"ending": "died"}'
+        return b'{"ending": "timed_out"}'
+    finally:
+        if end is not None:
+            os.close(end)
+
+
+_LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
+
+
+def _checked(report: bytes) -> bytes:
+    """The report, if it is one: a program can write what it likes."""
+    line = report.removeprefix(_BEGUN).partition(b"\n")[0]
+    try:
+        told = json.loads(line)
+        if told.get("error") is None:
+            Ending(told["ending"])
+    except (ValueError, KeyError, AttributeError, RecursionError):
+        return b'{"ending": "died"}'
+    return line
+
+
+def _end(child: int, confinement: Confinement | None) -> None:
+    """Kill the child and all that it started."""
+    for kill in (os.killpg, os.kill):
+        try:
+            kill(child, signal.SIGKILL)
+        except OSError:
+            continue
+    try:
+        os.waitpid(child, 0)
+    except ChildProcessError:
+        return
+    if confinement is None or not confinement.system_calls:
+        _sweep()
+
+
+def _sweep() -> None:
+    """Kill descendants that left the child's process group: when their parents die they become this process's own."""
+    for _ in range(_MOST_SWEEPS):
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children") as file:
+                orphans = [int(pid) for pid in file.read().split()]
+        except OSError:
+            return
+        for orphan in orphans:
+            os.kill(orphan, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.001)

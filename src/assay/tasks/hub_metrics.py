@@ -1,0 +1,101 @@
+"""Metrics that lm-eval's tasks would fetch from the Hugging Face hub as Python files, served from here.
+
+``evaluate.load(name)`` downloads code and runs it. Here are metrics that tasks ask for, with the hub's values; a task
+that scores with another one is refused before anything is asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from assay.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_CRUXEVAL = ("tasks", "cruxeval", "utils.py")
+"""Has its own copy of code_eval, whose programs would run unconfined."""
+
+
+@contextlib.contextmanager
+def serving_hub_metrics() -> Iterator[None]:
+    """In this block tasks that are loaded get their metrics from here, then and whenever they ask later."""
+    from lm_eval.api import task as task_module
+    from lm_eval.tasks import _yaml_loader
+
+    load_module, get_metric = _yaml_loader._load_module_with_cache, task_module.get_metric
+    _yaml_loader._load_module_with_cache = functools.partial(_load_module, load_module)
+    task_module.get_metric = functools.partial(_get_metric, get_metric)
+    try:
+        yield
+    finally:
+        _yaml_loader._load_module_with_cache, task_module.get_metric = load_module, get_metric
+
+
+def refuse_missing_metrics(task: Any) -> None:
+    """Refuse a task that will call a metric which is nowhere to be had.
+
+    Raises:
+        MissingDependencyError: with the metric's name.
+    """
+    if task.get_config("output_type") != "generate_until" or task.get_config("process_results"):
+        return  # lm-eval then computes what it reports without calling the metric
+    for function in getattr(task, "_metric_fn_list", {}).values():
+        if isinstance(function, _Missing):
+            function()
+
+
+def _load_module(load_module: Any, path: Path) -> Any:
+    """Load a task's Python."""
+    if _speaks_of_evaluate(path):
+        import evaluate
+
+        evaluate.load = _load
+    module = load_module(path)
+    if path.parts[-3:] == _CRUXEVAL:
+        from assay.tasks.code_eval import check_correctness
+
+        module.check_correctness = check_correctness
+    return module
+
+
+@functools.cache
+def _speaks_of_evaluate(path: Path) -> bool:
+    return b"evaluate" in path.read_bytes()
+
+
+def _get_metric(get_metric: Any, name: str, hf_evaluate_metric: bool = False) -> Any:
+    """Stand in for lm-eval's function, which asks the hub for what lm-eval does not have itself."""
+    from lm_eval.api.registry import metric_registry
+
+    if not hf_evaluate_metric and name in metric_registry:
+        return get_metric(name)
+    try:
+        return _load(name).compute
+    except MissingDependencyError:
+        return _Missing(name)
+
+
+def _load(path: str, *_: Any, **__: Any) -> Any:
+    """Stand in for ``evaluate.load``."""
+    if path == "code_eval":
+        from assay.tasks.code_eval import CodeEval
+
+        return CodeEval()
+    return _Missing(path)()
+
+
+class _Missing:
+    """In the place of a metric that is not here."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise MissingDependencyError(
+            f"scoring needs the metric '{self._name}', which lm-eval fetches from the Hugging Face hub as a program; "
+            "Assay has no copy of it"
+        )
