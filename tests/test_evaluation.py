@@ -123,6 +123,41 @@ def test_streaming_changes_no_result_and_is_summarised(server: ScriptedServer, t
     assert one == other
 
 
+def test_a_probe_before_the_run_is_kept_with_it_and_changes_nothing_else(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    plain = evaluate(specification(server, tmp_path / "plain"))
+    bodies = sorted(request.raw for request in server.requests)
+    server.requests.clear()
+    assert server.probes == []
+    server.faults = (Fault("http_400", indices=frozenset({3})),)
+    troubled = evaluate(msgspec.structs.replace(specification(server, tmp_path / "probed"), probe=True))
+    assert len(troubled.failures) == 1
+    assert sorted(request.raw for request in server.requests) == bodies
+    seen = troubled.results["assay"]["probe"]
+    assert (seen["url"], seen["findings"]["chat"]["seen"]) == (server.url, "yes")
+    # A resumed run has its probe already.
+    probes, server.faults = len(server.probes), ()
+    mended = evaluate(msgspec.structs.replace(specification(server, tmp_path / "probed"), probe=True))
+    assert len(server.probes) == probes > 0
+    assert mended.results["assay"].pop("probe") == seen
+    for results in (mended.results, plain.results):
+        results["assay"]["provenance"]["specification"].pop("probe")
+    assert without_times(mended.results) == without_times(plain.results)
+    assert samples(mended) == samples(plain)
+
+
+@pytest.mark.parametrize("kind", ["http_500", "html", "malformed_json", "reset", "hang"])
+def test_no_probe_stops_a_run(
+    server: ScriptedServer, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.evaluation._PROBE_SECONDS", 0.3)
+    server.faults = (Fault(kind, seconds=60, probes_only=True),)
+    evaluation = evaluate(msgspec.structs.replace(specification(server, tmp_path), probe=True))
+    assert evaluation.failures == ()
+    assert evaluation.results["assay"]["probe"]["findings"]["chat"]["seen"] != "yes"
+
+
 def test_a_run_may_go_on_streamed_or_not(server: ScriptedServer, tmp_path: Path) -> None:
     server.faults = (Fault("http_400", fraction=0.2),)
     troubled = evaluate(specification(server, tmp_path))

@@ -74,6 +74,8 @@ if TYPE_CHECKING:
 
 _SCORING_SECONDS = 30.0
 """Longest that one sample may take to score."""
+_PROBE_SECONDS = 10.0
+"""Longest that a run waits for what its server is seen to do."""
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,6 +283,8 @@ async def _answer(plan: _Plan, writer: RequestWriter, work: _Work, progress: Pro
     """Ask for what the journal does not hold yet, and score each sample as its last answer arrives."""
     spec = plan.specification.model
     progress.loaded(plan.expected, work.journal.answers, work.journal.path)
+    if plan.specification.probe and work.journal.probe is None:
+        work.journal.note_probe(await _seen_of_server(spec, plan.meeting))
     for remark in plan.meeting.remarks:
         progress.noted(remark)
     async with _open_model(spec, plan.meeting, progress.noted) as model:
@@ -294,6 +298,20 @@ async def _answer(plan: _Plan, writer: RequestWriter, work: _Work, progress: Pro
             observer=progress,
             prepare=work.prepare,
         )
+
+
+async def _seen_of_server(spec: ModelSpec, meeting: Meeting) -> dict[str, Any]:
+    """What the first server that is there is seen to do."""
+    from assay.models.probe import probe
+
+    base_url = next(url for url in spec.base_urls if server_root(url) in meeting.servers)
+    one = msgspec.structs.replace(spec, base_url=base_url, replicas=())
+    try:
+        report = await probe(one, info=meeting.first, quick=True, seconds=_PROBE_SECONDS)
+    except Exception as error:  # whatever a server makes of it, its run goes on
+        return {"url": server_root(base_url), "error": type(error).__name__}
+    seen: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
+    return seen
 
 
 def _samples(plan: _Plan, writer: RequestWriter, follower: Follower | None) -> Iterator[Sample | None]:
@@ -332,6 +350,8 @@ def _conclude(plan: _Plan, work: _Work) -> Evaluation:
         "totals": work.totals.summary(seconds),
         "provenance": provenance(plan.specification, plan.meeting.first, plan.loaded, work.journal.path),
     }
+    if work.journal.probe is not None:
+        results["assay"]["probe"] = work.journal.probe
     if work.shares is not None:
         results["assay"]["endpoints"] = work.shares.summary(work.members, plan.meeting)
     if work.follower is not None:

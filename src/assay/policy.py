@@ -68,6 +68,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     log_samples: bool = True
     fresh: bool = False
     retry_failed: bool = False
+    probe: bool = True
+    """Look first at what each server does, and keep it with the results."""
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +84,7 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     """Where the policy names none."""
     output_dir: str | None = None
     fresh: bool = False
+    no_probe: bool = False
     retry_failed: bool = False
 
 
@@ -156,6 +159,7 @@ def override(policy: Policy, overrides: Overrides) -> Policy:
         output_dir=overrides.output_dir or policy.output_dir,
         fresh=policy.fresh or overrides.fresh,
         retry_failed=policy.retry_failed or overrides.retry_failed,
+        probe=policy.probe and not overrides.no_probe,
     )
 
 
@@ -194,6 +198,7 @@ def specifications(policy: Policy) -> dict[str, Specification]:
                 log_samples=policy.log_samples,
                 fresh=policy.fresh,
                 retry_failed=policy.retry_failed,
+                probe=policy.probe,
             )
     return runs
 

@@ -164,6 +164,9 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
     """Write lm-eval's samples files, which baselines and comparisons need."""
     fresh: bool = False
     """Start anew even if an interrupted run of the same specification could be resumed."""
+    probe: bool = False
+    """Look first, with a dozen short requests apart from the run's own, at what the server does: see
+    :mod:`assay.models.probe`. What was seen is kept with the results, and stops no run."""
     retry_failed: bool = False
     """Go on with the newest run of this specification, also a finished one, and ask only what it has no answer to;
     never start another."""

@@ -77,7 +77,8 @@ def good(body: Body) -> Body | str:
     replies = [reply_with(story(one), one, "length") for one in bodies]
     reply = replies[0]
     reply["choices"] = [{**one["choices"][0], "index": index} for index, one in enumerate(replies)]
-    inside = body["messages"][-1]["content"].split() if "messages" in body else str(prompt).split()
+    messages = body["messages"] if "messages" in body else [{"content": str(prompt)}]
+    inside = [word for message in messages for word in message["content"].split()]
     reply["usage"] = {
         "prompt_tokens": len(inside) + (6 if "messages" in body else 0),
         "completion_tokens": body["max_tokens"] * len(replies),
@@ -152,8 +153,9 @@ def test_a_server_that_can_everything() -> None:
     assert report[Capability.CHAT_LOGPROBS].value == 20
     assert report[Capability.COMPLETIONS_LOGPROBS].value == "completions"
     assert report[Capability.REPEATABLE_TOGETHER].value == 8
-    assert server.count <= report.requests <= 60
-    assert all(request.body.get("max_tokens", 0) <= 32 for request in server.requests)
+    assert server.count == 0, "a probe's requests are marked as such"
+    assert len(server.probes) <= report.requests <= 60
+    assert all(request.body.get("max_tokens", 0) <= 32 for request in server.probes)
 
 
 Twist = Callable[[Body], Body | str]
@@ -232,6 +234,14 @@ def is_long(body: Body) -> bool:
     return len(str(body.get("prompt") or body.get("messages"))) > 200
 
 
+def without_system(body: Body) -> Body | str:
+    return good({**body, "messages": body["messages"][-1:]} if "messages" in body else body)
+
+
+def has_system(body: Body) -> bool:
+    return any(message["role"] == "system" for message in body.get("messages", ()))
+
+
 C = Capability
 TWISTS: list[tuple[Capability, Twist, Seen, str]] = [
     (C.STOP, without("stop"), Seen.NO, "ignored"),
@@ -248,6 +258,8 @@ TWISTS: list[tuple[Capability, Twist, Seen, str]] = [
     (C.USAGE, lambda body: {"choices": [{"message": {"content": "A"}, "text": "A"}]}, Seen.NO, "no token counts"),
     (C.MAX_TOKENS, changed(finish_reason="stop"), Seen.NO, "finish_reason 'stop'"),
     (C.REASONING, thinking, Seen.YES, "in a field of their own"),
+    (C.SYSTEM_PROMPT, without_system, Seen.NO, "21 prompt tokens with one of 18 words, 21 without"),
+    (C.SYSTEM_PROMPT, refusing("System role not supported", has_system), Seen.NO, "System role not supported"),
     (C.SEED, lambda body: good({**body, "seed": 1}), Seen.UNKNOWN, "unequal seeds too"),
     (C.SEED, forgetful(), Seen.NO, "equal seeds, unequal answers"),
     (C.REPEATABLE, forgetful(), Seen.NO, "0 of 2"),
@@ -323,9 +335,25 @@ def test_no_stream_is_said() -> None:
 def test_quick_is_few_requests() -> None:
     with OpenServer(pages(), answer=good, model_list=LISTED) as server:
         report = look(server.url, quick=True)
-        assert server.count <= 4
-    assert report.requests <= 6
-    assert report[C.SEED].seen is report[C.USAGE].seen is report[C.REACHABLE].seen is Seen.YES
+        asked = [request.body["max_tokens"] for request in server.probes if "completions" in request.path]
+        assert sorted(asked) == [1, 1, 1, 16, 16, 16]
+    assert report.requests <= 16
+    assert (report.software, report.version, report.max_length) == ("vllm", "0.32.0", 100)
+    assert {capability: finding.seen for capability, finding in report.findings.items()} == {
+        C.REACHABLE: Seen.YES,
+        C.MODEL_LIST: Seen.YES,
+        C.MAX_LENGTH: Seen.YES,
+        C.CHAT: Seen.YES,
+        C.COMPLETIONS: Seen.YES,
+        C.USAGE: Seen.YES,
+        C.MAX_TOKENS: Seen.YES,
+        C.REASONING: Seen.NO,
+        C.SYSTEM_PROMPT: Seen.YES,
+        C.REPEATABLE: Seen.YES,
+        C.TOKENIZE: Seen.YES,
+        C.CHAT_TEMPLATE: Seen.YES,
+        C.BOS_DOUBLED: Seen.NO,
+    }
     assert report[C.STOP] == msgspec.json.decode(
         b'{"seen":"unknown","evidence":"not asked"}', type=type(report[C.STOP])
     )
@@ -360,7 +388,7 @@ def test_the_key_is_in_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_time_left() -> None:
     with OpenServer(pages(), answer=good, model_list=LISTED) as server:
         report = look(server.url, seconds=0.0)
-        assert server.count == 0
+        assert server.probes == []
     assert report[C.CHAT].evidence == "no time was left to ask"
     assert report[C.REACHABLE].seen is Seen.YES
 

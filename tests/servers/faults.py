@@ -29,6 +29,8 @@ class Fault:
     """Only the first so many requests with the same body (a fault that passes); None: all of them."""
     seconds: float = 0.0
     """Length of a hang or drip; ``Retry-After`` of http_429 and http_503."""
+    probes_only: bool = False
+    """Only requests that say they are a probe's."""
     text: str | None = None
     """Replaces the message in an error's body; the target of a redirect."""
 

@@ -86,6 +86,8 @@ class ScriptedServer:
         self.api_key = api_key
         self.requests: list[Received] = []
         """Requests for an answer, in order of arrival; look-ups (``/health``, ``/v1/models``) are in ``lookups``."""
+        self.probes: list[Received] = []
+        """Requests for an answer that say they are a probe's; no others count as that."""
         self.lookups: list[str] = []
         self.answered: list[Body] = []
         """Bodies that were given a good answer, in that order."""
@@ -213,7 +215,7 @@ class ScriptedServer:
             self._at_once -= 1
 
     def _note(self, request: Received) -> None:
-        self.requests.append(request)
+        (self.probes if "x-assay-probe" in request.headers else self.requests).append(request)
         if self._log is not None:
             line = {"path": request.path, "headers": request.headers, "body": request.body, "time": request.time}
             self._log.write(json.dumps(line) + "\n")
@@ -221,7 +223,8 @@ class ScriptedServer:
 
     async def _reply(self, request: Received, wire: Wire) -> bool:
         body_hash = hashlib.sha256(request.raw).digest()
-        index = self._index.setdefault(body_hash, len(self._index))
+        is_probe = "x-assay-probe" in request.headers
+        index = -1 if is_probe else self._index.setdefault(body_hash, len(self._index))
         earlier = self._seen[body_hash]
         self._seen[body_hash] += 1
         wait = self.latency(request.body) if callable(self.latency) else self.latency
@@ -232,9 +235,10 @@ class ScriptedServer:
         except Exception as error:
             return await wire.error(400, f"the test's answer function raised {error!r}")
         for fault in self.faults:
-            if fault.befalls(body_hash, index, earlier):
+            if (is_probe or not fault.probes_only) and fault.befalls(body_hash, index, earlier):
                 return await FAULT_KINDS[fault.kind](Case(fault, request, reply, wire))
-        self.answered.append(request.body)
+        if not is_probe:
+            self.answered.append(request.body)
         return (
             await wire.stream(events_of(reply, request.body)) if request.body.get("stream") else await wire.json(reply)
         )

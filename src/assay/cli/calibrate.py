@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from assay.calibrate import Noise
 
-_NOT_ITS_OWN = frozenset({"minimums", "maximums", "stop_early", "alpha", "fresh", "retry_failed", "as_json"})
+_NOT_ITS_OWN = frozenset({"minimums", "maximums", "stop_early", "alpha", "fresh", "retry_failed", "probe", "as_json"})
 
 
 @click.command(short_help="Run the same several times: rerun noise, and the margin it suggests.")
@@ -37,6 +37,7 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> None:
         "alpha": 0.01,
         "fresh": True,
         "retry_failed": False,
+        "probe": False,
     }
     noise = measure(specification_of(options), runs, watch)
     if as_json:

@@ -40,6 +40,7 @@ Exit codes:
 @server_options
 @click.option("--data-dir", help="Data sets on disk, in place of the policy's; else ASSAY_DATA_DIR.", metavar="DIR")
 @click.option("--output-dir", help="Where results go instead of the policy's choice.", metavar="DIR")
+@click.option("--no-probe", is_flag=True, help="Do not look first at what the servers do.")
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
 @click.option(
     "--retry-failed", is_flag=True, help="Ask only what the last runs of this have no answer to; never start another."

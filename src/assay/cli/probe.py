@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @address_options
 @click.option("--model", help="Model to ask; default: the first that the server lists.", metavar="NAME")
 @connection_options
-@click.option("--quick", is_flag=True, help="Only reachability, models, token counts and seed.")
+@click.option("--quick", is_flag=True, help="Only what is looked at before every run, in a few seconds.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1),

@@ -135,6 +135,12 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="With --stop-early: chance of any wrong verdict each way, shared by all checks.",
     metavar="A",
 )
+@click.option(
+    "--probe/--no-probe",
+    default=True,
+    show_default=True,
+    help="Look first at what the server does (a dozen short requests, ten seconds at most); kept with the results.",
+)
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
 @click.option(
     "--retry-failed", is_flag=True, help="Ask only what the last run of this has no answer to; never start another."
@@ -187,6 +193,7 @@ def specification_of(options: dict[str, Any]) -> Any:
         log_samples=options["log_samples"],
         fresh=options["fresh"],
         retry_failed=options["retry_failed"],
+        probe=options["probe"],
     )
 
 

@@ -42,6 +42,13 @@ class ResponseRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
     time: float
 
 
+class Probed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="probed"):
+    """What the server was seen to do before the run."""
+
+    report: dict[str, Any]
+    time: float
+
+
 class Finalised(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="finalised"):
     """Results are about to be written under this time stamp."""
 
@@ -60,7 +67,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 HEADER_BEGINNING = b'{"kind":"header",'
 """How every header begins, and no other record."""
 
-Record = Header | ResponseRecord | Finalised | Finished
+Record = Header | Probed | ResponseRecord | Finalised | Finished
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)

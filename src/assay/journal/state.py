@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.errors import JournalError, JournalVersionError
 from assay.journal.frames import MAGIC, Damage, Frame, find_payloads, read_payload, scan
 from assay.journal.index import OffsetIndex
-from assay.journal.records import HEADER_BEGINNING, Finalised, Finished, Header, Record, ResponseRecord, decode_record
+from assay.journal.records import (
+    HEADER_BEGINNING,
+    Finalised,
+    Finished,
+    Header,
+    Probed,
+    Record,
+    ResponseRecord,
+    decode_record,
+)
 from assay.types import Answer
 
 if TYPE_CHECKING:
@@ -72,6 +81,7 @@ class JournalState:
         self.damaged: list[Damage] = []
         self.date_id: str | None = None
         self.finished: Finished | None = None
+        self.probe: dict[str, Any] | None = None
         self.end = 0
         """Where the last whole record ends."""
 
@@ -93,6 +103,8 @@ class JournalState:
             case Header():
                 self.finished = None
                 self.header = self.header or item.record
+            case Probed():
+                self.probe = item.record.report
             case Finalised():
                 self.date_id = item.record.date_id
             case Finished():

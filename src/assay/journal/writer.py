@@ -19,6 +19,7 @@ from assay.journal.records import (
     Finalised,
     Finished,
     Header,
+    Probed,
     Record,
     ResponseRecord,
     decode_record,
@@ -47,6 +48,8 @@ class Journal:
     """An earlier process wrote to this journal."""
     answers: int
     """Requests that had an answer when the journal was opened."""
+    probe: dict[str, Any] | None
+    """What the run's server was seen to do before it."""
     date_id: str | None
     """Time stamp of the results that an earlier process was writing when it ended."""
 
@@ -96,6 +99,7 @@ class Journal:
         self.resumed = state.records > 0
         self.answers = len(state.answers)
         self.date_id = state.date_id
+        self.probe = state.probe
         self._offsets = state.answers
         self._end = state.end
         self._fd: int | None = fd
@@ -158,6 +162,15 @@ class Journal:
         )
         if isinstance(response, Answer):
             self._offsets.put(request.key, offset)
+
+    def note_probe(self, report: dict[str, Any]) -> None:
+        """Record what the server was seen to do before the run.
+
+        Raises:
+            OutputError: As :meth:`append`.
+        """
+        self._append(Probed(report=report, time=time.time()))
+        self.probe = report
 
     def finalise(self, date_id: str) -> None:
         """Record that results are about to be written under this time stamp.

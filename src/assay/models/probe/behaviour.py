@@ -49,17 +49,18 @@ async def try_repetition(server: ServerUnderProbe, kind: EndpointKind) -> Findin
     alone = [await server.ask(kind, prompt, max_tokens=_COMPANY_TOKENS) for prompt in _COMPANY]
     together = await asyncio.gather(*(server.ask(kind, prompt, max_tokens=_COMPANY_TOKENS) for prompt in _COMPANY))
     return {
-        Capability.REPEATABLE: _judge_same(again, [reference] * _REPETITIONS),
+        Capability.REPEATABLE: judge_same(again, reference),
         Capability.REPEATABLE_TOGETHER: _judge_together(alone, together),
     }
 
 
-def _judge_same(replies: list[Reply], texts: list[str]) -> Finding:
+def judge_same(replies: list[Reply], text: str) -> Finding:
+    """Whether repetitions of a request gave its first answer's text."""
     if missing := next((reply for reply in replies if reply.said is None), None):
         return refused(missing)
-    same = sum(text_of(reply.said) == text for reply, text in zip(replies, texts, strict=True))
-    evidence = f"{same} of {len(texts)} repetitions gave the first answer"
-    return yes(evidence) if same == len(texts) else no(evidence)
+    same = sum(text_of(reply.said) == text for reply in replies)
+    evidence = f"{same} of {len(replies)} repetitions gave the first answer"
+    return yes(evidence) if same == len(replies) else no(evidence)
 
 
 def _judge_together(alone: list[Reply], together: list[Reply]) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import msgspec
 from assay.errors import ServerUnreachableError, SpecificationError
 from assay.models.api_key import read_api_key
 from assay.models.openai import OpenAIModel
-from assay.models.probe.behaviour import try_repetition, try_seed, try_streaming
+from assay.models.probe.behaviour import judge_same, try_repetition, try_seed, try_streaming
 from assay.models.probe.generation import (
     ask_endpoint,
     judge_references,
@@ -19,11 +20,11 @@ from assay.models.probe.generation import (
     try_prompts,
     try_stops,
 )
-from assay.models.probe.identity import Identity, identify, read_metrics, tell_max_length, tell_models
+from assay.models.probe.identity import identify, read_metrics, tell_max_length, tell_models
 from assay.models.probe.logprobs import try_logprobs
 from assay.models.probe.report import NOT_ASKED, Capability, Findings, ProbeReport, no, yes
-from assay.models.probe.server import ServerUnderProbe
-from assay.models.probe.templates import look_at_template, tokenize
+from assay.models.probe.server import ServerUnderProbe, text_of
+from assay.models.probe.templates import look_at_template, tokenize, try_system_prompt
 from assay.models.urls import server_root
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 async def probe(
     spec: ModelSpec,
     *,
+    info: ServerInfo | None = None,
     quick: bool = False,
     seconds: float = 120.0,
 ) -> ProbeReport:
@@ -43,7 +45,8 @@ async def probe(
 
     Args:
         spec: which server, and how to reach it. With an empty model's name the first is asked that the server lists.
-        quick: look only at reachability, models, usage and seed: half a dozen requests.
+        info: what the server says of itself, where it has been asked already.
+        quick: look only at what may make a run's scores wrong unnoticed, with a dozen requests, most of them at once.
         seconds: after these no more is asked; what is left is unknown.
 
     Raises:
@@ -53,7 +56,8 @@ async def probe(
     started = time.monotonic()
     api_key = read_api_key(spec)
     try:
-        info = await _meet(spec, api_key)
+        asked_before = 0 if info else 2
+        info = info or await _meet(spec, api_key)
     except ServerUnreachableError as error:
         unreachable = {Capability.REACHABLE: no(str(error))}
         return ProbeReport(
@@ -68,13 +72,13 @@ async def probe(
     named = msgspec.structs.replace(spec, model=name)
     async with ServerUnderProbe(named, api_key=api_key, seconds=seconds) as server:
         server.max_length = served.max_model_len if served else None
-        identity = Identity(max_length=server.max_length)
         findings: Findings = {
             Capability.REACHABLE: yes(f"answers at {info.url}"),
             Capability.MODEL_LIST: tell_models(info),
         }
         if quick:
-            findings |= await _look_quickly(server)
+            identity, found = await asyncio.gather(identify(server, served), _look_quickly(server))
+            findings |= {Capability.MAX_LENGTH: tell_max_length(identity.max_length), **found}
         else:
             identity = await identify(server, served)
             server.max_length = identity.max_length
@@ -88,7 +92,7 @@ async def probe(
             models=info.models,
             max_length=identity.max_length,
             findings=findings,
-            requests=server.requests + 2,
+            requests=server.requests + asked_before,
             seconds=round(time.monotonic() - started, 3),
         )
 
@@ -109,14 +113,19 @@ def _owner(served: ServedModel | None) -> str | None:
 
 
 async def _look_quickly(server: ServerUnderProbe) -> Findings:
-    found = {Capability.MAX_LENGTH: tell_max_length(server.max_length)}
-    found |= await ask_endpoint(server, "chat")
-    if not server.reference:
-        found |= await ask_endpoint(server, "completions")
+    *groups, repeated = await asyncio.gather(
+        ask_endpoint(server, "chat"),
+        ask_endpoint(server, "completions"),
+        tokenize(server),
+        try_system_prompt(server),
+        server.ask("chat"),
+    )
+    found = {capability: finding for group in groups for capability, finding in group.items()}
     found |= judge_references(server)
-    if kind := server.endpoint:
-        found |= await try_seed(server, kind)
-    return found
+    found |= await look_at_template(server)
+    if "chat" in server.reference:
+        found[Capability.REPEATABLE] = judge_same([repeated], text_of(server.reference["chat"]))
+    return {capability: found[capability] for capability in Capability if capability in found}
 
 
 async def _look(server: ServerUnderProbe) -> Findings:
@@ -131,6 +140,7 @@ async def _look(server: ServerUnderProbe) -> Findings:
         found |= await try_stops(server, kind)
         found |= await try_streaming(server, kind)
         found |= await look_at_template(server)
+        found |= await try_system_prompt(server)
         found |= await try_prompts(server)
         found |= await try_logprobs(server)
         found |= await try_odd_requests(server, kind)

@@ -40,6 +40,7 @@ class Capability(StrEnum):
     USAGE = "usage"
     MAX_TOKENS = "max_tokens"
     REASONING = "reasoning"
+    SYSTEM_PROMPT = "system_prompt"
     STREAMING = "streaming"
     SEED = "seed"
     REPEATABLE = "repeatable"
@@ -73,6 +74,7 @@ TITLES: dict[Capability, str] = {
     Capability.USAGE: "counts tokens (usage)",
     Capability.MAX_TOKENS: "keeps to max_tokens and says so",
     Capability.REASONING: "reasoning apart from the answer",
+    Capability.SYSTEM_PROMPT: "system prompt reaches the model",
     Capability.STREAMING: "streams",
     Capability.SEED: "seed decides what is sampled",
     Capability.REPEATABLE: "temperature 0: same answer again",

@@ -35,6 +35,9 @@ TOKENS = 16
 """Tokens asked for at most, unless a question needs another number."""
 SEED = 1234
 
+MARK = {"X-Assay-Probe": "1"}
+"""A header that tells a probe's requests from those that are scored."""
+
 _TELLS_NOTHING = frozenset({401, 403, 407, 408, 425, 429, 502, 503, 504})
 """Statuses that are about the moment or the caller, not about what was asked for."""
 _EVIDENCE = 160
@@ -130,7 +133,7 @@ class ServerUnderProbe:
         self._models_url = yarl.URL(models_url(base_url))
         self._request_timeout = request_timeout
         self._deadline = time.monotonic() + seconds
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **MARK}
         url = self._urls["chat"]
         proxy = proxy_for(url)
         self._client = HTTP1(url, headers, proxy, context_for(spec.tls, url, proxy))

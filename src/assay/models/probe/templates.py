@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 from assay.models.probe.report import Capability, Finding, Findings, no, unknown, yes
@@ -10,6 +11,7 @@ from assay.models.probe.server import PROMPT, at, refused
 if TYPE_CHECKING:
     from assay.models.probe.server import ServerUnderProbe
 
+_SYSTEM = "You are a careful assistant who always answers in short and plain sentences, never in lists or tables."
 _MESSAGES = [{"role": "user", "content": PROMPT}]
 
 
@@ -84,3 +86,21 @@ async def _count_again(server: ServerUnderProbe, rendered: str, in_chat: int) ->
     counted = reply.said.prompt_tokens
     evidence = f"{in_chat} prompt tokens in chat, {counted} when completions is sent the rendered text"
     return yes(evidence) if counted == in_chat + 1 else no(evidence) if counted == in_chat else unknown(evidence)
+
+
+async def try_system_prompt(server: ServerUnderProbe) -> Findings:
+    """Whether a system message is part of what the model is given: some templates drop it, some refuse it."""
+    system = {"role": "system", "content": _SYSTEM}
+    without, reply = await asyncio.gather(
+        server.ask("chat", max_tokens=1), server.ask("chat", messages=[system, *_MESSAGES], max_tokens=1)
+    )
+    if without.said is None:
+        return {}
+    if reply.said is None:
+        return {Capability.SYSTEM_PROMPT: refused(reply)}
+    bare, full = without.said.prompt_tokens, reply.said.prompt_tokens
+    if bare is None or full is None:
+        return {Capability.SYSTEM_PROMPT: unknown("chat does not count its prompt's tokens")}
+    evidence = f"{full} prompt tokens with one of {len(_SYSTEM.split())} words, {bare} without"
+    reaches = full >= bare + len(_SYSTEM.split()) // 2
+    return {Capability.SYSTEM_PROMPT: yes(evidence) if reaches else no(evidence)}
