@@ -114,6 +114,11 @@ def test_choices_in_conversations(scene: Scene, multiturn: bool) -> None:
     assert run.results["fewshot_as_multiturn"] is multiturn
 
 
+@pytest.mark.parametrize("way", [{"tokenizer": True}, WAYS_TO_ASK[2]], ids=str)
+def test_choices_before_one_ending(scene: Scene, way: dict[str, Any]) -> None:
+    scene.run_both("placing", **{"endpoint": "completions", **way}, limit=3)
+
+
 def test_conversations_as_text(scene: Scene) -> None:
     with ScriptedServer(answer=scene.answer, models=["imaginary"]) as server:
         scene.run_assay(

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from assay.corrections import Correction
 from assay.gate import CheckResult, Verdict
 from assay.measure import Score
 from assay.report.progress import ProgressBar, ProgressLines, watch
 from assay.report.remarks import remarks
-from assay.report.table import check_lines, score_table
+from assay.report.table import check_lines, correction_lines, score_table
 from assay.report.text import printable
 from assay.stats.intervals import wilson
 from assay.types import Answer, Failure, FailureCause, Outcome
@@ -122,3 +123,12 @@ def test_remarks() -> None:
     [warning] = remarks({"model_name": "mine", "assay": {"totals": others}})
     assert warning.startswith("warning: the server was asked for 'mine', but answers say they are 4 from ")
     assert warning.endswith("4 from 'theirs\\x1b[2J', 3 from 'a', 2 from 'b' and 1 more names")
+
+
+def test_what_lm_eval_gets_wrong_is_one_line_for_all_tasks_alike() -> None:
+    alike = [Correction(task=f"t{number}", note="drawn anew") for number in range(5)]
+    lines = correction_lines([*alike, Correction(task="u", note="a\nletter", values={"acc,none": 0.5, "f1,none": 1.0})])
+    assert [line.plain for line in lines] == [
+        "t0, t1, t2 and 2 more: drawn anew",
+        "u: a\\nletter: acc,none 0.5000; f1,none 1.0000",
+    ]

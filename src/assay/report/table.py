@@ -27,6 +27,8 @@ _VERDICT_STYLE = {
     Verdict.INCONCLUSIVE: "bold yellow",
     Verdict.INVALID: "bold yellow",
 }
+_LONGEST_NOTE = 1000
+_TASKS_NAMED = 3
 _OUTCOME_STYLE = {Outcome.FAILED: "bold red", Outcome.TRUNCATED: "yellow", Outcome.EMPTY: "yellow"}
 
 
@@ -66,11 +68,17 @@ def check_lines(checks: Sequence[CheckResult]) -> RenderableType:
 
 
 def correction_lines(corrections: Sequence[Correction]) -> list[Text]:
-    """One line for each: what lm-eval gets wrong about a task, and the right values where they are known."""
-    return [
-        Text(f"{printable(correction.task)}: {printable(correction.note)}{_values(correction)}", style="yellow")
-        for correction in corrections
-    ]
+    """What lm-eval gets wrong about tasks, and the right values where they are known: one line for all alike."""
+    tasks: dict[str, list[str]] = {}
+    for correction in corrections:
+        words = f"{printable(correction.note, _LONGEST_NOTE)}{_values(correction)}"
+        tasks.setdefault(words, []).append(printable(correction.task))
+    return [Text(f"{_listed(names)}: {words}", style="yellow") for words, names in tasks.items()]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _TASKS_NAMED
+    return ", ".join(names[:_TASKS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _values(correction: Correction) -> str:
