@@ -21,6 +21,7 @@ from assay.journal import (
     index,
     records,
 )
+from assay.journal.frames import MAGIC, encode_frame
 from assay.types import Answer, Failure, FailureCause, Request
 
 if TYPE_CHECKING:
@@ -31,8 +32,10 @@ SPECIFICATION: dict[str, Any] = {"tasks": ["gsm8k_cot"], "model": {"model": "m"}
 RESET = Failure(cause=FailureCause.RESET, message="connection reset", status=None, latency=0.5, attempts=8)
 
 
-def _open(folder: Path, *, fresh: bool = False, fingerprint: str = FINGERPRINT) -> Journal:
-    return Journal.open(folder, fingerprint=fingerprint, specification=SPECIFICATION, fresh=fresh)
+def _open(
+    folder: Path, *, fresh: bool = False, fingerprint: str = FINGERPRINT, replicas: tuple[str, ...] = ()
+) -> Journal:
+    return Journal.open(folder, fingerprint=fingerprint, specification=SPECIFICATION, replicas=replicas, fresh=fresh)
 
 
 def _request(number: int, key: str | None = None) -> Request:
@@ -210,6 +213,30 @@ def test_another_fingerprint_has_a_journal_of_its_own(tmp_path: Path) -> None:
     assert find_journals(tmp_path, other) == [second.path]
     with _open(tmp_path) as again:
         assert again.path == journal.path
+
+
+def test_any_fingerprint_that_a_run_has_had_finds_its_journal(tmp_path: Path) -> None:
+    a, b, c, d = ("abcd"[place] * 64 for place in range(4))
+    with _open(tmp_path, fingerprint=a) as begun:
+        for number in range(2000):
+            begun.append(_request(number), Answer(text='{"kind":"header","fingerprint":"' + d + '"}' + "x" * 1000))
+    with _open(tmp_path, fingerprint=a, replicas=(b,)) as more:
+        assert more.path == begun.path
+    with _open(tmp_path, fingerprint=c, replicas=(b,)) as exchanged:
+        assert (exchanged.path, exchanged.answers) == (begun.path, 2000)
+    with _open(tmp_path, fingerprint=c) as left:
+        assert left.path == begun.path
+    with _open(tmp_path, fingerprint=d) as other:
+        assert other.path != begun.path
+
+
+def test_what_else_lies_in_the_folder_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / "2026_aaaaaaaaaaaa.journal").write_bytes(b"no journal")
+    later = Header(version=99, fingerprint="e" * 64, specification={}, assay="9", time=0.0)
+    (tmp_path / "2026_eeeeeeeeeeee.journal").write_bytes(MAGIC + encode_frame(encode_record(later)))
+    (tmp_path / "2026_bbbbbbbbbbbb.journal").mkdir()
+    with _open(tmp_path) as journal:
+        assert journal.path.name.endswith(f"_{FINGERPRINT[:12]}.journal")
 
 
 def test_check_reports_what_a_journal_holds(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
         return [
             f"{address} answered {agreement.differing} of {agreement.answered} short prompts at temperature 0 unlike "
             "the other endpoints: batching in low precision can do that, another model, quantisation or chat template "
-            "does; look at its share of wrong answers before you trust the scores"
+            "does; compare a run of it alone with a run of another before you trust the scores"
             for address, agreement in self.agreement.items()
             if agreement.differing
         ]
