@@ -12,22 +12,33 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
+HEADINGS = ("endpoint", "answers", "share", "median s", "requests", "failed attempts", "set aside", "unlike others")
+
+
 def endpoint_table(endpoints: Sequence[Mapping[str, Any]]) -> Table:
     """What each gave and how it fared, from the results' ``assay.endpoints``."""
     table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
-    table.add_column("endpoint", overflow="fold")
-    for heading in ("answers", "share", "median s", "requests", "failed attempts", "set aside", "unlike others"):
+    table.add_column(HEADINGS[0], overflow="fold")
+    for heading in HEADINGS[1:]:
         table.add_column(heading, justify="right", no_wrap=True)
-    for one in endpoints:
-        prompts = one["short_prompts"]
-        table.add_row(
-            printable(one["url"] or "(one endpoint, before)"),
-            str(one["answers"]),
-            "" if one["share"] is None else f"{one['share']:.1%}",
-            "" if one["median_latency_seconds"] is None else f"{one['median_latency_seconds']:.3f}",
-            str(one["requests"]),
-            ", ".join(f"{count} {cause}" for cause, count in one["faults"].items()) or "0",
-            str(one["times_set_aside"]),
-            "" if prompts is None else f"{prompts['differing']} of {prompts['answered']}",
-        )
+    for row in endpoint_rows(endpoints):
+        table.add_row(*map(printable, row))
     return table
+
+
+def endpoint_rows(endpoints: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The table's cells, a row each endpoint."""
+    return [_row(one, one["short_prompts"]) for one in endpoints]
+
+
+def _row(one: Mapping[str, Any], prompts: Mapping[str, Any] | None) -> tuple[str, ...]:
+    return (
+        one["url"] or "(one endpoint, before)",
+        str(one["answers"]),
+        "" if one["share"] is None else f"{one['share']:.1%}",
+        "" if one["median_latency_seconds"] is None else f"{one['median_latency_seconds']:.3f}",
+        str(one["requests"]),
+        ", ".join(f"{count} {cause}" for cause, count in one["faults"].items()) or "0",
+        str(one["times_set_aside"]),
+        "" if prompts is None else f"{prompts['differing']} of {prompts['answered']}",
+    )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import OutputError
+from assay.report.endpoints import HEADINGS as ENDPOINT_HEADINGS
 from assay.report.page import difference_bounds, has_samples, outline, score_bounds
 from assay.report.page_figures import ResponseFigures
 from assay.report.page_samples import BUDGET, SamplePacker, deflated
@@ -97,6 +98,7 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int) -> str:
             plots=plots,
             data=deflated({**packed.index, "evidence": msgspec.to_builtins(run.evidence), "plots": plots}),
             outcomes=tuple(Outcome),
+            endpoint_headings=ENDPOINT_HEADINGS,
             style=style,
             library=library,
             script=script,

@@ -13,7 +13,9 @@ from assay.errors import FileFormatError
 from assay.followed import Evidence
 from assay.gate import CheckResult, Verdict, worst
 from assay.measure import Score, interval_of, metric_keys, stderr_key
+from assay.report.endpoints import endpoint_rows
 from assay.report.gate import asked_words
+from assay.report.remarks import other_models
 from assay.run_files import read_run
 from assay.sample_files import samples_file_of
 
@@ -47,12 +49,9 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished run as its results file tells it, whoever wrote that."""
+    """A finished run as its results file tells it. Where lm-eval wrote that, only scores and versions are known."""
 
     model: str
-    date: str
-    is_assays: bool
-    """False: lm-eval wrote it, and outcomes, tokens and timings are not known."""
     verdict: Verdict | None
     """The worst of its checks; None without checks."""
     checks: list[CheckResult]
@@ -63,7 +62,10 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
     members: dict[str, list[str]]
     """By group, its tasks and subgroups."""
     totals: dict[str, Any]
+    warnings: list[str]
     failures: list[dict[str, Any]]
+    endpoints: list[tuple[str, ...]]
+    """What each of several gave; see :func:`assay.report.endpoints.endpoint_rows`."""
     provenance: dict[str, Any]
     versions: dict[str, str]
 
@@ -145,9 +147,9 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
             Figure("prompt tokens", _grouped(totals["prompt_tokens"])),
             Figure("completion tokens", _grouped(totals["completion_tokens"]), _usage(totals)),
         ]
-        for name, value in totals.get("latency_seconds", {}).items():
-            if value is not None:
-                figures.append(Figure(f"latency {name}", _seconds(value)))
+        for words, key in (("first token", "ttft_seconds"), ("latency", "latency_seconds")):
+            known = ((name, value) for name, value in totals.get(key, {}).items() if value is not None)
+            figures += [Figure(f"{words} {name}", _seconds(value)) for name, value in known]
         figures.append(Figure("duration", _seconds(seconds), "of the resumed part alone" if resumed else ""))
         if seconds and not resumed:
             figures.append(Figure("answers a second", _rate(totals["answers"] / seconds)))
@@ -163,7 +165,6 @@ def outline(file: Path, results: Mapping[str, Any]) -> RunOutline:
         FileFormatError: Assay's part of it is damaged.
     """
     assay = results.get("assay")
-    is_assays = isinstance(assay, dict) and "scores" in assay
     assay = assay if isinstance(assay, dict) else {}
     try:
         checks = msgspec.convert(assay.get("checks", []), list[CheckResult])
@@ -171,16 +172,16 @@ def outline(file: Path, results: Mapping[str, Any]) -> RunOutline:
         provenance = dict(assay.get("provenance") or {})
         return RunOutline(
             model=str(results.get("model_name") or "?"),
-            date=file.stem.removeprefix("results_"),
-            is_assays=is_assays,
             verdict=worst(checks) if checks else None,
             checks=checks,
-            scores=msgspec.convert(assay["scores"], list[Score]) if is_assays else _scores(file, results),
+            scores=msgspec.convert(assay["scores"], list[Score]) if "scores" in assay else _scores(file, results),
             evidence=msgspec.convert(assay.get("evidence", []), list[Evidence]),
             stopped=asked_words(msgspec.convert(stopped, StoppedEarly)) if stopped else None,
             members={name: list(below) for name, below in results.get("group_subtasks", {}).items() if below},
             totals=dict(assay.get("totals") or {}),
+            warnings=other_models(dict(assay.get("totals") or {}), str(results.get("model_name"))),
             failures=list(assay.get("failures", [])),
+            endpoints=endpoint_rows(assay.get("endpoints", [])),
             provenance=provenance,
             versions={"lm_eval": str(results.get("lm_eval_version", "?")), **provenance.get("versions", {})},
         )

@@ -48,10 +48,9 @@ class ResponseFigures:
     def plots(self) -> dict[str, Any]:
         """Histograms of seconds and tokens, ``{"edges", "counts"}``, and answers a second, ``{"seconds", "rate"}``."""
         plots: dict[str, Any] = {}
-        if len(self._latencies) >= _FEWEST:
-            plots["latency"] = _histogram(np.array(self._latencies))
-        if len(self._lengths) >= _FEWEST:
-            plots["tokens"] = _histogram(np.array(self._lengths))
+        for name, values in (("latency", self._latencies), ("tokens", self._lengths)):
+            if len(values) >= _FEWEST and min(values) < max(values):
+                plots[name] = _histogram(np.array(values))
         if len(self._times) >= _FEWEST and self.span:
             plots["rate"] = _rate(np.array(self._times))
         return plots
@@ -59,11 +58,8 @@ class ResponseFigures:
 
 def _histogram(values: NDArray[np.float64]) -> dict[str, list[float]]:
     """In bins of equal width on a logarithmic scale: answers differ in length a hundredfold."""
-    low, high = values.min(), values.max()
-    edges = np.geomspace(low, high * 1.0001, min(_BINS, len(values)) + 1)
-    counts, _ = np.histogram(values, np.unique(edges)) if high > low else (np.array([len(values)]), None)
-    if high == low:
-        edges = np.array([low, high * 1.1])
+    edges = np.unique(np.geomspace(values.min(), values.max() * 1.0001, min(_BINS, len(values)) + 1))
+    counts, _ = np.histogram(values, edges)
     return {"edges": edges.round(6).tolist(), "counts": counts.tolist()}
 
 

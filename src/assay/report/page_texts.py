@@ -19,6 +19,8 @@ WHOLE = 20_000
 LABEL = 80
 """Characters of an extracted answer or a target in a sample's row; longer ones are in its texts."""
 
+_FACTS = ("finish_reason", "prompt_tokens", "completion_tokens", "model", "logprob", "is_greedy", "endpoint")
+_SECONDS = ("latency", "ttft")
 _REFERENCE = 60_000
 _LEAST_SHARED = 32
 
@@ -132,13 +134,8 @@ def _response(response: Response) -> dict[str, Any]:
     said: dict[str, Any] = {"text": None if response.text is None else cut(response.text, WHOLE)}
     if response.reasoning:
         said["reasoning"] = cut(response.reasoning, WHOLE)
-    said |= {
-        name: value
-        for name in ("finish_reason", "prompt_tokens", "completion_tokens", "model", "logprob", "is_greedy")
-        if (value := getattr(response, name)) is not None and _is_finite(value)
-    }
-    if response.latency:
-        said["latency"] = round(response.latency, 4)
+    said |= {name: value for name in _FACTS if (value := getattr(response, name)) is not None and _is_finite(value)}
+    said |= {name: round(seconds, 4) for name in _SECONDS if (seconds := getattr(response, name))}
     if response.attempts > 1:
         said["attempts"] = response.attempts
     return said

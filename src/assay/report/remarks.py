@@ -19,7 +19,7 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
         results: the results document.
     """
     totals = results["assay"]["totals"]
-    return [*_first_tokens(totals), *_other_models(totals, results["model_name"])]
+    return [*_first_tokens(totals), *other_models(totals, results["model_name"])]
 
 
 def _first_tokens(totals: Mapping[str, Any]) -> list[str]:
@@ -30,7 +30,8 @@ def _first_tokens(totals: Mapping[str, Any]) -> list[str]:
     return [f"time to first token  {figures}"]
 
 
-def _other_models(totals: Mapping[str, Any], asked: str) -> list[str]:
+def other_models(totals: Mapping[str, Any], asked: str) -> list[str]:
+    """A warning where answers name another model than was asked for; nothing else."""
     others = totals.get("other_models")
     if not others:
         return []

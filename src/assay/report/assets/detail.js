@@ -176,6 +176,8 @@ function factsOf(answer) {
     answer.prompt_tokens !== undefined && `${answer.prompt_tokens.toLocaleString("en")} prompt tokens`,
     answer.completion_tokens !== undefined && `${answer.completion_tokens.toLocaleString("en")} completion tokens`,
     answer.latency && `${answer.latency.toPrecision(3)} s`,
+    answer.ttft && `first token after ${answer.ttft.toPrecision(3)} s`,
+    answer.endpoint && `from ${labelled(answer.endpoint)}`,
     answer.attempts && `${answer.attempts} attempts`,
     answer.model && `model ${labelled(answer.model)}`,
   ];

@@ -34,8 +34,9 @@ function level(value, paint, text) {
     ctx.lineTo(bbox.left + bbox.width, y);
     ctx.stroke();
     ctx.font = `${11 * devicePixelRatio}px ${getComputedStyle(document.body).fontFamily}`;
-    ctx.textAlign = "right";
-    ctx.fillText(text, bbox.left + bbox.width - 4, y - 4 * devicePixelRatio);
+    ctx.textAlign = "left";
+    ctx.textBaseline = "bottom";
+    ctx.fillText(text, bbox.left + 4 * devicePixelRatio, y - 2 * devicePixelRatio);
     ctx.restore();
   };
 }
@@ -65,12 +66,12 @@ function coursePlot(one, paint) {
 function wealthPlot(one, paint) {
   const course = one.course;
   const decides = Math.log10(1 / course.alpha);
-  const top = Math.max(decides * 1.15, ...course.for_pass, ...course.for_fail);
+  const least = Math.min(...course.for_pass, ...course.for_fail);
   const odds = (plot, value) => (value === null || value === undefined ? "–" : (10 ** value).toPrecision(3));
   return {
     data: [course.seen, course.for_pass, course.for_fail],
     height: 150,
-    scales: { x: { time: false }, y: { range: [Math.max(-decides, Math.min(...course.for_pass, ...course.for_fail)), top] } },
+    scales: { x: { time: false }, y: { range: [Math.max(-decides, Math.min(least, -0.2)), decides * 1.3] } },
     axes: axes(paint, ["documents", "evidence"]).map((axis, place) =>
       place ? { ...axis, values: (plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? `10${superscript(tick)}` : "")) } : axis,
     ),
@@ -92,6 +93,7 @@ function histogramPlot(bins, paint, unit) {
   return {
     data: [bins.edges, counts],
     height: 150,
+    legend: { show: false },
     scales: { x: { time: false, distr: 3, range: () => [bins.edges[0], bins.edges.at(-1)] }, y: { range: (plot, low, high) => [0, high * 1.05] } },
     axes: axes(paint, [unit, "answers"]),
     series: [
@@ -112,6 +114,7 @@ function ratePlot(rate, paint) {
   return {
     data: [rate.seconds, rate.rate],
     height: 150,
+    legend: { show: false },
     scales: { x: { time: false }, y: { range: (plot, low, high) => [0, high * 1.05] } },
     axes: axes(paint, ["seconds since the first answer", "answers a second"]),
     series: [
