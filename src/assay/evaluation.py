@@ -43,6 +43,7 @@ from assay.results import (
     mark_stopped_early,
     model_folder,
     refuse_unwritable,
+    write_document,
     write_results,
 )
 from assay.score_book import LiveScores
@@ -59,6 +60,7 @@ from assay.tasks.selection import chosen_documents
 from assay.tasks.settings_check import refuse_odd_settings
 from assay.tasks.tokenizer import Tokenizer
 from assay.totals import RunTotals
+from assay.triage import Triage, explain_scores, needs_explanation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -92,6 +94,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """What lm-eval gets wrong about these tasks, and the right values."""
     stopped_early: StoppedEarly | None = None
     """How much was asked, where that is not everything: the scores are then no full run's."""
+    triage: Triage | None = None
+    """Why it scored as it did; None where all checks passed, or no samples files were written."""
 
 
 def evaluate(specification: Specification, progress: Progress | None = None) -> Evaluation:
@@ -361,6 +365,10 @@ def _conclude(plan: _Plan, work: _Work) -> Evaluation:
     if stopped_early is not None:
         mark_stopped_early(results, stopped_early)
     file = write_results(plan.folder, stamp, results, logged)
+    triage = explain_scores(file) if logged and needs_explanation(checks) else None
+    if triage is not None:
+        results["assay"]["triage"] = triage.recorded
+        write_document(file, results)
     work.journal.finish(failed=len(failures))
     return Evaluation(
         results=results,
@@ -371,6 +379,7 @@ def _conclude(plan: _Plan, work: _Work) -> Evaluation:
         journal=work.journal.path,
         corrections=corrected,
         stopped_early=stopped_early,
+        triage=triage,
     )
 
 

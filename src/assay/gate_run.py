@@ -10,6 +10,7 @@ import msgspec
 from assay.errors import UnjudgeableError
 from assay.gate import CheckResult, Verdict, describe, worst
 from assay.policy import specifications
+from assay.report.triage import triage_remark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,6 +35,8 @@ class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Why nothing could be judged, where that is so."""
     results_file: str | None = None
     stopped_early: StoppedEarly | None = None
+    triage: str | None = None
+    """The most probable cause of what is not as demanded, in one line."""
     seconds: float = 0.0
 
 
@@ -97,5 +100,6 @@ def _outcome(name: str, specification: Specification, progress: Progress) -> Mod
         checks=evaluation.checks,
         results_file=str(evaluation.results_file),
         stopped_early=evaluation.stopped_early,
+        triage=None if evaluation.triage is None else triage_remark(evaluation.triage),
         seconds=time.monotonic() - started,
     )

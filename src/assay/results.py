@@ -171,12 +171,21 @@ def write_results(folder: Path, date_id: str, results: Mapping[str, Any], tasks:
     Raises:
         OutputError: a file cannot be written.
     """
-    from lm_eval.utils import handle_non_serializable
-
     for name, scores in tasks.items():
         _write_whole(folder / f"samples_{name}_{date_id}.jsonl", scores.sample_lines())
+    return write_document(folder / f"results_{date_id}.json", results)
+
+
+def write_document(file: Path, results: Mapping[str, Any]) -> Path:
+    """Write a results file, or write it anew.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    from lm_eval.utils import handle_non_serializable
+
     document = json.dumps(results, indent=2, default=handle_non_serializable, ensure_ascii=False)
-    return _write_whole(folder / f"results_{date_id}.json", [document.encode("utf-8", "backslashreplace")])
+    return _write_whole(file, [document.encode("utf-8", "backslashreplace")])
 
 
 def refuse_unwritable(tasks: Iterable[str]) -> None:

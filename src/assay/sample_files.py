@@ -87,7 +87,10 @@ def value_of(line: Mapping[str, msgspec.Raw], key: str) -> Any:
     Raises:
         KeyError: the line has no such key.
     """
-    return json.loads(bytes(line[key]))
+    try:
+        return msgspec.json.decode(line[key])
+    except msgspec.DecodeError:  # NaN, infinities, lone surrogates
+        return json.loads(bytes(line[key]))
 
 
 def filter_of(line: Mapping[str, msgspec.Raw]) -> str:

@@ -21,6 +21,7 @@ _COMMANDS = {
     "show": ("assay.cli.show", "show", "Look at a run's samples: prompts, answers, scores."),
     "compare": ("assay.cli.compare", "compare", "Compare runs, document by document."),
     "report": ("assay.cli.report", "report", "Show a finished run as one HTML file, with every sample."),
+    "triage": ("assay.cli.triage", "triage", "Say why a run scored low: the model, or the harness?"),
     "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
     "score": ("assay.cli.score", "score", "Score a run's answers again, without a server, and say what differs."),
     "calibrate": ("assay.cli.calibrate", "calibrate", "Run the same several times: noise, and a margin."),

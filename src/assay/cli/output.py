@@ -57,6 +57,7 @@ def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None
     except BrokenPipeError:
         leave_pipe()  # the exit code says the verdict, whoever has stopped reading
     _remark_failures(evaluation)
+    _remark_triage(evaluation)
     if evaluation.checks:
         return worst(evaluation.checks).exit_code
     if not any(score.n for score in evaluation.scores):
@@ -102,6 +103,13 @@ def _table(evaluation: Evaluation, report: Path | None) -> str:
         if report is not None:
             console.print(f"report   {report}", soft_wrap=True, markup=False)
     return captured.get().rstrip("\n")
+
+
+def _remark_triage(evaluation: Evaluation) -> None:
+    from assay.report.triage import triage_remark
+
+    if evaluation.triage is not None and (remark := triage_remark(evaluation.triage)):
+        print(remark, file=sys.stderr)
 
 
 def _remark_failures(evaluation: Evaluation) -> None:

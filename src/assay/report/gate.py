@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from assay.gate_run import GateReport
 
 _SIGNS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.INVALID: "⚠️"}
+_REMARK = 800
+"""Characters shown of why a run may have scored low."""
 _HEADINGS = ("", "task", "metric", "demanded", "measured", "documents", "why")
 
 
@@ -31,6 +33,8 @@ def gate_text(report: GateReport) -> RenderableType:
         lines.append(check_lines(model.checks))
         if model.stopped_early is not None:
             lines.append(Text(asked_words(model.stopped_early), style="dim"))
+        if model.triage is not None:
+            lines.append(Text(printable(model.triage, _REMARK), style="yellow"))
         if model.results_file is not None:
             lines.append(Text(f"results  {printable(model.results_file)}"))
         lines.append(Text())
@@ -45,6 +49,8 @@ def gate_markdown(report: GateReport) -> str:
         lines += table(_HEADINGS, [_row(check) for check in model.checks])
         if model.stopped_early is not None:
             lines += ["", escaped(asked_words(model.stopped_early), 400)]
+        if model.triage is not None:
+            lines += ["", escaped(model.triage, _REMARK)]
         lines.append("")
     return "\n".join(lines)
 

@@ -52,7 +52,8 @@ def _suite(model: ModelOutcome) -> ET.Element:
 
 def _details(model: ModelOutcome, check: CheckResult) -> str:
     place = f"; results in {model.results_file}" if model.results_file else ""
-    return f"{check.verdict}: {check.task} {check.metric} {check.demand}: {check.reason}; {model.base_url}{place}"
+    why = f"; {model.triage}" if model.triage else ""
+    return f"{check.verdict}: {check.task} {check.metric} {check.demand}: {check.reason}; {model.base_url}{place}{why}"
 
 
 def _count(element: ET.Element, checks: list[CheckResult]) -> None:

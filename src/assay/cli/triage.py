@@ -1,0 +1,40 @@
+"""``assay triage``: why a run scored low."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+_RUN_HELP = (
+    "A run is a results_*.json, a samples_*.jsonl or a folder of results (its newest run), Assay's or lm-eval's."
+)
+
+
+@click.command(short_help="Say why a run scored low: the model, or the harness?", epilog=_RUN_HELP)
+@click.argument("run")
+@click.option(
+    "--baseline",
+    help="An earlier run of the same tasks, or a baseline file (default: what the run's checks name).",
+    metavar="RUN",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def triage(run: str, baseline: str | None, as_json: bool) -> None:
+    """Say why RUN scored low: the most probable cause in the first line, then all that was found.
+
+    Example: assay triage results/my-model --baseline results/old
+    """
+    from assay.triage import triage_run
+
+    found = triage_run(run, baseline)
+    if as_json:
+        import msgspec
+
+        print(msgspec.json.encode(found).decode())
+        return
+    from rich.console import Console
+
+    from assay.report.triage import triage_text
+
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    console.print(triage_text(found), soft_wrap=True)

@@ -1,0 +1,68 @@
+"""The baseline's samples beside those of the run, paired as for a comparison."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.baseline import is_baseline
+from assay.errors import FileFormatError
+from assay.pairing import pair_tasks
+from assay.run_files import read_run
+from assay.run_samples import RunSamples, results_file_of
+from assay.runs import mean
+from assay.triage.evidence import Baseline, Twin
+from assay.triage.facts import SampleFacts, facts_of_run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from assay.pairing import Pairing
+
+
+def baseline_of(path: Path, samples: RunSamples, metrics: Mapping[str, str]) -> Baseline:
+    """The baseline at `path` beside a run.
+
+    Args:
+        path: a run or a baseline file.
+        samples: the run.
+        metrics: by task of the run, the metric key that is looked at.
+
+    Raises:
+        FileFormatError: a run is missing or damaged, or the two have no task in common.
+    """
+    before, after = read_run(path), read_run(samples.file)
+    common = {task: key for task, key in metrics.items() if task in before.tasks}
+    if not common:
+        raise FileFormatError(f"{path} has none of the tasks of {samples.file} ({', '.join(metrics)})")
+    results, facts = {}, {}
+    if path.is_dir() or not is_baseline(path):
+        with RunSamples(results_file_of(path)) as theirs:
+            results = theirs.results
+            ours = {task: key for task, key in common.items() if task in theirs.tasks}
+            facts = {sample.place: sample for sample in facts_of_run(theirs, ours)}
+    pairings = {task: pair_tasks(before.tasks[task], after.tasks[task]) for task in common}
+    return Baseline(
+        source=before.source,
+        twins={
+            place: twin
+            for task, key in common.items()
+            for place, twin in _twins(task, key, pairings[task], facts).items()
+        },
+        mismatches={task: pairing.mismatches for task, pairing in pairings.items() if pairing.mismatches},
+        lm_eval=before.versions.get("lm_eval", "?"),
+        results=results,
+    )
+
+
+def _twins(
+    task: str, key: str, pairing: Pairing, facts: Mapping[tuple[str, int], SampleFacts]
+) -> dict[tuple[str, int], Twin]:
+    known = pairing.baseline.scores.get(key)
+    twins = {}
+    for pair in pairing.pairs:
+        if pair.before is None or known is None:
+            continue
+        number = pairing.baseline.doc_ids[pair.before]
+        twins[task, pair.doc_id] = Twin(score=mean((known[pair.before],)), facts=facts.get((task, number)))
+    return twins

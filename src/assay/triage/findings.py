@@ -1,0 +1,182 @@
+"""What a triage finds: causes from a closed set, each with figures, examples and what to do."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Cause(StrEnum):
+    """Why a run may have scored low. A closed set, so that reports can count them."""
+
+    SERVER_FAILURES = "server_failures"
+    SCORER_FAILURES = "scorer_failures"
+    """The task's own scorer raised or took too long."""
+    WRONG_MODEL = "wrong_model"
+    CHAT_TEMPLATE_MISSING = "chat_template_missing"
+    CHAT_TEMPLATE_DOUBLED = "chat_template_doubled"
+    BOS_DOUBLED = "bos_doubled"
+    BOS_MISSING = "bos_missing"
+    SYSTEM_PROMPT_IGNORED = "system_prompt_ignored"
+    TOKENIZER_CHANGED = "tokenizer_changed"
+    TASK_CHANGED = "task_changed"
+    DATA_CHANGED = "data_changed"
+    PROMPTS_CHANGED = "prompts_changed"
+    LM_EVAL_CHANGED = "lm_eval_changed"
+    NOT_GREEDY = "not_greedy"
+    """Answers are sampled: scores differ from run to run."""
+    TRUNCATED = "truncated"
+    STOPPED_IN_REASONING = "stopped_in_reasoning"
+    """A stop string was met inside the reasoning."""
+    STOPPED_EARLY = "stopped_early"
+    """A stop string was met before the answer."""
+    REASONING_LEAKED = "reasoning_leaked"
+    """Reasoning stands in the answer."""
+    ANSWER_IN_REASONING = "answer_in_reasoning"
+    """The content is empty, and the answer stands in the reasoning."""
+    EMPTY = "empty"
+    EXTRACTION_MISSED = "extraction_missed"
+    """The right answer stands in the text, and the filter took something else, or nothing."""
+    RUN_ON = "run_on"
+    """The text goes on after the answer, with a question of its own for example, and the filter took what came last."""
+    REPETITIVE = "repetitive"
+    GIBBERISH = "gibberish"
+    WRONG_LANGUAGE = "wrong_language"
+    REFUSED = "refused"
+    ONE_ENDPOINT = "one_endpoint"
+    ONE_TIME_SPAN = "one_time_span"
+    ONE_TASK = "one_task"
+    ONE_LENGTH_BAND = "one_length_band"
+    CHANCE_LEVEL = "chance_level"
+    ANSWERS_WORSE = "answers_worse"
+    """No cause in the harness: the model answers worse than in the baseline."""
+
+
+TITLES: dict[Cause, str] = {
+    Cause.SERVER_FAILURES: "the server failed",
+    Cause.SCORER_FAILURES: "the task's scorer failed",
+    Cause.WRONG_MODEL: "another model answers",
+    Cause.CHAT_TEMPLATE_MISSING: "the chat template is not applied",
+    Cause.CHAT_TEMPLATE_DOUBLED: "the chat template is applied twice, or adds text of its own",
+    Cause.BOS_DOUBLED: "the BOS token is doubled",
+    Cause.BOS_MISSING: "the BOS token is missing",
+    Cause.SYSTEM_PROMPT_IGNORED: "the system prompt is ignored",
+    Cause.TOKENIZER_CHANGED: "prompts are split into other tokens than in the baseline",
+    Cause.TASK_CHANGED: "the task or its settings are not the baseline's",
+    Cause.DATA_CHANGED: "the data is not the baseline's",
+    Cause.PROMPTS_CHANGED: "the prompts are not the baseline's",
+    Cause.LM_EVAL_CHANGED: "lm-eval is of another version than the baseline's",
+    Cause.NOT_GREEDY: "answers are sampled",
+    Cause.TRUNCATED: "answers are cut off at the token limit",
+    Cause.STOPPED_IN_REASONING: "a stop string ends the reasoning",
+    Cause.STOPPED_EARLY: "a stop string ends answers too early",
+    Cause.REASONING_LEAKED: "reasoning stands in the answers",
+    Cause.ANSWER_IN_REASONING: "the content is empty, the answer stands in the reasoning",
+    Cause.EMPTY: "answers are empty",
+    Cause.EXTRACTION_MISSED: "right answers are not extracted",
+    Cause.RUN_ON: "texts run on after the answer, and the wrong part is extracted",
+    Cause.REPETITIVE: "texts repeat themselves without end",
+    Cause.GIBBERISH: "texts are gibberish",
+    Cause.WRONG_LANGUAGE: "texts are in another language or script than the questions",
+    Cause.REFUSED: "the model refuses to answer",
+    Cause.ONE_ENDPOINT: "one endpoint answers worse than the others",
+    Cause.ONE_TIME_SPAN: "one stretch of time carries the loss",
+    Cause.ONE_TASK: "one task carries the loss",
+    Cause.ONE_LENGTH_BAND: "prompts of one length carry the loss",
+    Cause.CHANCE_LEVEL: "the score is what guessing gives",
+    Cause.ANSWERS_WORSE: "the answers themselves are worse",
+}
+"""How a person reads them."""
+
+
+class Confidence(StrEnum):
+    """How sure a finding is to be what it says."""
+
+    CERTAIN = "certain"
+    """Seen directly."""
+    LIKELY = "likely"
+    POSSIBLE = "possible"
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A sample that shows a finding."""
+
+    task: str
+    doc_id: int
+    shown: str = ""
+    """The telling part of it; a model's or server's words, as they came."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One possible cause, and what speaks for it."""
+
+    cause: Cause
+    evidence: str
+    """What was seen, with its figures, in one line."""
+    advice: str
+    """What to do about it."""
+    samples: int
+    """Affected ones."""
+    of: int
+    """Samples that were looked at."""
+    confidence: Confidence
+    is_cause: bool = True
+    """Whether it can explain a material part of the loss. The others are remarks."""
+    weight: float = 0.0
+    """What findings are ranked by: the share of the loss that it can explain, less the surer it is not."""
+    score: float | None = None
+    """Mean score of the samples looked at."""
+    score_without: float | None = None
+    """The same without the affected samples."""
+    score_repaired: float | None = None
+    """The same if the affected samples scored as in the baseline, or, without one, as the others do."""
+    examples: tuple[Example, ...] = ()
+    """Three at most."""
+
+    @property
+    def title(self) -> str:
+        """The cause in words."""
+        return TITLES[self.cause]
+
+    @property
+    def explains(self) -> float | None:
+        """The gain in score if the affected samples were repaired; None where that cannot be told."""
+        if self.score is None or self.score_repaired is None:
+            return None
+        return self.score_repaired - self.score
+
+
+class Triage(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a run scored as it did."""
+
+    run: str
+    """The results file."""
+    baseline: str | None = None
+    metrics: dict[str, str] = {}
+    """By task, the metric key that was looked at."""
+    samples: int
+    """Samples looked at, failed ones included."""
+    score: float | None
+    """Mean over the scored ones."""
+    baseline_score: float | None = None
+    """The baseline's mean over the same documents."""
+    unmet_checks: int = 0
+    """Checks of the run that are not passed."""
+    headline: str
+    """The most probable cause, or that none was found, in one line."""
+    findings: tuple[Finding, ...] = ()
+    """Causes first, the most probable one at the top; then remarks."""
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """Plain data for the run's own results file, which need not name itself."""
+        record: dict[str, Any] = msgspec.to_builtins(self)
+        del record["run"]
+        return record
+
+    @property
+    def causes(self) -> tuple[Finding, ...]:
+        """The findings that can explain a material part of the loss."""
+        return tuple(finding for finding in self.findings if finding.is_cause)

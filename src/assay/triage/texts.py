@@ -1,0 +1,230 @@
+"""What a text alone shows: loops, gibberish, leaked reasoning, template markers, refusals, another script.
+
+Model output is hostile input: every pattern here takes linear time, and long texts are looked at in part.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_TAIL = 600
+_LONGEST_PERIOD = 150
+_REPETITIONS = 4
+_SHORTEST_LOOP = 200
+_LOOP_PACKED = 0.35
+"""Share to which a loop packs at most; what packs worse need not be looked at closely."""
+_PACKED_LENGTH = 1500
+_PACKED_SHARE = 0.08
+"""Ordinary prose of that length packs to about 0.45 of its size, worked arithmetic to 0.25."""
+_FEWEST_CHARACTERS = 20
+_HEAD = 400
+_LOOKED_AT = 1200
+"""Characters of a text that are looked at for its language."""
+
+
+class Sign(StrEnum):
+    """Something that a text shows."""
+
+    REASONING_TAGS = "reasoning_tags"
+    TEMPLATE_MARKERS = "template_markers"
+    REPETITIVE = "repetitive"
+    GIBBERISH = "gibberish"
+    WRONG_LANGUAGE = "wrong_language"
+    REFUSED = "refused"
+
+
+REASONING_TAG = re.compile(
+    r"</?(?:think|thinking|thought|reasoning|scratchpad)>|\[/?THINK\]|<\|channel\|>|<\|(?:begin|end)_of_thought\|>|◁/?think▷",
+    re.IGNORECASE,
+)
+_TEMPLATE_MARKER = re.compile(
+    r"<\|(?:im_start|im_end|eot_id|start_header_id|end_header_id|user|assistant|endoftext)\|>|\[/?INST\]"
+    r"|<(?:start|end)_of_turn>|^[ ]{0,4}(?:user|human|assistant)[ ]?:",
+    re.IGNORECASE | re.MULTILINE,
+)
+NEXT_QUESTION = re.compile(
+    r"^[ ]{0,4}(?:\*\*)?(?:Q|Question|Problem|Input|Instruction|User|Human)(?: ?\d+)?(?:\*\*)? ?[:.]", re.MULTILINE
+)
+"""Where a text begins a question of its own."""
+# Words without which the patterns cannot match: to look for these is far quicker.
+_ROLES = ("user", "human", "assistant")
+_REFUSING = ("sorry", "apolog", "unfortunately", "able to", "cannot", "can't", "can’t", "won't", "won’t", "as an ai")
+_CODING = ("def ", "return", "{", "}", ";", "```")
+_REFUSAL = re.compile(
+    r"\b(?:sorry|apologi[sz]e|unfortunately)\b[^.\n]{0,60}\b(?:cannot|can't|can’t|unable|not able|won't)\b"
+    r"|\bI(?: am|'m|’m) (?:unable|not able) to (?:assist|help|answer|provide|comply|fulfil|do)"
+    r"|\bI (?:cannot|can't|can’t|won't|won’t) (?:assist|help|comply|answer|fulfil|provide|discuss|engage)"
+    r"|\bas an ai\b",
+    re.IGNORECASE,
+)
+_CODE = re.compile(r"\bdef |\breturn\b|[{};]\s*$|```", re.MULTILINE)
+_WORD = re.compile(r"[^\W\d_]+")
+_COMMON_ENGLISH = frozenset(
+    re.findall(
+        r"\w+",
+        "the of and to a in is that it for as was with be by on not he she his her they their this are or had "
+        "have has but from at which so if we you all there can will one each then what how many an i my do "
+        "does were been its who",
+    )
+)
+_FEWEST_WORDS = 40
+_ENGLISH = 0.12
+"""Share of these words from which a prompt counts as English; English prose has about 0.45."""
+_NOT_ENGLISH = 0.02
+_FEWEST_LETTERS = 40
+
+
+def signs_of(text: str, prompt: str) -> frozenset[Sign]:
+    """Everything that a text shows.
+
+    Args:
+        text: the model's answer.
+        prompt: the end of what it was asked, whose language the answer should have.
+    """
+    return frozenset(_signs(text, prompt))
+
+
+def _signs(text: str, prompt: str) -> Iterator[Sign]:
+    if has_marks(text) and REASONING_TAG.search(text):
+        yield Sign.REASONING_TAGS
+    if (has_marks(text) or _has_any(_ROLES, text)) and _TEMPLATE_MARKER.search(text):
+        yield Sign.TEMPLATE_MARKERS
+    if is_repetitive(text):
+        yield Sign.REPETITIVE
+    elif is_gibberish(text):
+        yield Sign.GIBBERISH
+    elif is_in_another_language(text, prompt):
+        yield Sign.WRONG_LANGUAGE
+    if is_refusal(text):
+        yield Sign.REFUSED
+
+
+def has_marks(text: str) -> bool:
+    """Whether the text can hold tags or marks at all; far quicker than to look for them."""
+    return "<" in text or "[" in text or "◁" in text
+
+
+def _has_any(words: tuple[str, ...], text: str) -> bool:
+    lowered = text.lower()
+    return any(word in lowered for word in words)
+
+
+def is_repetitive(text: str) -> bool:
+    """Whether the text ends in a loop, or is one word over and over."""
+    stripped = text.strip()
+    if len(stripped) >= _FEWEST_CHARACTERS and len(set(stripped)) <= 3:
+        return True
+    words = stripped.split()
+    if len(words) >= 12 and len(set(words)) <= 2:
+        return True
+    if len(stripped) < _SHORTEST_LOOP:
+        return False
+    return any(
+        _packed(stripped[-length:]) <= _LOOP_PACKED and _ends_in_loop(stripped[-length:])
+        for length in (_SHORTEST_LOOP, _TAIL)
+    ) or (len(stripped) >= _PACKED_LENGTH and _packed(stripped[-_PACKED_LENGTH:]) < _PACKED_SHARE)
+
+
+def is_gibberish(text: str) -> bool:
+    """Whether the text is made of broken characters, or of words in which scripts are mixed."""
+    sample = text[:_LOOKED_AT]
+    broken = sum(sample.count(character) for character in "\ufffd\x00")
+    if broken >= 3 and broken > len(sample) / 100:
+        return True
+    words = _WORD.findall(sample)
+    if len(words) < 5 or sample.isascii():
+        return False
+    mixed = sum(len(scripts_of(word)) > 1 for word in words)
+    return mixed >= 3 and mixed > len(words) / 10
+
+
+def is_in_another_language(text: str, prompt: str) -> bool:
+    """Whether the text is written in another script than the prompt, or is no English where the prompt is."""
+    text, prompt = text[:_LOOKED_AT], prompt[-_LOOKED_AT:]
+    if _is_foreign_to_ascii(text) or _is_foreign_to_ascii(prompt):
+        asked, said = scripts_of(prompt), scripts_of(text)
+        if asked.total() >= _FEWEST_LETTERS and said.total() >= _FEWEST_LETTERS:
+            script = asked.most_common(1)[0][0]
+            if said[script] < said.total() / 2:
+                return True
+    share = _english(text)
+    if share is None or share >= _NOT_ENGLISH or (_has_any(_CODING, text) and _CODE.search(text)):
+        return False
+    asked_share = _english(prompt)
+    return asked_share is not None and asked_share > _ENGLISH
+
+
+def is_refusal(text: str) -> bool:
+    """Whether the text begins with a refusal to answer."""
+    return _has_any(_REFUSING, text[:_HEAD]) and _REFUSAL.search(text[:_HEAD]) is not None
+
+
+def _is_foreign_to_ascii(text: str) -> bool:
+    """Whether so much of the text is not ASCII that its script may be another than Latin."""
+    return len(text.encode("ascii", "ignore")) < 0.9 * len(text)
+
+
+def scripts_of(text: str) -> Counter[str]:
+    """How many letters of each script there are."""
+    return Counter(_script(ord(letter)) for word in _WORD.findall(text) for letter in word)
+
+
+def _script(code: int) -> str:
+    if code < 0x250 or 0x1E00 <= code < 0x1F00:
+        return "latin"
+    for name, first, last in _SCRIPTS:
+        if first <= code <= last:
+            return name
+    return "other"
+
+
+_SCRIPTS = (
+    ("greek", 0x370, 0x3FF),
+    ("cyrillic", 0x400, 0x52F),
+    ("hebrew", 0x590, 0x5FF),
+    ("arabic", 0x600, 0x77F),
+    ("indic", 0x900, 0xDFF),
+    ("thai", 0xE00, 0xE7F),
+    ("east asian", 0x2E80, 0x9FFF),
+    ("hangul", 0xAC00, 0xD7AF),
+    ("east asian", 0xF900, 0xFAFF),
+)
+
+
+def _english(text: str) -> float | None:
+    words = [word for word in map(_bare_word, text.lower().split()) if word.isalpha()]
+    if len(words) < _FEWEST_WORDS:
+        return None
+    return len(list(filter(_COMMON_ENGLISH.__contains__, words))) / len(words)
+
+
+def _bare_word(word: str) -> str:
+    return word.strip(".,:;!?()'\"*")
+
+
+def _ends_in_loop(tail: str) -> bool:
+    """Whether the tail's end is one piece several times over, by the prefix function of its reverse (Knuth 1977)."""
+    backwards = tail[::-1]
+    borders = [0] * len(backwards)
+    for place in range(1, len(backwards)):
+        border = borders[place - 1]
+        while border and backwards[place] != backwards[border]:
+            border = borders[border - 1]
+        borders[place] = border + (backwards[place] == backwards[border])
+        period = place + 1 - borders[place]
+        if place + 1 >= max(_SHORTEST_LOOP, _REPETITIONS * period) and period <= _LONGEST_PERIOD:
+            return True
+    return False
+
+
+def _packed(text: str) -> float:
+    """The share of its size to which the text packs."""
+    plain = text.encode("utf-8", "replace")
+    return len(zlib.compress(plain)) / len(plain)

@@ -1,0 +1,159 @@
+"""Runs all detectors over a run, ranks what they find, and says the most probable cause in one line."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.gate import Verdict
+from assay.run_samples import RunSamples, results_file_of
+from assay.triage.answers import degenerate, not_extracted, reasoning_leaked, stopped_early, truncated, without_content
+from assay.triage.baseline import baseline_of
+from assay.triage.comparability import mismatches, other_lm_eval, sampled
+from assay.triage.decline import answers_worse, chance_level
+from assay.triage.evidence import Evidence, Reference
+from assay.triage.facts import facts_of_run
+from assay.triage.findings import Cause, Finding, Triage
+from assay.triage.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
+from assay.triage.slices import slices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.gate import CheckResult
+    from assay.triage.judging import Detector, Found
+
+_log = logging.getLogger(__name__)
+_DETECTORS: tuple[Detector, ...] = (
+    server_failures,
+    wrong_model,
+    other_server,
+    probed,
+    prompt_tokens,
+    template_markers,
+    mismatches,
+    other_lm_eval,
+    sampled,
+    truncated,
+    without_content,
+    stopped_early,
+    reasoning_leaked,
+    not_extracted,
+    degenerate,
+    slices,
+    chance_level,
+)
+
+
+def triage_run(run: str | Path, baseline: str | Path | None = None) -> Triage:
+    """Say why a finished run scored as it did.
+
+    Args:
+        run: a results file, a samples file or a folder of results (its newest run); Assay's or lm-eval's.
+        baseline: an earlier run of the same tasks, of any of these kinds, or a baseline file. None: the one that the
+            run's own checks name, if they do and it is there.
+
+    Raises:
+        FileFormatError: a run is missing or damaged.
+        JournalError: a run's journal is there and cannot be read.
+    """
+    with RunSamples(results_file_of(run)) as samples:
+        named = _baseline_in_checks(samples.assay) if baseline is None else baseline
+        return triage(samples, named)
+
+
+def needs_explanation(checks: Sequence[CheckResult]) -> bool:
+    """Whether the end of a run is to be explained: where a check is not passed, or there is none to tell."""
+    return not checks or any(check.verdict is not Verdict.PASS for check in checks)
+
+
+def explain_scores(results_file: Path) -> Triage | None:
+    """:func:`triage_run` for the end of a run: what goes wrong here is logged, and costs no results."""
+    try:
+        return triage_run(results_file)
+    except Exception:
+        _log.exception("the scores in %s could not be explained; please report it", results_file)
+        return None
+
+
+def triage(samples: RunSamples, baseline: str | Path | None = None) -> Triage:
+    """Say why a run scored as it did; see :func:`triage_run`."""
+    metrics = metrics_of(samples)
+    facts = list(facts_of_run(samples, metrics))
+    beside = None if baseline is None else baseline_of(Path(baseline), samples, metrics)
+    evidence = Evidence(facts, samples.results, beside)
+    found = _ranked(evidence)
+    return Triage(
+        run=str(samples.file),
+        baseline=None if beside is None else beside.source,
+        metrics=metrics,
+        samples=len(facts),
+        score=evidence.score,
+        baseline_score=evidence.baseline_score,
+        unmet_checks=len(evidence.unmet),
+        headline=_headline(evidence, found),
+        findings=tuple(each.finding for each in found),
+    )
+
+
+def metrics_of(samples: RunSamples) -> dict[str, str]:
+    """By task, the metric that is looked at: the one of a check that is not met, else the task's first."""
+    demanded = {
+        str(check.get("task")): str(check.get("metric"))
+        for check in samples.assay.get("checks", ())
+        if check.get("verdict") != Verdict.PASS
+    }
+    members: Mapping[str, list[str]] = samples.results.get("group_subtasks", {})
+    below = {leaf: key for name, key in demanded.items() for leaf in _leaves(name, members)}
+    chosen = {}
+    for task in samples.tasks:
+        keys = [key for key in samples.results["results"][task] if _names_metric(key)]
+        if keys and (not below or task in below):
+            chosen[task] = below[task] if below.get(task) in keys else keys[0]
+    return chosen
+
+
+def _leaves(name: str, members: Mapping[str, list[str]]) -> Iterator[str]:
+    if not members.get(name):
+        yield name
+    for member in members.get(name, ()):
+        yield from _leaves(member, members)
+
+
+def _names_metric(key: str) -> bool:
+    return "," in key and not key.split(",", 1)[0].endswith("_stderr")
+
+
+def _baseline_in_checks(assay: Mapping[str, Any]) -> str | None:
+    named = (check.get("baseline") for check in assay.get("checks", ()))
+    return next((name for name in named if name and Path(name).exists()), None)
+
+
+def _ranked(evidence: Evidence) -> list[Found]:
+    """Causes by the share of the loss that they can explain, then remarks."""
+    found = [each for detector in _DETECTORS for each in detector(evidence)] if evidence.facts else []
+    found += answers_worse(evidence, [each for each in found if each.finding.is_cause])
+    return sorted(found, key=lambda each: (each.finding.is_cause, each.finding.weight), reverse=True)
+
+
+def _gain(finding: Finding) -> str:
+    if not finding.explains or finding.score is None or finding.score_repaired is None:
+        return ""
+    return f" (score {finding.score:.3f}, repaired about {finding.score_repaired:.3f})"
+
+
+def _headline(evidence: Evidence, found: list[Found]) -> str:
+    causes = [each.finding for each in found if each.finding.is_cause]
+    if causes and causes[0].cause is not Cause.ANSWERS_WORSE:
+        return f"most probable cause: {causes[0].title}: {causes[0].evidence}{_gain(causes[0])}"
+    if causes:
+        return f"no harness cause found: {causes[0].title} than the baseline's: {causes[0].evidence}"
+    loss = evidence.loss
+    if loss.against is Reference.BASELINE:
+        return (
+            f"no harness cause found: no worse than the baseline ({evidence.score:.3f}, {evidence.baseline_score:.3f})"
+        )
+    if loss.against is Reference.CHECK:
+        return f"no harness cause found: the answers themselves fall {loss.size:.3f} short of what the check demands"
+    return "no harness cause found"
