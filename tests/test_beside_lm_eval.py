@@ -147,3 +147,26 @@ def test_repeats_and_majority(scene: Scene) -> None:
 def test_groups_and_tags(scene: Scene, names: tuple[str, ...]) -> None:
     run = scene.run_both(*names, endpoint="completions", tokenizer=True)
     assert ("groups" in run.results) == ("pair" not in names)
+
+
+def test_squad_2_by_its_own_task(scene: Scene, tmp_path: Path) -> None:
+    rows = [
+        {
+            "id": str(n),
+            "title": "Sums",
+            "context": "Of numbers.",
+            "question": f"What is {n} + {n * 7}?",
+            "answers": {"text": [f"the {n * 8}"] if n % 4 else [], "answer_start": [0] if n % 4 else []},
+        }
+        for n in range(8)
+    ]
+    folder = tmp_path / "data" / "lighteval" / "squad_v2"
+    folder.mkdir(parents=True)
+    for split in ("train", "validation"):
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = scene.run_assay("squadv2", endpoint="completions", tokenizer=True, data_dir=str(tmp_path / "data"))
+    values = run.results["results"]["squadv2"]
+    # The server is right about odd numbers; of the six that have an answer, four are odd.
+    assert (values["exact,none"], values["HasAns_exact,none"]) == (50, pytest.approx(100 * 4 / 6))
+    assert values["NoAns_exact,none"] == 0
+    assert values["best_exact,none"] >= 50

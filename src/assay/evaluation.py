@@ -56,6 +56,7 @@ from assay.tasks.loglikelihood import LoglikelihoodBodies, needs_loglikelihood, 
 from assay.tasks.model_args import model_args
 from assay.tasks.requests import RequestWriter, Sample, samples
 from assay.tasks.scoring import FailedSample, TaskScores
+from assay.tasks.scoring_needs import require_scoring_needs
 from assay.tasks.selection import chosen_documents
 from assay.tasks.settings_check import refuse_odd_settings
 from assay.tasks.tokenizer import Tokenizer
@@ -214,6 +215,7 @@ def _make_plan(specification: Specification, meeting: Meeting) -> _Plan:
     refuse_unscorable(loaded.tasks, model)
     refuse_unwritable(loaded.tasks)
     refuse_odd_settings(loaded.tasks)
+    require_scoring_needs(loaded.tasks)
     tokenizer = None if model.tokenizer is None else Tokenizer(model.tokenizer)
     if tokenizer is not None and options.apply_chat_template:
         _ = tokenizer.chat_template  # refused now, where it has none

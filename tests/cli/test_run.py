@@ -218,6 +218,7 @@ CANNOT_RUN = {
     "doc_to_image: [picture]": "needs images or sound",
     "doc_to_audio: [sound]": "needs images or sound",
     "process_results: !function lacking.score": "'no_such_package', which is not installed: pip install",
+    "process_results: !function lazy.score": "'no_such_package' for scoring, which is not installed: pip install",
     "repeats: -1": "repeats is -1",
 }
 
@@ -229,6 +230,7 @@ def test_what_cannot_run_is_refused_before_any_question(server: ScriptedServer, 
         f"include: {TASKS}/_template_yaml\ntask: odd\ndataset_kwargs: {{kind: odd}}\n{line}\n"
     )
     (tmp_path / "rows.py").write_text((TASKS / "rows.py").read_text())
+    (tmp_path / "lazy.py").write_text("def score(doc, results):\n    import no_such_package\n")
     asked = server.count
     ran = run(server, tmp_path, "odd", "--include-path", str(tmp_path))
     assert (ran.returncode, ran.stdout) == (2, "")
@@ -238,7 +240,8 @@ def test_what_cannot_run_is_refused_before_any_question(server: ScriptedServer, 
 
 
 def test_a_module_that_scoring_lacks_ends_the_run_and_not_the_answers(server: ScriptedServer, tmp_path: Path) -> None:
-    (tmp_path / "lacking.py").write_text("def score(doc, results):\n    import no_such_package\n")
+    code = "import importlib\n\ndef score(doc, results):\n    importlib.import_module('no_such_package')\n"
+    (tmp_path / "lacking.py").write_text(code)
     (tmp_path / "odd.yaml").write_text(
         f"include: {TASKS}/_template_yaml\ntask: odd\ndataset_kwargs: {{kind: odd}}\n"
         "process_results: !function lacking.score\n"

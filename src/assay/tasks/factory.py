@@ -23,12 +23,11 @@ from lm_eval.tasks._index import Kind
 from assay.errors import AssayError, MissingDependencyError, TaskConfigError, UnsupportedTaskError
 from assay.tasks.hub_metrics import serving_hub_metrics
 from assay.tasks.nltk_data import needs_punkt_tab, require_punkt_tab
+from assay.tasks.scoring_needs import package_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-_PACKAGES = {"antlr4": "antlr4-python3-runtime==4.11", "sklearn": "scikit-learn"}
-"""What brings a module, where its name is another."""
 _IFEVAL_PACKAGES = frozenset({"immutabledict", "langdetect", "nltk"})
 _ASKS_FOR_SOFTWARE = re.compile(r"\b(?:pip install|please install|is not installed)\b", re.IGNORECASE)
 
@@ -256,7 +255,7 @@ def _missing(where: str, error: ImportError) -> AssayError:
     advice = [str(link) for link in chain if isinstance(link, ImportError) and link.name is None]
     hint = f" ({' '.join(advice[0].split())})" if advice else ""
     if module and not advice:
-        hint = f": pip install {_PACKAGES.get(module, module)}"
+        hint = f": pip install {package_of(module)}"
     return MissingDependencyError(f"{where} needs {told}, which is not installed{hint}")
 
 

@@ -11,6 +11,7 @@ import functools
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.errors import MissingDependencyError
+from assay.tasks.squad_metric import SquadV2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +86,8 @@ def _load(path: str, *_: Any, **__: Any) -> Any:
         from assay.tasks.code_eval import CodeEval
 
         return CodeEval()
+    if path == "squad_v2":
+        return SquadV2()
     return _Missing(path)()
 
 

@@ -1,0 +1,139 @@
+"""What a task's scoring needs that is found out only when it scores: before the first request, not after the last.
+
+Python that comes with a task may import a module, or load a metric from the Hugging Face hub, inside the function that
+needs it. The functions that score are read for that, with those of their own file that they call.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import inspect
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+_METHODS = ("process_results", "aggregation")
+_PACKAGES = {
+    "antlr4": "antlr4-python3-runtime==4.11",
+    "bert_score": "bert-score",
+    "rouge_score": "rouge-score",
+    "sklearn": "scikit-learn",
+}
+"""What brings a module, where its name is another."""
+
+
+def package_of(module: str) -> str:
+    """What to install for a module."""
+    top = module.partition(".")[0]
+    return _PACKAGES.get(top, top)
+
+
+def require_scoring_needs(tasks: Mapping[str, Any]) -> None:
+    """Make sure that the tasks' scorers find what they import and load.
+
+    Args:
+        tasks: lm-eval's Task objects by name.
+
+    Raises:
+        MissingDependencyError: names the task, and what to install.
+    """
+    for name, task in tasks.items():
+        for function in _with_those_they_call(_scorers(task)):
+            modules, metrics = _needs(function)
+            for module in modules:
+                if not _is_installed(module):
+                    raise MissingDependencyError(
+                        f"task '{name}' needs the Python module '{module}' for scoring, which is not installed: "
+                        f"pip install {package_of(module)}"
+                    )
+            for metric in metrics:
+                if (reason := _why_not(metric)) is not None:
+                    raise MissingDependencyError(
+                        f"task '{name}' scores with the metric '{metric}' of the Hugging Face hub, which cannot be "
+                        f"loaded: {reason}"
+                    )
+
+
+def _scorers(task: Any) -> Iterator[Callable[..., Any]]:
+    """The functions of the task's own that score."""
+    config = task.get_config
+    yield from (value for entry in config("metric_list") or () for value in entry.values() if callable(value))
+    steps = (step for entry in config("filter_list") or () for step in entry["filter"])
+    yield from (step["function"] for step in steps if callable(step.get("function")))
+    if callable(config("process_results")):
+        yield config("process_results")
+    if type(task).__name__ != "ConfigurableTask":
+        yield from (getattr(task, name) for name in _METHODS)
+
+
+def _with_those_they_call(functions: Iterable[Callable[..., Any]]) -> Iterator[Callable[..., Any]]:
+    waiting: list[Any] = list(functions)
+    seen = set()
+    while waiting:
+        function = waiting.pop()
+        while isinstance(function, functools.partial):
+            function = function.func
+        function = inspect.unwrap(getattr(function, "__func__", function))
+        if function in seen or not inspect.isfunction(function) or function.__module__.startswith("lm_eval.api."):
+            continue
+        seen.add(function)
+        yield function
+        named = (function.__globals__.get(name) for name in function.__code__.co_names)
+        waiting += [each for each in named if getattr(each, "__module__", None) == function.__module__]
+
+
+def _needs(function: Callable[..., Any]) -> tuple[list[str], list[str]]:
+    """Modules that a function imports, and metrics that it loads; not what it tries to and can do without."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return [], []
+    modules: list[str] = []
+    metrics: list[str] = []
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Try):
+            continue
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules.append(node.module)
+        elif isinstance(node, ast.Call) and (metric := _metric_loaded(node)):
+            metrics.append(metric)
+        waiting += ast.iter_child_nodes(node)
+    return modules, metrics
+
+
+def _metric_loaded(call: ast.Call) -> str | None:
+    """The name in ``evaluate.load("name")``."""
+    loads = isinstance(call.func, ast.Attribute) and call.func.attr == "load"
+    if not loads or "evaluate" not in ast.unparse(call.func) or len(call.args) != 1 or call.keywords:
+        return None
+    (argument,) = call.args
+    return argument.value if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else None
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module.partition(".")[0]) is not None
+    except ValueError:
+        return True  # it is there, and has no specification
+
+
+@functools.cache
+def _why_not(metric: str) -> str | None:
+    """Why a metric cannot be loaded, in one line; None if it can."""
+    import evaluate
+
+    try:
+        evaluate.load(metric)
+    except Exception as error:  # whatever the hub, the network or the metric's own code raises
+        return " ".join(str(error).split()) or type(error).__name__
+    return None
