@@ -16,7 +16,7 @@ TEST_EXTRAS := .[demo,ifeval,helm,lm-eval,tokenizer,dev]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-web lint bench bench-helm simulate chaos servers constraints clean
+.PHONY: help demo test test-web lint bench bench-helm scheduling simulate chaos servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
@@ -25,6 +25,7 @@ help:
 	@echo "make lint         ruff and mypy alone"
 	@echo "make bench        measure Assay beside lm-eval"
 	@echo "make bench-helm   measure Assay's metrics beside HELM's own (installs HELM, 2 GB)"
+	@echo "make scheduling   order and concurrency on a simulated server (ten seconds)"
 	@echo "make simulate     error rates and cost of the sequential tests, 10,000 runs a setting (half an hour and more)"
 	@echo "make chaos        kill runs and damage journals at random, and compare what comes out"
 	@echo "make servers      probe and run real servers: llama.cpp by itself, others by SERVERS='NAME=URL[#MODEL] …'"
@@ -55,6 +56,9 @@ bench: .venv/test-ready
 
 bench-helm: .venv/test-ready .venv-helm/ready
 	@$(RUN) benchmarks.helm --helm-python .venv-helm/bin/python
+
+scheduling: .venv/test-ready
+	@$(RUN) benchmarks.scheduling --write docs/benchmarks.md
 
 simulate: .venv/test-ready
 	@$(PIP) matplotlib

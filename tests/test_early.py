@@ -11,6 +11,7 @@ import pytest
 from assay.early import Follower, seed_of, tokens_of
 from assay.followed import FollowedCheck
 from assay.gate import CheckResult, Verdict
+from assay.models.concurrency import Concurrency
 from assay.runs import RecordedRun, TaskRecord
 from assay.scope import Scope
 from assay.tasks.requests import Sample
@@ -85,7 +86,13 @@ def run(
     book = Book(scores)
     numbers = {name: range(len(values)) for name, values in scores.items()}
     follower = Follower(
-        checks, numbers, EarlyStopping(**stopping), seed=seed, concurrency=in_flight, score=book.score, book=book
+        checks,
+        numbers,
+        EarlyStopping(**stopping),
+        seed=seed,
+        concurrency=Concurrency(in_flight),
+        score=book.score,
+        book=book,
     )
     arrivals = random.Random(arrival)
     out: list[tuple[str, int]] = []
@@ -151,7 +158,7 @@ def test_a_request_that_hangs_does_not_have_everything_asked() -> None:
     check = followed(minimum(0.5), scores)
     book = Book(scores)
     follower = Follower(
-        [check], {"t": range(1000)}, EarlyStopping(), seed=1, concurrency=4, score=book.score, book=book
+        [check], {"t": range(1000)}, EarlyStopping(), seed=1, concurrency=Concurrency(4), score=book.score, book=book
     )
     documents = follower.draw()
     slow = next(documents)

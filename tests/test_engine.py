@@ -10,6 +10,7 @@ import pytest
 
 from assay.engine import ask_all
 from assay.errors import ServerUnreachableError
+from assay.models.concurrency import Concurrency
 from assay.progress import Progress
 from assay.tasks.requests import Sample
 from assay.types import Answer, Request, Response
@@ -63,7 +64,7 @@ def ask(samples: Iterator[Sample], model: Any, record: Record, concurrency: int)
         assert all(request.key in record.kept for request in done.requests), "scored before it was durable"
         completed[done.doc_id] = [response.text for response in responses if isinstance(response, Answer)]
 
-    asyncio.run(ask_all(samples, model, record, complete, concurrency=concurrency, observer=Progress()))
+    asyncio.run(ask_all(samples, model, record, complete, concurrency=Concurrency(concurrency), observer=Progress()))
     return completed
 
 
@@ -131,7 +132,7 @@ def test_cancelling_leaves_no_request_behind() -> None:
                 model,
                 record,
                 lambda *_: None,
-                concurrency=8,
+                concurrency=Concurrency(8),
                 observer=Progress(),
             )
         )
@@ -151,7 +152,9 @@ def test_a_scorer_that_raises_is_not_swallowed() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        asyncio.run(ask_all(iter([sample(0)]), Model(), Record(), complete, concurrency=2, observer=Progress()))
+        asyncio.run(
+            ask_all(iter([sample(0)]), Model(), Record(), complete, concurrency=Concurrency(2), observer=Progress())
+        )
 
 
 @pytest.mark.parametrize("concurrency", [1, 7])
@@ -171,7 +174,7 @@ def test_nothing_is_asked_while_the_samples_say_to_wait(concurrency: int) -> Non
         model,
         Record({"2/0": Answer(text="kept"), "2/1": Answer(text="kept"), "2/2": Answer(text="kept")}),
         lambda done, _: completed.append(done.doc_id),
-        concurrency=concurrency,
+        concurrency=Concurrency(concurrency),
         observer=Progress(),
     )
     asyncio.run(asyncio.wait_for(work, timeout=20))

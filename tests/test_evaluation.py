@@ -71,7 +71,7 @@ def without_times(results: dict[str, Any]) -> dict[str, Any]:
     for config in document["configs"].values():
         config["metadata"].pop("num_concurrent")
     assay = document["assay"]
-    for key in ("seconds", "latency_seconds", "attempts"):
+    for key in ("seconds", "latency_seconds", "attempts", "concurrency"):
         assay["totals"].pop(key)
     provenance = assay["provenance"]
     provenance.pop("journal")
@@ -89,10 +89,11 @@ def samples(evaluation: Evaluation) -> dict[str, str]:
     }
 
 
-def test_concurrency_changes_no_result(server: ScriptedServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("concurrency", [5, 32, "auto"])
+def test_concurrency_changes_no_result(server: ScriptedServer, tmp_path: Path, concurrency: int | str) -> None:
     alone = evaluate(specification(server, tmp_path / "alone", concurrency=1))
     server.latency = lambda body: random.Random(json.dumps(body)).random() * 0.05
-    together = evaluate(specification(server, tmp_path / "together", concurrency=32))
+    together = evaluate(specification(server, tmp_path / "together", concurrency=concurrency))
     assert without_times(alone.results) == without_times(together.results)
     assert samples(alone) == samples(together)
     assert len(samples(alone)) == 2

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from assay.measure import Score
+    from assay.models.concurrency import Concurrency
     from assay.runs import RecordedRun
     from assay.tasks.library import LoadedTasks
     from assay.tasks.requests import Sample
@@ -86,6 +87,7 @@ def follow_checks(
     specification: Specification,
     *,
     seed: int,
+    concurrency: Concurrency,
     score: Callable[[Sample, Sequence[Response]], None],
     live: LiveScores,
 ) -> Follower | None:
@@ -96,6 +98,7 @@ def follow_checks(
         documents: by task, the numbers of its documents.
         specification: the run.
         seed: of the random order, unless the specification has one.
+        concurrency: how many requests are outstanding at once.
         score: scores a sample.
         live: the documents' scores.
 
@@ -113,7 +116,7 @@ def follow_checks(
         documents,
         stopping,
         seed=chosen,
-        concurrency=specification.model.concurrency,
+        concurrency=concurrency,
         score=score,
         book=live,
     )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from assay.followed import Evidence, FollowedCheck, ScoreBook
+    from assay.models.concurrency import Concurrency
     from assay.tasks.requests import Sample
     from assay.types import EarlyStopping, Response
 
@@ -64,7 +65,7 @@ class Follower:
         stopping: EarlyStopping,
         *,
         seed: int,
-        concurrency: int,
+        concurrency: Concurrency,
         score: Callable[[Sample, Sequence[Response]], None],
         book: ScoreBook,
     ) -> None:
@@ -75,7 +76,7 @@ class Follower:
             documents: by task, the numbers of its documents; every task has some.
             stopping: budget, and how the checks share their error rates.
             seed: of the order.
-            concurrency: requests outstanding at once.
+            concurrency: how many requests are outstanding at once.
             score: scores a sample; called in the random order.
             book: the scores, as far as `score` was called.
         """
@@ -86,7 +87,7 @@ class Follower:
         self._sizes = {task: len(numbers) for task, numbers in documents.items()}
         self._stopping = stopping
         self._seed = seed
-        self._most_waiting = _ROUNDS_AHEAD * concurrency
+        self._concurrency = concurrency
         self._score = score
         self._book = book
         self._asked = 0
@@ -105,7 +106,7 @@ class Follower:
         names = list(self._sizes)
         starts = [0, *accumulate(self._sizes.values())]
         for number in random_order(starts[-1], self._seed):
-            while self._may_ask() and len(self._expected) >= self._most_waiting:
+            while self._may_ask() and len(self._expected) >= _ROUNDS_AHEAD * self._concurrency.limit:
                 yield None
             if not self._may_ask():
                 return

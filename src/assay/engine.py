@@ -9,9 +9,12 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+from assay.crew import Crew
 
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+
+    from assay.models.concurrency import Concurrency, ServerLoad
     from assay.progress import Progress
     from assay.tasks.requests import Sample
     from assay.types import Request, Response
@@ -42,9 +45,10 @@ async def ask_all(
     record: Record,
     complete: Callable[[Sample, Sequence[Response]], None],
     *,
-    concurrency: int,
+    concurrency: Concurrency,
     observer: Progress,
     prepare: Prepare = lambda *_: None,
+    load: Callable[[], Awaitable[ServerLoad | None]] | None = None,
 ) -> None:
     """Put every sample's requests to `model` and hand each sample to `complete` as soon as its last response is in.
 
@@ -54,25 +58,32 @@ async def ask_all(
         model: answers; whatever it raises stops all work (an unanswered request is data, not an exception).
         record: answers that it already has are not asked for again.
         complete: called in the order of completion.
-        concurrency: requests outstanding at once.
+        concurrency: says how many requests may be outstanding, and is told of each.
         observer: is told of every response and every complete sample.
         prepare: gives what a sample must wait for between its last response and `complete`, while others go on; None
             where that is nothing.
+        load: asks the server for its load, see :meth:`assay.crew.Crew.begin`.
     """
+    now = asyncio.get_running_loop().time
 
-    async def work(queue: _Queue) -> None:
-        async for pending, place in queue:
-            request = pending.sample.requests[place]
-            response = await model.ask(request)
-            record.append(request, response)
-            observer.responded(request, response)
-            queue.fill_in(pending, place, response)
+    async def ask_next() -> bool:
+        try:
+            pending, place = await anext(queue)
+        except StopAsyncIteration:
+            return False
+        request = pending.sample.requests[place]
+        sent = concurrency.sent(now())
+        response = await model.ask(request)
+        record.append(request, response)
+        concurrency.ended(sent, request.task, response, now())
+        observer.responded(request, response)
+        queue.fill_in(pending, place, response)
+        return True
 
     try:
         async with asyncio.TaskGroup() as tasks:
             queue = _Queue(samples, record, complete, observer, prepare, tasks)
-            for _ in range(concurrency):
-                tasks.create_task(work(queue))
+            Crew(ask_next, concurrency, observer, tasks).begin(load)
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import itertools
 import os
 import signal
 import threading
@@ -29,6 +28,7 @@ from assay.errors import OutputError, RunInterrupted, UsageError
 from assay.journal import Journal
 from assay.measure import Score, measure, without_intervals
 from assay.models.api_key import read_api_key
+from assay.models.concurrency import concurrency_of
 from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
@@ -46,6 +46,7 @@ from assay.results import (
     write_document,
     write_results,
 )
+from assay.schedule import LongestFirst
 from assay.score_book import LiveScores
 from assay.specification import fingerprints, validate
 from assay.spool import Spool
@@ -54,21 +55,23 @@ from assay.tasks.code_eval import verdicts_of
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.loglikelihood import LoglikelihoodBodies, needs_loglikelihood, refuse_unscorable
 from assay.tasks.model_args import model_args
-from assay.tasks.requests import RequestWriter, Sample, samples
+from assay.tasks.requests import RequestWriter, Sample
 from assay.tasks.scoring import FailedSample, TaskScores
 from assay.tasks.scoring_needs import require_scoring_needs
 from assay.tasks.selection import chosen_documents
 from assay.tasks.settings_check import refuse_odd_settings
+from assay.tasks.streams import streams
 from assay.tasks.tokenizer import Tokenizer
 from assay.totals import RunTotals
 from assay.triage import Triage, explain_scores, needs_explanation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Sequence
+    from collections.abc import Coroutine, Iterator, Sequence
     from pathlib import Path
     from types import FrameType
 
     from assay.gate import CheckResult
+    from assay.models.concurrency import Concurrency
     from assay.models.meeting import Meeting
     from assay.models.pool_member import Member
     from assay.sandbox.program import Confinement
@@ -172,6 +175,9 @@ class _Work:
     scores: dict[str, TaskScores]
     live: LiveScores
     totals: RunTotals
+    concurrency: Concurrency
+    schedule: LongestFirst | None = None
+    """Decides whose sample leaves next; None where a follower does."""
     shares: EndpointShares | None = None
     """Where there are several endpoints."""
     members: Sequence[Member] = ()
@@ -187,6 +193,8 @@ class _Work:
 
     def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Take a sample's answers as they arrive."""
+        if self.schedule is not None:
+            self.schedule.learn(sample, responses)
         if self.follower is None:
             self.score(sample, responses)
         else:
@@ -260,7 +268,8 @@ def _open_work(plan: _Plan) -> Iterator[_Work]:
     with journal, Spool(plan.folder) as spool, verdicts_of(tasks) as (verdicts, confinement):
         deadline = Deadline(_SCORING_SECONDS)
         scores = {name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in tasks.items()}
-        work = _Work(journal, scores, LiveScores(scores), RunTotals(), confinement=confinement)
+        concurrency = concurrency_of(plan.specification.model)
+        work = _Work(journal, scores, LiveScores(scores), RunTotals(), concurrency, confinement=confinement)
         if plan.specification.model.replicas:
             work.shares = EndpointShares()
         work.follower = follow_checks(
@@ -268,6 +277,7 @@ def _open_work(plan: _Plan) -> Iterator[_Work]:
             plan.documents,
             plan.specification,
             seed=seed_of(journal.path.name),
+            concurrency=concurrency,
             score=work.score,
             live=work.live,
         )
@@ -293,16 +303,23 @@ async def _answer(plan: _Plan, writer: RequestWriter, work: _Work, progress: Pro
         work.journal.note_probe(await _seen_of_server(spec, plan.meeting))
     for remark in plan.meeting.remarks:
         progress.noted(remark)
-    async with _open_model(spec, plan.meeting, progress.noted) as model:
+    async with OpenAIModel(
+        spec,
+        api_key=read_api_key(spec),
+        concurrency=work.concurrency,
+        meeting=plan.meeting,
+        tell=progress.noted,
+    ) as model:
         work.members = model.members
         await ask_all(
-            _samples(plan, writer, work.follower),
+            _samples(plan, writer, work),
             model,
             work.journal,
             work.receive,
-            concurrency=spec.concurrency,
+            concurrency=work.concurrency,
             observer=progress,
             prepare=work.prepare,
+            load=model.load,
         )
 
 
@@ -320,11 +337,12 @@ async def _seen_of_server(spec: ModelSpec, meeting: Meeting) -> dict[str, Any]:
     return seen
 
 
-def _samples(plan: _Plan, writer: RequestWriter, follower: Follower | None) -> Iterator[Sample | None]:
-    """All samples, task by task; or in random order, until there is nothing left to decide (None: not yet)."""
-    tasks, options = plan.loaded.tasks, plan.specification.options
+def _samples(plan: _Plan, writer: RequestWriter, work: _Work) -> Iterator[Sample | None]:
+    """All samples, the longest answers first; or in random order, until nothing is left to decide (None: not yet)."""
+    tasks, options, follower = plan.loaded.tasks, plan.specification.options, work.follower
     if follower is None:
-        return itertools.chain.from_iterable(samples(name, task, writer, options) for name, task in tasks.items())
+        work.schedule = LongestFirst(streams(tasks, writer, options))
+        return iter(work.schedule)
     in_any_order = {name: SamplesInAnyOrder(name, task, writer, options) for name, task in tasks.items()}
     return (None if drawn is None else in_any_order[drawn[0]].sample(drawn[1]) for drawn in follower.draw())
 
@@ -353,7 +371,7 @@ def _conclude(plan: _Plan, work: _Work) -> Evaluation:
         "checks": msgspec.to_builtins(checks),
         "failures": msgspec.to_builtins(failures),
         "fallbacks": {name: task.fallbacks for name, task in work.scores.items()},
-        "totals": work.totals.summary(seconds),
+        "totals": work.totals.summary(seconds) | {"concurrency": work.concurrency.summary()},
         "provenance": provenance(plan.specification, plan.meeting.first, plan.loaded, work.journal.path),
     }
     if work.journal.probe is not None:
@@ -385,10 +403,8 @@ def _conclude(plan: _Plan, work: _Work) -> Evaluation:
     )
 
 
-def _open_model(
-    spec: ModelSpec, meeting: Meeting | None = None, tell: Callable[[str], None] | None = None
-) -> OpenAIModel:
-    return OpenAIModel(spec, api_key=read_api_key(spec), meeting=meeting, tell=tell)
+def _open_model(spec: ModelSpec) -> OpenAIModel:
+    return OpenAIModel(spec, api_key=read_api_key(spec))
 
 
 def _folder(specification: Specification) -> Path:

@@ -27,6 +27,9 @@ class Progress:
     def noted(self, remark: str) -> None:
         """Something that whoever watches should know, in one line."""
 
+    def limited(self, limit: int) -> None:
+        """From now on so many requests may be outstanding at once."""
+
     def responded(self, request: Request, response: Response) -> None:
         """A response has arrived and is durable."""
 

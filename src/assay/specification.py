@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -30,6 +30,8 @@ def validate(specification: Specification) -> Specification:
     Raises:
         SpecificationError: with the value and what would be right.
     """
+    if isinstance(specification.model.concurrency, str) and specification.model.concurrency != "auto":
+        raise SpecificationError(f"concurrency is {specification.model.concurrency!r}; it must be a number, or 'auto'")
     specification = _of_declared_types(specification)
     if not specification.tasks:
         raise SpecificationError("no task is named")
@@ -81,12 +83,20 @@ def _validate_model(model: ModelSpec) -> None:
     _validate_endpoints(model)
     if model.tokenizer is not None and model.endpoint == "chat":
         raise SpecificationError("a tokenizer is of use only on the completions endpoint (--completions)")
-    for name in ("concurrency", "max_attempts", "max_length", "request_timeout", "stall_timeout", "give_up_after"):
+    _validate_concurrency(model.concurrency)
+    for name in ("max_attempts", "max_length", "request_timeout", "stall_timeout", "give_up_after"):
         value = getattr(model, name)
         if value is not None and not 0 < value < float("inf"):
             raise SpecificationError(f"{name} is {value:g}; it must be greater than 0, and finite")
-    if model.concurrency > _MOST_CONNECTIONS:
-        raise SpecificationError(f"concurrency is {model.concurrency}; a server has at most {_MOST_CONNECTIONS} ports")
+
+
+def _validate_concurrency(concurrency: int | Literal["auto"]) -> None:
+    if concurrency == "auto":
+        return
+    if concurrency < 1:
+        raise SpecificationError(f"concurrency is {concurrency}; it must be greater than 0, or 'auto'")
+    if concurrency > _MOST_CONNECTIONS:
+        raise SpecificationError(f"concurrency is {concurrency}; a server has at most {_MOST_CONNECTIONS} ports")
 
 
 def _validate_endpoints(model: ModelSpec) -> None:

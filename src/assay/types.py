@@ -46,8 +46,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """File that holds the key, instead of the variable."""
     tls: TLS = TLS()
     """For addresses with ``https``."""
-    concurrency: int = 32
-    """Requests outstanding at once."""
+    concurrency: int | Literal["auto"] = "auto"
+    """Requests outstanding at once; ``auto`` finds out how many keep the server busy."""
     request_timeout: float = 7200.0
     """Seconds that one attempt may take, from the moment its connection is open."""
     max_attempts: int = 8

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from assay.errors import ServerRefusedError, ServerUnreachableError
+from assay.models.concurrency import Concurrency
 from assay.models.health import ServerHealth
 from assay.models.retry import Fault, Hope
 from assay.types import FailureCause
@@ -19,7 +20,7 @@ BAD = Fault(FailureCause.BAD_REQUEST, "HTTP 400: no", Hope.NONE, 400)
 def health(time: VirtualTime, *, concurrency: int = 4, give_up_after: float = 300.0) -> ServerHealth:
     return ServerHealth(
         "http://host:8000",
-        concurrency=concurrency,
+        concurrency=Concurrency(concurrency),
         give_up_after=give_up_after,
         clock=time.clock,
         sleep=time.sleep,

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from assay.errors import ServerRefusedError, ServerUnreachableError, SpecificationError
+from assay.models.concurrency import Concurrency, concurrency_of
 from assay.models.openai import OpenAIModel
 from assay.types import Answer, EndpointKind, Failure, FailureCause, ModelSpec, Request, Response
 from tests.models.clocks import FastTime
@@ -452,3 +453,34 @@ def test_a_proxy_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("no_proxy", "")
     with pytest.raises(SpecificationError, match="HTTP_PROXY"):
         OpenAIModel(ModelSpec(base_url="http://model.invalid", model="m"), api_key=None)
+
+
+def test_overload_lowers_the_limit_and_requests_wait_for_room_to_try_again() -> None:
+    """Sixteen are out when the server says 429 to each once; of their second attempts at most eight are out at once."""
+    most = 0
+
+    async def ask_all_of_them(url: str) -> Concurrency:
+        nonlocal most
+        time = FastTime(200)
+        spec = ModelSpec(base_url=url, model="scripted-model", request_timeout=20.0)
+        concurrency = concurrency_of(spec)
+        async with OpenAIModel(spec, api_key=KEY, concurrency=concurrency, clock=time.clock, sleep=time.sleep) as model:
+
+            async def one(number: int) -> None:
+                nonlocal most
+                sent = concurrency.sent(time.clock())
+                response = await model.ask(request(number))
+                if concurrency.limit < 16:
+                    most = max(most, concurrency.in_flight)
+                concurrency.ended(sent, "task", response, time.clock())
+
+            async with asyncio.TaskGroup() as group:
+                for number in range(16):
+                    group.create_task(one(number))
+        return concurrency
+
+    with ScriptedServer(latency=lambda body: 0.02, faults=[Fault("http_429", first=1)]) as server:
+        concurrency = asyncio.run(ask_all_of_them(server.url))
+    assert concurrency.summary()["falls"] == {"rate_limited": 1}
+    assert concurrency.limit == 8
+    assert 0 < most <= 8

@@ -49,7 +49,7 @@ async def _ask(
                 responses[place] = await model.ask(one)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(model_spec.concurrency):
+            for _ in range(int(model_spec.concurrency)):
                 group.create_task(work())
     asked.responses = [responses[place] for place in range(len(requests))]
 

@@ -18,6 +18,15 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     return names
 
 
+def _concurrency(_: click.Context, __: click.Parameter, value: str) -> int | str:
+    if value == "auto":
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither a whole number nor 'auto'") from None
+
+
 @click.command(short_help="Evaluate a served model on one or more tasks.")
 @click.argument("tasks", nargs=-1, required=True, callback=_tasks, metavar="TASK[,TASK…]")
 @address_options
@@ -89,7 +98,12 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     metavar="N",
 )
 @click.option(
-    "--concurrency", type=int, default=32, show_default=True, help="Requests outstanding at once.", metavar="N"
+    "--concurrency",
+    default="auto",
+    show_default=True,
+    callback=_concurrency,
+    help="Requests outstanding at once; auto finds out how many keep the server busy.",
+    metavar="N|auto",
 )
 @server_options
 @click.option(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
+    from assay.models.concurrency import Concurrency
     from assay.models.retry import Fault
 
 _FIRST_PAUSE = 0.25
@@ -31,7 +32,7 @@ class ServerHealth:
         self,
         address: str,
         *,
-        concurrency: int,
+        concurrency: Concurrency,
         give_up_after: float,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],

@@ -10,6 +10,7 @@ from assay.models.retry import REFUSALS, Hope
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from assay.models.concurrency import Concurrency
     from assay.models.retry import Fault
 
 _REFUSALS_UNTIL_RAISE = 3
@@ -20,12 +21,14 @@ class Losses:
 
     Args:
         name: who does not answer, as the subject of a sentence.
-        concurrency: requests outstanding at once.
+        concurrency: bounds the requests outstanding at once.
         give_up_after: seconds without an answer after which so many losses end the run.
         clock: a monotonic clock in seconds.
     """
 
-    def __init__(self, name: str, *, concurrency: int, give_up_after: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, *, concurrency: Concurrency, give_up_after: float, clock: Callable[[], float]
+    ) -> None:
         self._name = name
         self._concurrency = concurrency
         self._give_up_after = give_up_after
@@ -66,7 +69,7 @@ class Losses:
         if fault.hope is Hope.NONE:
             return
         self._lost += 1
-        if self._lost > self._concurrency and failing_for >= self._give_up_after:
+        if self._lost > self._concurrency.bound and failing_for >= self._give_up_after:
             raise ServerUnreachableError(
                 f"{self._name} has answered nothing for {failing_for:.0f} s (last: {fault.message}); "
                 "see to the server, then run the same command again"

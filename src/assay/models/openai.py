@@ -9,8 +9,10 @@ import time
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from assay.errors import SpecificationError
+from assay.models.concurrency import concurrency_of
 from assay.models.endpoint import Endpoint
 from assay.models.health import ServerHealth
+from assay.models.load import LoadReader
 from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
 from assay.models.meeting import Meeting, meet, objection_to
 from assay.models.messages import Redactor
@@ -26,11 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
+    from assay.models.concurrency import Concurrency, ServerLoad
     from assay.models.pool_member import Member
     from assay.models.servers import Servers
     from assay.types import ModelSpec, Request, Response, TextTail, TokenSpan
 
 T = TypeVar("T")
+
+_LOOK_FOR_ROOM_EVERY = 0.25
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +59,8 @@ class OpenAIModel:
     Args:
         spec: which endpoint and model, time-outs and attempts.
         api_key: sent as bearer token; shown nowhere.
+        concurrency: bounds the requests outstanding; told of failed attempts, and asked before a request tries again.
+            By default what the specification says.
         clock: a monotonic clock in seconds.
         sleep: waits for so many seconds of that clock.
         rng: jitter for the waits.
@@ -70,6 +77,7 @@ class OpenAIModel:
         spec: ModelSpec,
         *,
         api_key: str | None,
+        concurrency: Concurrency | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
@@ -93,13 +101,15 @@ class OpenAIModel:
         )
         self.address = ", ".join(endpoint.address for endpoint in self.endpoints)
         """The servers' roots, for messages."""
+        self._concurrency = concurrency or concurrency_of(spec)
+        self._loads = LoadReader(self.endpoints)
         self._pool = self._make_pool() if len(self.endpoints) > 1 else None
         self._servers: Servers = self._pool or self._sole_server()
 
     def _sole_server(self) -> SoleServer:
         health = ServerHealth(
             self.address,
-            concurrency=self.spec.concurrency,
+            concurrency=self._concurrency,
             give_up_after=self.spec.give_up_after,
             clock=self.clock,
             sleep=self.sleep,
@@ -110,7 +120,7 @@ class OpenAIModel:
     def _make_pool(self) -> Pool:
         return Pool(
             self.endpoints,
-            concurrency=self.spec.concurrency,
+            concurrency=self._concurrency,
             max_attempts=self.spec.max_attempts,
             give_up_after=self.spec.give_up_after,
             clock=self.clock,
@@ -233,6 +243,7 @@ class OpenAIModel:
             if not isinstance(result, Fault):
                 servers.answered(visit, latency)
                 return _Reply(result, latency, attempts, self._name_of(visit.endpoint))
+            self._concurrency.failed(result.cause, started, self.clock())
             if await visit.endpoint.is_down(result):
                 servers.down(visit, result)
                 continue
@@ -251,7 +262,13 @@ class OpenAIModel:
                     attempts=attempts,
                     endpoint=self._name_of(visit.endpoint),
                 )
-            await self.sleep(retry_delay(result, failures, self._rng))
+            await self._pause(retry_delay(result, failures, self._rng))
+
+    async def _pause(self, seconds: float) -> None:
+        with self._concurrency.pause():
+            await self.sleep(seconds)
+            while not self._concurrency.has_room:
+                await self.sleep(_LOOK_FOR_ROOM_EVERY)
 
     def _name_of(self, endpoint: Endpoint) -> str | None:
         return None if self._pool is None else endpoint.address
@@ -268,6 +285,10 @@ class OpenAIModel:
     def members(self) -> Sequence[Member]:
         """What became of each of several endpoints; nothing where there is one."""
         return () if self._pool is None else self._pool.members
+
+    async def load(self) -> ServerLoad | None:
+        """How busy the servers are; see :meth:`assay.models.load.LoadReader.read`."""
+        return await self._loads.read(self._concurrency.in_flight)
 
     async def server_info(self, *, wait: float = 0.0) -> ServerInfo:
         """Which models the first server lists; see :func:`assay.models.server_info.server_info`."""

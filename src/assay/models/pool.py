@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from assay.models.concurrency import Concurrency
     from assay.models.endpoint import Endpoint
 
 _FAILURES_UNTIL_ASIDE = 3
@@ -34,7 +35,7 @@ class Pool:
 
     Args:
         endpoints: two or more, open as long as the pool is used.
-        concurrency: requests outstanding at once, at all of them together.
+        concurrency: bounds the requests outstanding at once, at all of them together.
         max_attempts: at one request. At most half are spent on going from server to server without a pause.
         give_up_after: seconds that all may be down, or fail every request, before the run is to stop.
         clock: a monotonic clock in seconds.
@@ -48,7 +49,7 @@ class Pool:
         self,
         endpoints: Sequence[Endpoint],
         *,
-        concurrency: int,
+        concurrency: Concurrency,
         max_attempts: int,
         give_up_after: float,
         clock: Callable[[], float],

@@ -47,6 +47,7 @@ class ProgressLines(Progress):
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._expected = self._done = self._failed = self._asked = 0
+        self._limit = 0
         self._started = self._last = time.monotonic()
 
     def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
@@ -58,6 +59,10 @@ class ProgressLines(Progress):
     def noted(self, remark: str) -> None:
         """Say it."""
         self._say(printable(remark, _LONGEST_REMARK))
+
+    def limited(self, limit: int) -> None:
+        """Keep it for the next line."""
+        self._limit = limit
 
     def responded(self, request: Any, response: Response) -> None:  # noqa: ARG002
         """Count."""
@@ -77,7 +82,9 @@ class ProgressLines(Progress):
         left = self._expected - self._done
         remaining = f", {_duration(left * seconds / self._done)} left" if left and self._done else ""
         failed = f", {self._failed} failed" if self._failed else ""
-        return f"{self._done} of {self._expected} samples, {rate:.1f} requests/s{failed}{remaining}"
+        return (
+            f"{self._done} of {self._expected} samples, {rate:.1f} requests/s, {self._limit} at once{failed}{remaining}"
+        )
 
     def _say(self, line: str) -> None:
         with suppress(OSError, ValueError):  # a run goes on when nobody reads what it says
@@ -101,7 +108,7 @@ class ProgressBar(Progress):
             console=console,
         )
         self._bar = self.live.add_task("loading tasks", total=None, rate="", failed="")
-        self._asked = self._failed = 0
+        self._asked = self._failed = self._limit = 0
         self._started = time.monotonic()
 
     def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
@@ -114,12 +121,16 @@ class ProgressBar(Progress):
         """Say it above the bar."""
         self.live.console.print(printable(remark, _LONGEST_REMARK), highlight=False, markup=False)
 
+    def limited(self, limit: int) -> None:
+        """Keep it, to be shown beside the rate."""
+        self._limit = limit
+
     def responded(self, request: Any, response: Response) -> None:  # noqa: ARG002
         """Count requests and failures."""
         self._asked += 1
         self._failed += not isinstance(response, Answer)
         seconds = time.monotonic() - self._started
-        rate = f"{self._asked / seconds:.1f} requests/s" if seconds > 0 else ""
+        rate = f"{self._asked / seconds:.1f} requests/s, {self._limit} at once" if seconds > 0 else ""
         failed = f"{self._failed} failed" if self._failed else ""
         self.live.update(self._bar, rate=rate, failed=failed)
 

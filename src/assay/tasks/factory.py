@@ -10,7 +10,6 @@ import functools
 import inspect
 import random
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import datasets
@@ -23,10 +22,12 @@ from lm_eval.tasks._index import Kind
 from assay.errors import AssayError, MissingDependencyError, TaskConfigError, UnsupportedTaskError
 from assay.tasks.hub_metrics import serving_hub_metrics
 from assay.tasks.nltk_data import needs_punkt_tab, require_punkt_tab
+from assay.tasks.randomness import surely_draws_nothing
 from assay.tasks.scoring_needs import package_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
 _IFEVAL_PACKAGES = frozenset({"immutabledict", "langdetect", "nltk"})
 _ASKS_FOR_SOFTWARE = re.compile(r"\b(?:pip install|please install|is not installed)\b", re.IGNORECASE)
@@ -152,7 +153,7 @@ def _once(function: Callable[..., Any]) -> Any:
         key = (*map(id, args), repr(sorted(options.items())))
         if key in results:
             return results[key][1]
-        if _is_repeatable(function):
+        if surely_draws_nothing(function):
             result = function(*args, **options)
         else:
             before = _random_streams(function)
@@ -175,16 +176,6 @@ def _random_streams(function: Callable[..., Any]) -> list[Any]:
     state: Any = np.random.get_state()
     _, numbers, *place = state
     return [random.getstate(), bytes(numbers), place, *(stream.getstate() for stream in own)]
-
-
-@functools.cache
-def _is_repeatable(function: Callable[..., Any]) -> bool:
-    """Return whether a function surely draws no random numbers: its file does not speak of any."""
-    try:
-        source = Path(inspect.getsourcefile(function) or "").read_text(encoding="utf-8")
-    except (TypeError, OSError):
-        return False
-    return "random" not in source and "shuffle" not in source
 
 
 @contextlib.contextmanager

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _MAX_CHAT_STOPS = 4
 """lm-eval cuts a chat request's stop list to what OpenAI's API accepts."""
-_DEFAULT_MAX_TOKENS = 256
+DEFAULT_MAX_TOKENS = 256
 """lm-eval's ``max_gen_toks`` where neither task nor user sets one."""
 
 
@@ -162,7 +162,7 @@ class RequestWriter:
         """The body, with a seed so much greater than the first."""
         prompt, gen_kwargs = instance.args
         if self._encoder is not None:
-            prompt = self._encoder.generation(prompt, gen_kwargs.get("max_gen_toks", _DEFAULT_MAX_TOKENS))
+            prompt = self._encoder.generation(prompt, gen_kwargs.get("max_gen_toks", DEFAULT_MAX_TOKENS))
         if not further:
             return generation_payload(prompt, gen_kwargs, self.model)
         seed = gen_kwargs.get("seed", self.model.seed)
@@ -209,7 +209,7 @@ def _settings_json(gen_kwargs: dict[str, Any], model: ModelSpec) -> bytes:
 def _settings(gen_kwargs: dict[str, Any], model: ModelSpec) -> dict[str, Any]:
     rest = dict(gen_kwargs)
     rest.pop("do_sample", None)
-    default_tokens = rest.pop("max_gen_toks", _DEFAULT_MAX_TOKENS) if "max_tokens" not in rest else None
+    default_tokens = rest.pop("max_gen_toks", DEFAULT_MAX_TOKENS) if "max_tokens" not in rest else None
     max_tokens = rest.pop("max_tokens", default_tokens)
     temperature = rest.pop("temperature", 0)
     stop = _stop_sequences(rest.pop("until", None))

@@ -1,0 +1,84 @@
+"""As many workers as the limit of concurrency allows: hired when it rises, let go when it falls."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from assay.models.concurrency import Concurrency, ServerLoad
+    from assay.progress import Progress
+
+_LOAD_EVERY = 1.0
+"""Seconds between looks at the server's load."""
+
+
+class Crew:
+    """Workers that do one step of the same work after another, until there is none left.
+
+    Args:
+        step: does the next piece of work; False if there was none.
+        concurrency: says how many may work.
+        observer: is told when that changes.
+        tasks: the workers', so that what a step raises stops all.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[], Awaitable[bool]],
+        concurrency: Concurrency,
+        observer: Progress,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self._step = step
+        self._concurrency = concurrency
+        self._observer = observer
+        self._tasks = tasks
+        self._size = 0
+        self._told = 0
+        self._is_done = False
+        self._watching: asyncio.Task[None] | None = None
+
+    def begin(self, load: Callable[[], Awaitable[ServerLoad | None]] | None = None) -> None:
+        """Hire the first workers.
+
+        Args:
+            load: asks the server for its load, where the concurrency wants to know. None from it means that the server
+                does not tell; an OSError, that it may tell later.
+        """
+        if load is not None and self._concurrency.is_searching:
+            self._watching = self._tasks.create_task(self._watch(load))
+        self._hire()
+
+    def _hire(self) -> None:
+        limit = self._concurrency.limit
+        if limit != self._told:
+            self._told = limit
+            self._observer.limited(limit)
+        while self._size < limit and not self._is_done:
+            self._size += 1
+            self._tasks.create_task(self._labour())
+
+    async def _labour(self) -> None:
+        while self._size <= self._concurrency.limit:
+            if not await self._step():
+                self._is_done = True
+                break
+            self._hire()
+        self._size -= 1
+        if self._size == 0 and self._watching is not None:
+            self._watching.cancel()
+
+    async def _watch(self, load: Callable[[], Awaitable[ServerLoad | None]]) -> None:
+        now = asyncio.get_running_loop().time
+        while True:
+            await asyncio.sleep(_LOAD_EVERY)
+            with suppress(OSError):
+                seen = await load()
+                if seen is None:
+                    return
+                self._concurrency.loaded(seen, now())
+                self._hire()

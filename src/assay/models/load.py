@@ -1,0 +1,102 @@
+"""How busy servers are: from the gauges that they publish for Prometheus, or from the number of their slots."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.models.concurrency import ServerLoad
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.models.endpoint import Endpoint
+
+_GAUGES = (
+    (b"vllm:num_requests_running", b"vllm:num_requests_waiting"),
+    (b"llamacpp:requests_processing", b"llamacpp:requests_deferred"),
+    (b"sglang:num_running_reqs", b"sglang:num_queue_reqs"),
+    (b"tgi_batch_current_size", b"tgi_queue_size"),
+)
+"""Running and waiting, by server."""
+_LINE = re.compile(rb"^([a-z_:]+)(?:\{.*\})?[ \t]+([0-9.eE+]+)(?:[ \t]|\r?$)", re.MULTILINE)
+
+
+def read_load(metrics: bytes) -> ServerLoad | None:
+    """The load in a page of metrics, summed over the server's engines; None where it has no such gauges.
+
+    Args:
+        metrics: in Prometheus's text format.
+    """
+    found: dict[bytes, float] = {}
+    for name, value in _LINE.findall(metrics):
+        try:
+            found[name] = found.get(name, 0.0) + float(value)
+        except ValueError:
+            continue
+    for running, waiting in _GAUGES:
+        if running in found and waiting in found:
+            return ServerLoad(running=round(found[running]), waiting=round(found[waiting]))
+    return None
+
+
+class LoadReader:
+    """Reads the load of all servers of a run together.
+
+    Args:
+        endpoints: the servers.
+    """
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self._endpoints = endpoints
+        self._slots: dict[Endpoint, int] = {}
+        """Of llama.cpp without gauges: how many requests it runs at once."""
+
+    async def read(self, in_flight: int) -> ServerLoad | None:
+        """The load now, of those that reply; None where one of them does not tell.
+
+        Args:
+            in_flight: requests that the servers are at work on, as far as we know.
+
+        Raises:
+            OSError: none replied.
+        """
+        running = waiting = 0
+        silent = []
+        for endpoint in self._endpoints:
+            if endpoint in self._slots:
+                continue
+            try:
+                load = await _published(endpoint)
+                slots = await _slots(endpoint) if load is None else None
+            except OSError as error:
+                silent.append(error)
+                continue
+            if load is not None:
+                running, waiting = running + load.running, waiting + load.waiting
+            elif slots is not None:
+                self._slots[endpoint] = slots
+            else:
+                return None
+        if len(silent) == len(self._endpoints):
+            raise silent[0]
+        if not self._slots:
+            return ServerLoad(running, waiting)
+        rest, places = max(0, in_flight - running - waiting), sum(self._slots.values())
+        return ServerLoad(running + min(rest, places), waiting + max(0, rest - places))
+
+
+async def _published(endpoint: Endpoint) -> ServerLoad | None:
+    status, body = await endpoint.get("/metrics")
+    return read_load(body) if status == 200 else None
+
+
+async def _slots(endpoint: Endpoint) -> int | None:
+    status, body = await endpoint.get("/props")
+    try:
+        slots = msgspec.json.decode(body).get("total_slots") if status == 200 else None
+    except (msgspec.DecodeError, AttributeError):
+        return None
+    return slots if isinstance(slots, int) and slots > 0 else None

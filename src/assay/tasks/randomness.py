@@ -1,0 +1,49 @@
+"""Which of a task's code may draw random numbers from the streams of Python and NumPy, which all tasks share."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WRITE_PROMPTS = ("doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix", "description", "fewshot_config")
+
+
+def may_draw_for_prompts(task: Any) -> bool:
+    """Whether writing the prompts of `task`, an lm-eval Task, may draw from the streams that all tasks share."""
+    kind: Callable[..., Any] = type(task)
+    if kind.__name__ != "ConfigurableTask" and not surely_draws_nothing(kind):
+        return True
+    return task.get_config("use_prompt") is not None or any(_may_draw(task.get_config(name)) for name in _WRITE_PROMPTS)
+
+
+def _may_draw(value: Any) -> bool:
+    match value:
+        case str():
+            return "random" in value and "{" in value  # a filter of Jinja's
+        case dict():
+            return any(map(_may_draw, value.values()))
+        case list() | tuple():
+            return any(map(_may_draw, value))
+        case functools.partial():
+            return _may_draw(value.func)
+        case type():
+            return False
+    if dataclasses.is_dataclass(value):
+        return any(map(_may_draw, vars(value).values()))
+    return callable(value) and not surely_draws_nothing(value)
+
+
+@functools.cache
+def surely_draws_nothing(code: Callable[..., Any]) -> bool:
+    """Whether a function or class surely draws no random numbers: its file does not speak of any."""
+    try:
+        source = Path(inspect.getsourcefile(code) or "").read_text(encoding="utf-8")
+    except (TypeError, OSError):
+        return False
+    return "random" not in source and "shuffle" not in source

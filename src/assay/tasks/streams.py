@@ -1,0 +1,45 @@
+"""The tasks' samples as streams, between which the order of asking is free."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from assay.schedule import Stream
+from assay.tasks.randomness import may_draw_for_prompts
+from assay.tasks.requests import DEFAULT_MAX_TOKENS, samples
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.tasks.requests import RequestWriter
+    from assay.types import TaskOptions
+
+
+def streams(tasks: Mapping[str, Any], writer: RequestWriter, options: TaskOptions) -> list[Stream]:
+    """One stream for each task; one for all tasks together whose prompts may draw from the same random numbers.
+
+    Args:
+        tasks: lm-eval's, by name, in the run's order.
+        writer: writes their requests.
+        options: how their documents become requests.
+    """
+    entangled = [name for name, task in tasks.items() if may_draw_for_prompts(task)]
+    groups = [[name] for name in tasks if name not in entangled] + ([entangled] if entangled else [])
+    return [
+        Stream(
+            tasks=names,
+            samples=itertools.chain.from_iterable(samples(name, tasks[name], writer, options) for name in names),
+            expected=max(longest_answer(tasks[name]) for name in names),
+        )
+        for names in groups
+    ]
+
+
+def longest_answer(task: Any) -> int:
+    """Tokens that an answer may have at most, by the task's settings; 1 for log-likelihoods."""
+    if task.OUTPUT_TYPE != "generate_until":
+        return 1
+    settings = task.get_config("generation_kwargs") or {}
+    given = [settings.get(name) for name in ("max_tokens", "max_completion_tokens", "max_gen_toks")]
+    return next((tokens for tokens in given if isinstance(tokens, int) and tokens > 0), DEFAULT_MAX_TOKENS)
