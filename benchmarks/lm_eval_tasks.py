@@ -58,7 +58,7 @@ class Work:
         """Assay's command."""
         limit = ["--limit", str(self.limit)] if self.limit else []
         where = ["--base-url", self.url, "--model", "bench", "--data-dir", str(self.data_dir)]
-        how = ["--output-dir", str(output), "--concurrency", str(self.concurrency), "--fresh"]
+        how = ["--output-dir", str(output), "--concurrency", str(self.concurrency), "--fresh", "--no-report"]
         return [sys.executable, "-m", "assay", "run", self.task, *where, *how, *limit]
 
     def lm_eval(self, output: Path) -> list[str]:

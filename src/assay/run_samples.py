@@ -18,7 +18,7 @@ from assay.journal.by_document import ResponsesByDocument
 from assay.results import read_results
 from assay.run_files import newest_results
 from assay.runs import score_of
-from assay.sample_files import filter_of, first_text, line_at, read_lines, samples_file_of, time_stamp, value_of
+from assay.sample_files import filter_of, first_text, line_at, plain, read_lines, samples_file_of, time_stamp, value_of
 from assay.tasks.outcomes import fallbacks_in_config, outcome_of
 from assay.types import Answer, Failure, FailureCause, Outcome
 
@@ -320,7 +320,7 @@ def _content(written: Any) -> str | tuple[Message, ...]:
     """A prompt as lm-eval writes it: text, or a list with the JSON of a conversation."""
     if not isinstance(written, list):
         return str(written)
-    turns = json.loads(written[0])
+    turns = plain(written[0])
     return tuple(Message(str(turn["role"]), first_text(turn["content"])) for turn in turns)
 
 

@@ -87,10 +87,15 @@ def value_of(line: Mapping[str, msgspec.Raw], key: str) -> Any:
     Raises:
         KeyError: the line has no such key.
     """
+    return plain(line[key])
+
+
+def plain(text: msgspec.Raw | str) -> Any:
+    """JSON as plain data, also such that only the standard library takes: NaN, infinities, lone surrogates."""
     try:
-        return msgspec.json.decode(line[key])
-    except msgspec.DecodeError:  # NaN, infinities, lone surrogates
-        return json.loads(bytes(line[key]))
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return json.loads(text if isinstance(text, str) else bytes(text))
 
 
 def filter_of(line: Mapping[str, msgspec.Raw]) -> str:

@@ -139,6 +139,7 @@ def test_on_paper_there_are_scores_and_the_open_sample(report: Path, opened: Ope
         assert page.locator("#scores table").is_visible()
         assert page.locator("#sample h3").is_visible()
         assert not page.locator("#list").is_visible()
+        assert not page.locator("#filters").is_visible()
         assert not page.locator("nav").is_visible()
         assert page.pdf()[:5] == b"%PDF-"
 

@@ -18,6 +18,7 @@ from assay.report.gate import asked_words
 from assay.report.remarks import other_models
 from assay.run_files import read_run
 from assay.sample_files import samples_file_of
+from assay.triage import Triage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -62,6 +63,8 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
     members: dict[str, list[str]]
     """By group, its tasks and subgroups."""
     totals: dict[str, Any]
+    triage: Triage | None
+    """Why the run scored low, where it was asked."""
     warnings: list[str]
     failures: list[dict[str, Any]]
     endpoints: list[tuple[str, ...]]
@@ -179,6 +182,7 @@ def outline(file: Path, results: Mapping[str, Any]) -> RunOutline:
             stopped=asked_words(msgspec.convert(stopped, StoppedEarly)) if stopped else None,
             members={name: list(below) for name, below in results.get("group_subtasks", {}).items() if below},
             totals=dict(assay.get("totals") or {}),
+            triage=recorded_triage(file, assay.get("triage")),
             warnings=other_models(dict(assay.get("totals") or {}), str(results.get("model_name"))),
             failures=list(assay.get("failures", [])),
             endpoints=endpoint_rows(assay.get("endpoints", [])),
@@ -187,6 +191,11 @@ def outline(file: Path, results: Mapping[str, Any]) -> RunOutline:
         )
     except (msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise FileFormatError(f"cannot read {file} as a results file: {error}") from error
+
+
+def recorded_triage(file: Path, recorded: Mapping[str, Any] | None) -> Triage | None:
+    """The triage that a results file holds; None if it holds none."""
+    return None if recorded is None else msgspec.convert({"run": str(file), **recorded}, Triage)
 
 
 def score_bounds(scores: Iterable[Score]) -> tuple[float, float] | None:

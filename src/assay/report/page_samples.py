@@ -40,8 +40,9 @@ BUDGET = 4_400_000
 _BRIEF = (1000, 500, 250, 120)
 """Lengths to which texts are cut where not all fit; the first that leaves half of the budget for whole ones."""
 
+_COMPRESSION = 6
 _CHUNK = 400_000
-"""Characters of JSON deflated together: what opening a sample has to inflate."""
+"""Bytes of JSON deflated together: what opening a sample has to inflate."""
 _TRIED = 400
 """Samples from which the size of all is estimated."""
 _CAREFUL = 0.97
@@ -149,9 +150,9 @@ class SamplePacker:
         tried = numbers[:: max(1, len(numbers) // _TRIED)]
         times = len(numbers) / max(1, len(tried))
         sizes = [len(_json(entry)) for entry in self._entries]
-        per_letter = self._packed_size(tried, WHOLE) / max(1, sum(sizes[number] for number in tried))
+        per_byte = self._packed_size(tried, WHOLE) / max(1, sum(sizes[number] for number in tried))
         room = _CAREFUL * budget
-        if per_letter * sum(sizes) <= room:
+        if per_byte * sum(sizes) <= room:
             firsts, chunks = self._chunks(set(numbers), WHOLE)
             if sum(map(len, chunks)) <= budget:
                 return WHOLE, set(numbers), firsts, chunks
@@ -159,7 +160,7 @@ class SamplePacker:
         brief, taken = next(((limit, size) for limit, size in brief_sizes if size < room / 2), (_BRIEF[-1], room / 2))
         order = self._most_notable_first()
         while True:
-            costs = accumulate(per_letter * sizes[number] for number in order)
+            costs = accumulate(per_byte * sizes[number] - taken / len(order) for number in order)
             whole = {number for number, cost in zip(order, costs, strict=True) if taken + cost <= room}
             firsts, chunks = self._chunks(whole, brief)
             if sum(map(len, chunks)) <= budget or not whole:
@@ -217,31 +218,33 @@ def _rank(sample: RunSample, key: str | None) -> int:
     return _RIGHT_ANSWERS_LATER if key is not None and _score(sample, key) == 1 else 1
 
 
-def _chunks(texts: Iterable[str]) -> Iterator[tuple[int, str]]:
+def _chunks(texts: Iterable[bytes]) -> Iterator[tuple[int, str]]:
     """Number of the first sample, and the JSON list of all, packed."""
     first, size = 0, 0
-    held: list[str] = []
+    held: list[bytes] = []
     for number, text in enumerate(texts):
         if held and size + len(text) > _CHUNK:
-            yield first, _base64(f"[{','.join(held)}]")
+            yield first, _base64(b"[%b]" % b",".join(held))
             first, held, size = number, [], 0
         held.append(text)
         size += len(text)
     if held:
-        yield first, _base64(f"[{','.join(held)}]")
+        yield first, _base64(b"[%b]" % b",".join(held))
 
 
 def _flags(numbers: set[int], count: int) -> str:
     return "".join("1" if number in numbers else "0" for number in range(count))
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+def _json(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot hold; escaped, it is JSON all the same
+        return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
-def _base64(text: str) -> str:
-    # A lone surrogate cannot be UTF-8; escaped, it is JSON that means the same.
-    return base64.b64encode(zlib.compress(text.encode("utf-8", "backslashreplace"), 9)).decode("ascii")
+def _base64(text: bytes) -> str:
+    return base64.b64encode(zlib.compress(text, _COMPRESSION)).decode("ascii")
 
 
 def _label(text: str) -> str:

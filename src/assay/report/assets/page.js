@@ -13,6 +13,22 @@ function switchTheme(plots) {
   plots.draw();
 }
 
+// Paper is white.
+function printInLight(plots) {
+  const root = document.documentElement;
+  let chosen;
+  addEventListener("beforeprint", () => {
+    chosen = root.dataset.theme;
+    root.dataset.theme = "light";
+    plots.draw();
+  });
+  addEventListener("afterprint", () => {
+    if (chosen) root.dataset.theme = chosen;
+    else delete root.dataset.theme;
+    plots.draw();
+  });
+}
+
 function followAddress(samples, filters, list) {
   const [task, doc] = location.hash.slice(1).split("/");
   if (doc === undefined) return;
@@ -80,6 +96,7 @@ async function start() {
   followAddress(samples, filters, list);
   addEventListener("hashchange", () => followAddress(samples, filters, list));
   addEventListener("keydown", (event) => onKey(event, { list, view, filters, plots }));
+  printInLight(plots);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.draw());
   document.querySelector("#theme").addEventListener("click", () => switchTheme(plots));
   document.querySelector("#keys").addEventListener("click", () => document.querySelector("#help").showModal());

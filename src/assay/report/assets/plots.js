@@ -1,9 +1,15 @@
 // Plots, drawn by uPlot in the page's colours, again when those or the width change.
 
 function colours() {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name) => style.getPropertyValue(`--${name}`).trim();
-  return Object.fromEntries(["ink", "dim", "line", "accent", "band", "good", "bad"].map((name) => [name, colour(name)]));
+  const probe = document.body.appendChild(element("i"));
+  const colour = (name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const names = ["ink", "dim", "line", "accent", "band", "good", "bad"];
+  const found = Object.fromEntries(names.map((name) => [name, colour(name)]));
+  probe.remove();
+  return found;
 }
 
 function axes(paint, labels) {
