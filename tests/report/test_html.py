@@ -25,6 +25,7 @@ from assay.report.page_samples import SamplePacker
 from assay.report.page_texts import cut
 from assay.report.text import visible
 from assay.run_samples import Filtered, Message, Prompt, RunSample
+from assay.triage import Cause, Confidence, Example, Finding, Triage
 from assay.types import Answer, Failure, FailureCause, Outcome
 from tests.result_files import write_run
 
@@ -205,6 +206,86 @@ def test_the_comparison_with_a_baseline_is_in_it(tmp_path: Path) -> None:
     index, entries = written(write_report(after, baseline=before).read_text())
     assert [row[4] for row in index["rows"] if len(row) > 4] == [{"exact_match,get-answer": "lost"}] * 10
     assert entries[-1]["b"] == ["I say right 29", "right 29"]
+
+
+def with_assays_part(file: Path, **parts: Any) -> Path:
+    document = json.loads(file.read_text())
+    document["assay"] = {**document.get("assay", {}), **parts}
+    file.write_text(json.dumps(document))
+    return file
+
+
+def test_why_the_run_scored_low_is_told_with_links_to_samples(tmp_path: Path) -> None:
+    finding = Finding(
+        cause=Cause.TRUNCATED,
+        evidence="12 of 40 answers <cut>",
+        advice="raise max_gen_toks",
+        samples=12,
+        of=40,
+        confidence=Confidence.CERTAIN,
+        score=0.5,
+        score_repaired=0.75,
+        examples=(Example("t", 1, "and so\u202e on"),),
+    )
+    found = Triage(run="r", samples=40, score=0.5, headline="answers are cut off", findings=(finding,))
+    file = with_assays_part(write_run(tmp_path, {"t": [1.0, 0.0]}), triage=found.recorded)
+    page = write_report(file).read_text()
+    section = page[page.index('<section id="triage">') : page.index('<section id="samples">')]
+    for part in (
+        '<p class="headline">answers are cut off</p>',
+        "answers are cut off at the token limit",
+        "explains +0.2500",
+        "12 of 40 answers &lt;cut&gt;",
+        "raise max_gen_toks",
+        '<a href="#t/1">t 1</a> <span class="text">and so\\u202e on</span>',
+    ):
+        assert part in section
+
+
+def test_a_baseline_brings_its_triage(tmp_path: Path) -> None:
+    before = write_run(tmp_path / "a", {"t": [1.0] * 60})
+    after = write_run(tmp_path / "b", {"t": [1.0] * 30 + [0.0] * 30})
+    assert "the answers themselves are worse" in write_report(after, baseline=before).read_text()
+    assert '<section id="triage">' not in write_report(after).read_text()
+
+
+def test_speed_and_endpoints_are_told(tmp_path: Path) -> None:
+    latencies = {"p50": 0.25, "p90": 150.0, "p99": None}
+    totals = {
+        "answers": 3000,
+        "attempts": 3100,
+        "prompt_tokens": 1234567,
+        "completion_tokens": 60000,
+        "answers_without_usage": 2,
+        "latency_seconds": latencies,
+        "ttft_seconds": {"p50": 0.02},
+        "other_models": {"another": 7},
+        "seconds": 600.0,
+    }
+    endpoint = {
+        "url": "http://a:1",
+        "answers": 3000,
+        "share": 1.0,
+        "median_latency_seconds": 0.2,
+        "requests": 3100,
+        "faults": {"reset": 4},
+        "times_set_aside": 1,
+        "short_prompts": None,
+    }
+    file = with_assays_part(write_run(tmp_path, {"t": [1.0]}), totals=totals, endpoints=[endpoint])
+    page = write_report(file).read_text()
+    for part in (
+        "1,234,567",
+        "250 ms",
+        "2 min 30 s",
+        "20 ms",
+        "10 min 0 s",
+        "100",
+        "2 answers without a count",
+        "4 reset",
+    ):
+        assert f"<dd>{part}" in page or f">{part}<" in page
+    assert "answers say they are 7 from &#39;another&#39;" in page
 
 
 @pytest.mark.oracle

@@ -20,6 +20,7 @@ from assay.report.page import difference_bounds, has_samples, outline, score_bou
 from assay.report.page_figures import ResponseFigures
 from assay.report.page_samples import BUDGET, SamplePacker, deflated
 from assay.report.text import visible
+from assay.triage import triage_run
 from assay.types import Outcome
 
 if TYPE_CHECKING:
@@ -79,7 +80,10 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int) -> str:
 
     with RunSamples(results_file) as samples:
         run = outline(results_file, samples.results)
-        comparison, texts = (None, None) if baseline is None else _compare(results_file, baseline, run)
+        comparison, texts, triage = None, None, run.triage
+        if baseline is not None:
+            comparison, texts = _compare(results_file, baseline, run)
+            triage = triage_run(results_file, baseline)
         packer, measured = SamplePacker(run.chosen_keys(), texts), ResponseFigures()
         for sample in samples if has_samples(results_file, samples.tasks) else ():
             packer.add(sample)
@@ -93,6 +97,7 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int) -> str:
             run=run,
             results_file=results_file.name,
             comparison=comparison,
+            triage=triage if triage is not None and triage.findings else None,
             packed=packed,
             figures=run.figures(measured),
             plots=plots,
