@@ -71,12 +71,14 @@ PROGRAMS = [
 
 _ORACLE = f"""
 import json, sys, warnings
+from concurrent.futures import ThreadPoolExecutor
 warnings.simplefilter("ignore")
 import lm_eval.evaluator, lm_eval.tasks, scipy
 from lm_eval.tasks.cruxeval.utils import check_correctness
 if __name__ == "__main__":
-    programs = json.load(sys.stdin)
-    print("VERDICTS", json.dumps([check_correctness(program, timeout={SECONDS}) for program in programs]))
+    with ThreadPoolExecutor(4) as threads:  # as code_eval does it
+        verdicts = threads.map(lambda program: check_correctness(program, timeout={SECONDS}), json.load(sys.stdin))
+    print("VERDICTS", json.dumps(list(verdicts)))
 """
 
 

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from assay.errors import MissingDependencyError
-from assay.tasks.squad_metric import SquadV2
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_COPIES = {
+    "accuracy": ("assay.tasks.hub_copies", "Accuracy"),
+    "code_eval": ("assay.tasks.code_eval", "CodeEval"),
+    "f1": ("assay.tasks.hub_copies", "F1"),
+    "rouge": ("assay.tasks.hub_copies", "Rouge"),
+    "squad_v2": ("assay.tasks.squad_metric", "SquadV2"),
+}
+"""By the hub's name, where the copy is."""
 _CRUXEVAL = ("tasks", "cruxeval", "utils.py")
 """Has its own copy of code_eval, whose programs would run unconfined."""
 
@@ -36,7 +44,7 @@ def serving_hub_metrics() -> Iterator[None]:
         _yaml_loader._load_module_with_cache, task_module.get_metric = load_module, get_metric
 
 
-def refuse_missing_metrics(task: Any) -> None:
+def refuse_missing_metrics(name: str, task: Any) -> None:
     """Refuse a task that will call a metric which is nowhere to be had.
 
     Raises:
@@ -46,7 +54,7 @@ def refuse_missing_metrics(task: Any) -> None:
         return  # lm-eval then computes what it reports without calling the metric
     for function in getattr(task, "_metric_fn_list", {}).values():
         if isinstance(function, _Missing):
-            function()
+            raise MissingDependencyError(f"task {name!r}: {function.reason}")
 
 
 def _load_module(load_module: Any, path: Path) -> Any:
@@ -55,12 +63,24 @@ def _load_module(load_module: Any, path: Path) -> Any:
         import evaluate
 
         evaluate.load = _load
-    module = load_module(path)
+    try:
+        module = load_module(path)
+    except Exception as error:
+        if (refusal := _refusal_behind(error)) is not None:
+            raise refusal from None
+        raise
     if path.parts[-3:] == _CRUXEVAL:
         from assay.tasks.code_eval import check_correctness
 
         module.check_correctness = check_correctness
     return module
+
+
+def _refusal_behind(error: BaseException | None) -> MissingDependencyError | None:
+    """The refusal of a metric that a task's Python has caught and put in other words."""
+    while error is not None and not isinstance(error, MissingDependencyError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 @functools.cache
@@ -82,23 +102,20 @@ def _get_metric(get_metric: Any, name: str, hf_evaluate_metric: bool = False) ->
 
 def _load(path: str, *_: Any, **__: Any) -> Any:
     """Stand in for ``evaluate.load``."""
-    if path == "code_eval":
-        from assay.tasks.code_eval import CodeEval
-
-        return CodeEval()
-    if path == "squad_v2":
-        return SquadV2()
-    return _Missing(path)()
+    if path not in _COPIES:
+        return _Missing(path)()
+    module, name = _COPIES[path]
+    return getattr(importlib.import_module(module), name)()
 
 
 class _Missing:
     """In the place of a metric that is not here."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, *_: Any, **__: Any) -> NoReturn:
-        raise MissingDependencyError(
-            f"scoring needs the metric '{self._name}', which lm-eval fetches from the Hugging Face hub as a program; "
+        self.reason = (
+            f"scoring needs the metric '{name}', which lm-eval fetches from the Hugging Face hub as a program; "
             "Assay has no copy of it"
         )
+
+    def __call__(self, *_: Any, **__: Any) -> NoReturn:
+        raise MissingDependencyError(self.reason)

@@ -136,7 +136,7 @@ def build(
     except ValueError as error:
         raise SpecificationError(str(error)) from None
     for name, task in loaded["tasks"].items():
-        refuse_missing_metrics(task)
+        refuse_missing_metrics(name, task)
         refuse_unsupported(name, runs_code(task) and not may_run_code, getattr(task, "MULTIMODAL", False))
     return loaded["tasks"], loaded["groups"]
 
