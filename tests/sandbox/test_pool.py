@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -204,7 +205,7 @@ def test_closing_ends_what_runs_and_leaves_no_folder(tmp_path: Path, monkeypatch
         sandbox.submit(Program("", 1))
 
 
-def test_servers_end_when_nobody_listens_any_more() -> None:
+def test_servers_end_when_nobody_listens_any_more(tmp_path: Path) -> None:
     """Also while a program runs."""
     script = """
 from assay.sandbox.pool import Sandbox
@@ -214,7 +215,8 @@ sandbox.start()
 print(sandbox._servers[0]._process.pid, flush=True)
 sandbox.run([Program("import time; time.sleep(600)", 600)])
 """
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as running:
+    tidy = {**os.environ, "TMPDIR": str(tmp_path)}  # an empty folder stays behind
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=tidy) as running:
         assert running.stdout is not None
         server = Path(f"/proc/{int(running.stdout.readline())}")
         deadline = time.monotonic() + 30
