@@ -61,6 +61,17 @@ def test_json_is_all_there_is_on_stdout(server: ScriptedServer, tmp_path: Path) 
     assert Path(tmp_path / document["results_file"]).is_file()
 
 
+def test_a_report_lies_beside_the_results_unless_it_is_not_wanted(server: ScriptedServer, tmp_path: Path) -> None:
+    ran = run(server, tmp_path, "counting", "--limit", "5")
+    (report,) = (tmp_path / "results" / "scripted").glob("report_*.html")
+    assert ran.stdout.splitlines()[-1] == f"report   {report.relative_to(tmp_path)}"
+    assert "The answer is 8" not in report.read_text()  # deflated: no parser of HTML sees what models say
+    report.unlink()
+    ran = run(server, tmp_path, "counting", "--limit", "5", "--fresh", "--no-report")
+    assert "report" not in ran.stdout
+    assert not list((tmp_path / "results" / "scripted").glob("report_*"))
+
+
 def test_a_minimum_that_is_not_met(server: ScriptedServer, tmp_path: Path) -> None:
     ran = run(server, tmp_path, "counting", "--limit", "10", "--min", "exact_match=0.9")
     assert ran.returncode == 1
