@@ -8,6 +8,7 @@ import html
 import json
 import random
 import re
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from assay.cli.output import report_beside
 from assay.cli.report import report as report_command
 from assay.errors import FileFormatError, OutputError
 from assay.report.html import ASSETS, report_file, write_report
+from assay.report.page_budget import MOST_HELD, TextStore
 from assay.report.page_samples import SamplePacker
 from assay.report.page_texts import cut
 from assay.report.text import visible
@@ -80,11 +82,11 @@ def unfolded(texts: Any, entry: Any, references: list[str]) -> list[str]:
 def test_prompts_come_back_whole(pairs: list[tuple[str, str]], start: str) -> None:
     start *= 4
     found = packed(*(sample(place, start + question, answer) for place, (question, answer) in enumerate(pairs)))
-    entries = [entry for chunk in found.chunks for entry in inflated(chunk)]
+    entries = [entry for chunk in found.texts.chunks for entry in inflated(chunk)]
     for entry, (question, answer) in zip(entries, pairs, strict=True):
         assert unfolded(found, entry, found.index["references"][0]) == ["example", start + question]
         assert entry["a"][0]["text"] == answer
-    assert found.whole == found.count == len(pairs)
+    assert len(found.texts.whole) == found.count == len(pairs)
     assert found.index["whole"] == ""
 
 
@@ -108,16 +110,31 @@ def test_what_does_not_fit_is_cut_and_what_is_unusual_stays_whole() -> None:
     samples[17] = sample(17, digits[17], "")
     budget = 300_000
     found = packed(*samples, budget=budget)
-    assert 0 < sum(map(len, found.chunks)) <= budget
+    assert 0 < sum(map(len, found.texts.chunks)) <= budget
     whole = [number for number, flag in enumerate(found.index["whole"]) if flag == "1"]
-    assert 20 < found.whole == len(whole) < 600
+    assert 20 < len(whole) < 600
+    assert found.texts.whole == set(whole)
     assert 17 in whole
     wrong = sum(number % 2 for number in whole)
     assert wrong > 1.5 * (len(whole) - wrong) > 0
-    entries = [entry for chunk in found.chunks for entry in inflated(chunk)]
+    entries = [entry for chunk in found.texts.chunks for entry in inflated(chunk)]
     assert len(entries) == 600
     for number, entry in enumerate(entries):
         assert isinstance(entry["a"][0]["text"], str) == (number in whole)
+
+
+def test_memory_does_not_grow_with_the_run() -> None:
+    store = TextStore()
+    tracemalloc.start()
+    for number in range(2 * MOST_HELD // 20_000):
+        store.add({"p": [], "a": [{"text": random.Random(number).randbytes(10_000).hex()}]}, 1 if number % 100 else 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.6 * MOST_HELD
+    packed = store.pack(500_000)
+    assert 0 < sum(map(len, packed.chunks)) <= 500_000
+    assert packed.whole
+    assert all(number % 100 == 0 for number in packed.whole)
 
 
 def test_failures_choices_and_odd_numbers_are_kept() -> None:
@@ -145,7 +162,7 @@ def test_failures_choices_and_odd_numbers_are_kept() -> None:
     assert first == [0, "", [], []]
     assert second[2] == [["1: no", 0]]
     assert second[3] == [None]
-    entries = inflated(found.chunks[0])
+    entries = inflated(found.texts.chunks[0])
     assert entries[0]["x"] == ["reset", "gone"]
     assert entries[1]["p"][1] == [None, " no"]
 

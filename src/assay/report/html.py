@@ -12,13 +12,12 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from assay.errors import OutputError
 from assay.report.endpoints import HEADINGS as ENDPOINT_HEADINGS
 from assay.report.page import difference_bounds, has_samples, outline, score_bounds
+from assay.report.page_budget import BUDGET, as_json, deflated
 from assay.report.page_figures import ResponseFigures
-from assay.report.page_samples import BUDGET, SamplePacker, deflated
+from assay.report.page_samples import SamplePacker
 from assay.report.text import visible
 from assay.triage import triage_run
 from assay.types import Outcome
@@ -101,7 +100,7 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int) -> str:
             packed=packed,
             figures=run.figures(measured),
             plots=plots,
-            data=deflated({**packed.index, "evidence": msgspec.to_builtins(run.evidence), "plots": plots}),
+            data=deflated(as_json({**packed.index, "evidence": run.evidence, "plots": plots})),
             outcomes=tuple(Outcome),
             endpoint_headings=ENDPOINT_HEADINGS,
             style=style,

@@ -1,25 +1,16 @@
-"""The samples in an HTML report: a row each for the list, and the texts, cut so that the file keeps to its size.
-
-Texts are JSON, deflated in chunks and written as base64, which no parser of HTML can take for anything else.
-"""
+"""The samples in an HTML report: a row each for the list, and their texts."""
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
-from itertools import accumulate
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.report.page_budget import BUDGET, PackedTexts, TextStore
 from assay.report.page_texts import (
     LABEL,
-    WHOLE,
     entry_of,
     extracted_from,
-    limited,
     references_of,
     shared_with,
     up_to_blank_line,
@@ -29,26 +20,12 @@ from assay.runs import mean
 from assay.types import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Mapping
 
     from assay.report.page_baseline import BaselineTexts
     from assay.run_samples import RunSample
 
-BUDGET = 4_400_000
-"""Characters that the texts may take; page, scripts and rows add some 400,000 to it for 12,000 samples."""
-
-_BRIEF = (1000, 500, 250, 120)
-"""Lengths to which texts are cut where not all fit; the first that leaves half of the budget for whole ones."""
-
-_COMPRESSION = 6
-_CHUNK = 400_000
-"""Bytes of JSON deflated together: what opening a sample has to inflate."""
-_TRIED = 400
-"""Samples from which the size of all is estimated."""
-_CAREFUL = 0.97
-"""The first attempt aims at this share of the budget; each further one at as much less."""
 _RIGHT_ANSWERS_LATER = 3
-"""A right answer comes this much later in the order in which texts are kept whole."""
 OUTCOMES = tuple(Outcome)
 
 
@@ -73,13 +50,8 @@ class PackedSamples(msgspec.Struct, frozen=True, kw_only=True):
 
     index: dict[str, Any]
     """Tasks, rows and references; plain data."""
-    chunks: list[str]
-    """Texts, in base64."""
     count: int
-    whole: int
-    """How many samples have their texts whole (up to :data:`assay.report.page_texts.WHOLE`)."""
-    brief: int
-    """To how many characters the others' texts are cut."""
+    texts: PackedTexts
 
 
 class SamplePacker:
@@ -96,8 +68,7 @@ class SamplePacker:
         self._baseline = baseline
         self._tasks: list[TaskRows] = []
         self._rows: list[list[Any]] = []
-        self._entries: list[dict[str, Any]] = []
-        self._ranks: list[int] = []
+        self._texts = TextStore()
         self._references: list[list[str]] = []
 
     def add(self, sample: RunSample) -> None:
@@ -117,9 +88,9 @@ class SamplePacker:
             task.common = shared if task.common is None else min(task.common, shared)
         flips = {} if self._baseline is None else self._baseline.flips(sample.task, sample.doc_id)
         self._rows.append(_row(sample, task, flips))
-        self._ranks.append(0 if flips else _rank(sample, self._chosen.get(sample.task)))
         before = None if self._baseline is None else self._baseline.answer(sample.task, sample.doc_id)
-        self._entries.append(entry_of(sample, references, before))
+        rank = 0 if flips else _rank(sample, self._chosen.get(sample.task))
+        self._texts.add(entry_of(sample, references, before), rank)
 
     def pack(self, budget: int = BUDGET) -> PackedSamples:
         """Everything taken, with texts as long as the budget allows.
@@ -133,62 +104,16 @@ class SamplePacker:
         for task, references in zip(self._tasks, self._references, strict=True):
             if task.common:
                 task.common = utf16_length(up_to_blank_line(references[-1][: task.common]))
-        brief, whole, firsts, chunks = self._fit(budget)
+        texts, count = self._texts.pack(budget), len(self._rows)
         index = {
             "tasks": msgspec.to_builtins(self._tasks),
             "rows": self._rows,
             "references": self._references,
             "outcomes": OUTCOMES,
-            "firsts": firsts,
-            "whole": "" if len(whole) == len(self._rows) else _flags(whole, len(self._rows)),
+            "firsts": texts.firsts,
+            "whole": "" if len(texts.whole) == count else _flags(texts.whole, count),
         }
-        return PackedSamples(index=index, chunks=chunks, count=len(self._rows), whole=len(whole), brief=brief)
-
-    def _fit(self, budget: int) -> tuple[int, set[int], list[int], list[str]]:
-        """Limit of brief texts, the samples with whole ones, and the chunks."""
-        numbers = range(len(self._entries))
-        tried = numbers[:: max(1, len(numbers) // _TRIED)]
-        times = len(numbers) / max(1, len(tried))
-        sizes = [len(_json(entry)) for entry in self._entries]
-        per_byte = self._packed_size(tried, WHOLE) / max(1, sum(sizes[number] for number in tried))
-        room = _CAREFUL * budget
-        if per_byte * sum(sizes) <= room:
-            firsts, chunks = self._chunks(set(numbers), WHOLE)
-            if sum(map(len, chunks)) <= budget:
-                return WHOLE, set(numbers), firsts, chunks
-        brief_sizes = ((limit, times * self._packed_size(tried, limit)) for limit in _BRIEF)
-        brief, taken = next(((limit, size) for limit, size in brief_sizes if size < room / 2), (_BRIEF[-1], room / 2))
-        order = self._most_notable_first()
-        while True:
-            costs = accumulate(per_byte * sizes[number] - taken / len(order) for number in order)
-            whole = {number for number, cost in zip(order, costs, strict=True) if taken + cost <= room}
-            firsts, chunks = self._chunks(whole, brief)
-            if sum(map(len, chunks)) <= budget or not whole:
-                return brief, whole, firsts, chunks
-            room *= _CAREFUL
-
-    def _most_notable_first(self) -> list[int]:
-        """Unusual samples, then wrong and right ones, in a random order that is always the same."""
-        places = list(range(len(self._entries)))
-        Random(0).shuffle(places)
-        return sorted(range(len(places)), key=lambda number: self._ranks[number] * places[number])
-
-    def _packed_size(self, numbers: Sequence[int], limit: int) -> int:
-        return sum(
-            len(chunk) for _, chunk in _chunks(_json(limited(self._entries[number], limit)) for number in numbers)
-        )
-
-    def _chunks(self, whole: set[int], brief: int) -> tuple[list[int], list[str]]:
-        texts = (
-            _json(entry if number in whole else limited(entry, brief)) for number, entry in enumerate(self._entries)
-        )
-        pairs = list(_chunks(texts))
-        return [first for first, _ in pairs], [chunk for _, chunk in pairs]
-
-
-def deflated(value: Any) -> str:
-    """Plain data as JSON, deflated, in base64."""
-    return _base64(_json(value))
+        return PackedSamples(index=index, count=count, texts=texts)
 
 
 def _row(sample: RunSample, task: TaskRows, flips: Mapping[str, str]) -> list[Any]:
@@ -218,33 +143,8 @@ def _rank(sample: RunSample, key: str | None) -> int:
     return _RIGHT_ANSWERS_LATER if key is not None and _score(sample, key) == 1 else 1
 
 
-def _chunks(texts: Iterable[bytes]) -> Iterator[tuple[int, str]]:
-    """Number of the first sample, and the JSON list of all, packed."""
-    first, size = 0, 0
-    held: list[bytes] = []
-    for number, text in enumerate(texts):
-        if held and size + len(text) > _CHUNK:
-            yield first, _base64(b"[%b]" % b",".join(held))
-            first, held, size = number, [], 0
-        held.append(text)
-        size += len(text)
-    if held:
-        yield first, _base64(b"[%b]" % b",".join(held))
-
-
 def _flags(numbers: set[int], count: int) -> str:
     return "".join("1" if number in numbers else "0" for number in range(count))
-
-
-def _json(value: Any) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot hold; escaped, it is JSON all the same
-        return json.dumps(value, separators=(",", ":")).encode("ascii")
-
-
-def _base64(text: bytes) -> str:
-    return base64.b64encode(zlib.compress(text, _COMPRESSION)).decode("ascii")
 
 
 def _label(text: str) -> str:

@@ -55,6 +55,7 @@ function onKey(event, { list, view, filters, plots }) {
     else if (!help.open) {
       list.clear();
       view.clear();
+      history.replaceState(null, "", "#samples");
     }
     return;
   }
@@ -106,4 +107,9 @@ async function start() {
   document.documentElement.dataset.ready = "yes";
 }
 
-start();
+start().catch((error) => {
+  document.querySelector("#samples").append(
+    element("p", { class: "warning" }, `The list of samples needs a browser of 2024 or later (${error}).`),
+  );
+  throw error;
+});
