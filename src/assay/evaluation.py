@@ -48,6 +48,7 @@ from assay.results import (
 )
 from assay.schedule import LongestFirst
 from assay.score_book import LiveScores
+from assay.so_far import RunSoFar
 from assay.specification import fingerprints, validate
 from assay.spool import Spool
 from assay.tasks.any_order import SamplesInAnyOrder
@@ -299,6 +300,7 @@ async def _answer(plan: _Plan, writer: RequestWriter, work: _Work, progress: Pro
     """Ask for what the journal does not hold yet, and score each sample as its last answer arrives."""
     spec = plan.specification.model
     progress.loaded(plan.expected, work.journal.answers, work.journal.path)
+    progress.watching(RunSoFar(work.scores, plan.checks, work.follower))
     if plan.specification.probe and work.journal.probe is None:
         work.journal.note_probe(await _seen_of_server(spec, plan.meeting))
     for remark in plan.meeting.remarks:

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from assay.stats.intervals import Interval
     from assay.tasks.requests import Sample
     from assay.types import Request, Response
+
+
+class Standing(NamedTuple):
+    """How one task stands."""
+
+    task: str
+    metric: str | None
+    """The key of its first metric; None while nothing is scored."""
+    value: float | None
+    """The metric on what is scored so far; None where it is no mean."""
+    interval: Interval | None
+    """95 % interval; None also where the run decides by itself when to stop, for which it would not hold."""
+    scored: int
+    failed: int
+
+
+class SoFar(Protocol):
+    """A run that is going on, to be looked at from any thread."""
+
+    def standings(self) -> Sequence[Standing]:
+        """Every task, in the run's order."""
+
+    def checks(self) -> Sequence[str]:
+        """Every check, in one line each: what is demanded, and how it stands."""
 
 
 class Progress:
@@ -23,6 +48,9 @@ class Progress:
             kept: answers that an interrupted run of the same specification left.
             journal: where answers are kept.
         """
+
+    def watching(self, so_far: SoFar) -> None:
+        """From now on `so_far` tells how the scores stand."""
 
     def noted(self, remark: str) -> None:
         """Something that whoever watches should know, in one line."""

@@ -14,7 +14,7 @@ from rich.console import Console
 from assay.corrections import Correction
 from assay.gate import CheckResult, Verdict
 from assay.measure import Score
-from assay.report.progress import ProgressBar, ProgressLines, watch
+from assay.report.progress import ProgressLines, watch
 from assay.report.remarks import remarks
 from assay.report.table import check_lines, correction_lines, score_table
 from assay.report.text import printable
@@ -82,7 +82,7 @@ def test_a_check_says_why() -> None:
     assert rendered(check_lines([check])).strip() == "FAIL  gsm8k acc,none: 0.4000 < 0.5"
 
 
-def follow(progress: ProgressLines | ProgressBar, failures: int = 1) -> None:
+def follow(progress: ProgressLines, failures: int = 1) -> None:
     progress.loaded({"a": 3, "b": 2}, 2, Path("run.journal"))
     for number in range(5):
         failed = number < failures
@@ -100,16 +100,6 @@ def test_elsewhere_than_on_a_terminal_progress_is_a_few_plain_lines() -> None:
     assert opening == "2 tasks: 5 samples, going on with 2 answers kept in run.journal"
     assert last.startswith("5 of 5 samples, ")
     assert last.endswith(", 1 failed")
-
-
-def test_on_a_terminal_progress_is_a_bar() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=120)
-    bar = ProgressBar(console)
-    with bar.live:
-        follow(bar)
-    assert isinstance(console.file, io.StringIO)
-    assert "5/5" in console.file.getvalue()
-    assert "1 failed" in console.file.getvalue()
 
 
 def test_remarks() -> None:

@@ -1,4 +1,4 @@
-"""A run's progress on stderr: a live bar on a terminal, a quiet line now and then elsewhere."""
+"""A run's progress on stderr: a live table on a terminal, a quiet line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from assay.tasks.requests import Sample
 
 _LINE_EVERY_SECONDS = 30.0
-_LONGEST_REMARK = 600
+LONGEST_REMARK = 600
+"""Characters shown of a remark."""
 
 
 @contextmanager
@@ -30,9 +31,10 @@ def watch(stream: TextIO | None = None) -> Iterator[Progress]:
         return
     from rich.console import Console
 
-    bar = ProgressBar(Console(file=target))
-    with bar.live:
-        yield bar
+    from assay.report.live import LiveTable
+
+    with LiveTable(Console(file=target)) as table:
+        yield table
 
 
 @contextmanager
@@ -58,7 +60,7 @@ class ProgressLines(Progress):
 
     def noted(self, remark: str) -> None:
         """Say it."""
-        self._say(printable(remark, _LONGEST_REMARK))
+        self._say(printable(remark, LONGEST_REMARK))
 
     def limited(self, limit: int) -> None:
         """Keep it for the next line."""
@@ -80,7 +82,7 @@ class ProgressLines(Progress):
     def _status(self, seconds: float) -> str:
         rate = self._asked / seconds if seconds > 0 else 0.0
         left = self._expected - self._done
-        remaining = f", {_duration(left * seconds / self._done)} left" if left and self._done else ""
+        remaining = f", {duration_words(left * seconds / self._done)} left" if left and self._done else ""
         failed = f", {self._failed} failed" if self._failed else ""
         return (
             f"{self._done} of {self._expected} samples, {rate:.1f} requests/s, {self._limit} at once{failed}{remaining}"
@@ -91,54 +93,6 @@ class ProgressLines(Progress):
             print(line, file=self._stream, flush=True)
 
 
-class ProgressBar(Progress):
-    """One live bar over all tasks, with rate and time left."""
-
-    def __init__(self, console: Any) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Bars
-
-        self.live = Bars(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-            TextColumn("[red]{task.fields[failed]}"),
-            console=console,
-        )
-        self._bar = self.live.add_task("loading tasks", total=None, rate="", failed="")
-        self._asked = self._failed = self._limit = 0
-        self._started = time.monotonic()
-
-    def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
-        """Give the bar its length."""
-        self.live.console.print(opening_line(expected, kept, journal), highlight=False, markup=False)
-        self._started = time.monotonic()
-        self.live.update(self._bar, description="samples", total=sum(expected.values()))
-
-    def noted(self, remark: str) -> None:
-        """Say it above the bar."""
-        self.live.console.print(printable(remark, _LONGEST_REMARK), highlight=False, markup=False)
-
-    def limited(self, limit: int) -> None:
-        """Keep it, to be shown beside the rate."""
-        self._limit = limit
-
-    def responded(self, request: Any, response: Response) -> None:  # noqa: ARG002
-        """Count requests and failures."""
-        self._asked += 1
-        self._failed += not isinstance(response, Answer)
-        seconds = time.monotonic() - self._started
-        rate = f"{self._asked / seconds:.1f} requests/s, {self._limit} at once" if seconds > 0 else ""
-        failed = f"{self._failed} failed" if self._failed else ""
-        self.live.update(self._bar, rate=rate, failed=failed)
-
-    def completed(self, sample: Sample, responses: Sequence[Response]) -> None:  # noqa: ARG002
-        """Move the bar."""
-        self.live.advance(self._bar)
-
-
 def opening_line(expected: dict[str, int], kept: int, journal: Path) -> str:
     """What a run is about to do, in one line."""
     tasks = f"{len(expected)} tasks" if len(expected) != 1 else next(iter(expected))
@@ -146,7 +100,8 @@ def opening_line(expected: dict[str, int], kept: int, journal: Path) -> str:
     return f"{tasks}: {sum(expected.values())} samples{resumed}"
 
 
-def _duration(seconds: float) -> str:
+def duration_words(seconds: float) -> str:
+    """A time in minutes and seconds, or in hours and minutes."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

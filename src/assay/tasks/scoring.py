@@ -204,6 +204,19 @@ class TaskScores:
         scored = self._metrics.get(filter_name, {})
         return {doc_id: scored[doc_id][metric] for doc_id in sorted(scored) if metric in scored[doc_id]}
 
+    def values_so_far(self, metric: str, filter_name: str) -> list[Any]:
+        """One metric's values in the order in which they came; safe to ask for while samples are scored."""
+        scored = list(self._metrics.get(filter_name, {}).values())
+        return [metrics[metric] for metrics in scored if metric in metrics]
+
+    def first_values(self) -> tuple[str | None, list[Any]]:
+        """The key of the first metric under the first filter, with its values so far; None while there are none."""
+        for name in self._ordered(self._metrics):
+            for metrics in list(self._metrics[name].values())[:1]:
+                for metric in metrics:
+                    return f"{metric},{name}", self.values_so_far(metric, name)
+        return None, []
+
     def value(self, doc_id: int, metric: str, filter_name: str) -> Any:
         """One metric's value for one document; None if that has none."""
         return self._metrics.get(filter_name, {}).get(doc_id, {}).get(metric)

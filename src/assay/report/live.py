@@ -1,0 +1,145 @@
+"""A run in a terminal while it goes on: tasks with their scores so far, checks, rate and time left."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from assay.progress import Progress
+from assay.report.progress import LONGEST_REMARK, duration_words, opening_line
+from assay.report.text import printable
+from assay.types import Answer, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from rich.console import Console, RenderableType
+
+    from assay.progress import SoFar, Standing
+    from assay.tasks.requests import Sample
+
+_ROWS = 12
+"""Tasks shown at once, at most."""
+_LOOKS_A_SECOND = 4
+_BAR_WIDTH = 20
+
+
+class LiveTable(Progress):
+    """Drawn anew a few times a second; when the run ends, one line stays of it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._so_far: SoFar | None = None
+        self._expected: dict[str, int] = {}
+        self._done: Counter[str] = Counter()
+        self._asked = self._failed = self._limit = 0
+        self._started = time.monotonic()
+        self._live = Live(
+            console=console, get_renderable=self._picture, refresh_per_second=_LOOKS_A_SECOND, transient=True
+        )
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._live.stop()
+        if self._expected:
+            self._console.print(self._status())
+
+    def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
+        """Say what is to be done."""
+        self._say(opening_line(expected, kept, journal))
+        self._expected = expected
+        self._started = time.monotonic()
+
+    def watching(self, so_far: SoFar) -> None:
+        """Look there for scores and checks."""
+        self._so_far = so_far
+
+    def noted(self, remark: str) -> None:
+        """Say it above the table."""
+        self._say(printable(remark, LONGEST_REMARK))
+
+    def limited(self, limit: int) -> None:
+        """Keep it, to be shown beside the rate."""
+        self._limit = limit
+
+    def responded(self, request: Any, response: Response) -> None:  # noqa: ARG002
+        """Count requests and failures."""
+        self._asked += 1
+        self._failed += not isinstance(response, Answer)
+
+    def completed(self, sample: Sample, responses: Sequence[Response]) -> None:  # noqa: ARG002
+        """Count the sample."""
+        self._done[sample.task] += 1
+
+    def _say(self, line: str) -> None:
+        self._console.print(line, highlight=False, markup=False)
+
+    def _picture(self) -> RenderableType:
+        if self._so_far is None:
+            return Text("loading tasks …", style="dim")
+        standings = self._so_far.standings()
+        checks = [Text(f"check  {printable(line)}") for line in self._so_far.checks()]
+        return Group(self._table(standings), *self._others(standings), *checks, self._status())
+
+    def _table(self, standings: Sequence[Standing]) -> Table:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for place, heading in enumerate(("task", "", "samples", "metric", "so far", "95 % interval", "failed")):
+            table.add_column(heading, justify="right" if place in (2, 4, 5, 6) else "left", no_wrap=True)
+        for standing in self._shown(standings):
+            done, of = self._done[standing.task], self._expected.get(standing.task, 0)
+            interval = standing.interval
+            table.add_row(
+                printable(standing.task, 60),
+                ProgressBar(total=max(of, 1), completed=done, width=_BAR_WIDTH),
+                f"{done}/{of}",
+                "" if standing.metric is None else printable(standing.metric, 60),
+                "" if standing.value is None else f"{standing.value:.4f}",
+                "" if interval is None else f"{interval.low:.4f} – {interval.high:.4f}",
+                Text(str(standing.failed), style="red") if standing.failed else "",
+            )
+        return table
+
+    def _shown(self, standings: Sequence[Standing]) -> Sequence[Standing]:
+        """Tasks under way first, then those that are done; in the run's order."""
+        if len(standings) <= _ROWS:
+            return standings
+        wanted = sorted(standings, key=lambda standing: self._stage(standing.task))[:_ROWS]
+        return [standing for standing in standings if standing in wanted]
+
+    def _stage(self, task: str) -> int:
+        done = self._done[task]
+        return 2 if not done else 1 if done >= self._expected.get(task, 0) else 0
+
+    def _others(self, standings: Sequence[Standing]) -> list[Text]:
+        hidden = len(standings) - _ROWS
+        if hidden <= 0:
+            return []
+        finished = sum(self._stage(standing.task) == 1 for standing in standings)
+        return [Text(f"… and {hidden} more; {finished} of {len(standings)} tasks are done", style="dim")]
+
+    def _status(self) -> Text:
+        seconds = time.monotonic() - self._started
+        done, of = self._done.total(), sum(self._expected.values())
+        words = [f"{done} of {of} samples"]
+        if seconds > 0 and self._asked:
+            words.append(f"{self._asked / seconds:.1f} requests/s")
+        if self._limit:
+            words.append(f"{self._limit} at once")
+        if 0 < done < of:
+            words.append(f"{duration_words((of - done) * seconds / done)} left")
+        text = Text(", ".join(words))
+        return text.append(f", {self._failed} failed", style="red") if self._failed else text

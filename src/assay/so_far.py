@@ -1,0 +1,81 @@
+"""How the scores and checks of a run stand while it goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay.gate import demand_of
+from assay.measure import aggregates_by_mean, interval_of
+from assay.progress import Standing
+from assay.runs import mean, score_of
+from assay.stats.plans import Decision
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.checks import PlannedCheck
+    from assay.early import Follower
+    from assay.followed import FollowedCheck
+    from assay.tasks.scoring import TaskScores
+    from assay.types import Check
+
+
+class RunSoFar:
+    """Scores and checks as far as the answers have come; see :class:`assay.progress.SoFar`."""
+
+    def __init__(
+        self, scores: Mapping[str, TaskScores], planned: Sequence[PlannedCheck], follower: Follower | None
+    ) -> None:
+        self._scores = scores
+        self._planned = planned
+        self._follower = follower
+
+    def standings(self) -> list[Standing]:
+        """Every task, in the run's order."""
+        return [self._standing(scores) for scores in self._scores.values()]
+
+    def checks(self) -> list[str]:
+        """Every check, in one line each."""
+        if self._follower is not None:
+            return [_followed(check) for check in self._follower.checks]
+        return [f"{_named(plan.check)}: {self._value_so_far(plan)}" for plan in self._planned]
+
+    def _standing(self, scores: TaskScores) -> Standing:
+        key, values = scores.first_values()
+        value = interval = None
+        if key is not None and aggregates_by_mean(scores.task, key.split(",", 1)[0]):
+            value = _mean(values)
+            interval = None if self._follower is not None else interval_of(values)
+        return Standing(scores.name, key, value, interval, scores.scored, len(scores.failed))
+
+    def _value_so_far(self, plan: PlannedCheck) -> str:
+        metric, filter_name = plan.check.metric.split(",", 1)
+        found = [value for name in plan.scope.tasks for value in self._scores[name].values_so_far(metric, filter_name)]
+        value = _mean(found)
+        return "nothing scored yet" if value is None else f"{value:.4f} on {len(found)} documents so far"
+
+
+def _mean(values: Sequence[object]) -> float | None:
+    scores = list(_scores(values))
+    return mean(scores) if scores and len(scores) == len(values) else None
+
+
+def _scores(values: Sequence[object]) -> Iterator[float | tuple[bool, ...]]:
+    for value in values:
+        score = score_of(value)
+        if score is not None:
+            yield score
+
+
+def _followed(check: FollowedCheck) -> str:
+    verdict = "undecided" if check.decision is Decision.OPEN else check.decision.value.upper()
+    return f"{_named(check.check)}: {verdict} after {check.seen} documents{_estimate(check)}"
+
+
+def _named(check: Check) -> str:
+    return f"{check.task or ''} {check.metric} {demand_of(check)}".lstrip()
+
+
+def _estimate(check: FollowedCheck) -> str:
+    value = check.result().value if check.seen else None
+    return "" if value is None else f", {value:.4f} so far"
