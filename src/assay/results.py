@@ -9,8 +9,10 @@ import io
 import json
 import os
 import platform
+import signal
+import threading
 import time
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ from assay.errors import FileFormatError, OutputError, TaskConfigError
 from assay.tasks.model_args import lm_eval_model_name, model_args
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from assay.early import StoppedEarly
     from assay.tasks.library import LoadedTasks
@@ -53,7 +55,7 @@ def aggregate(tasks: Mapping[str, TaskScores], loaded: LoadedTasks) -> dict[str,
         for name, scores in tasks.items()
     }
     # lm-eval's bootstrap prints, and its child processes write tracebacks when they are ended.
-    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), _ended_by_sigterm():
         try:
             sections = _process_results(collected, loaded.groups, _BOOTSTRAP_ITERATIONS)._to_eval_results()
         except (Exception, SystemExit) as error:
@@ -62,6 +64,23 @@ def aggregate(tasks: Mapping[str, TaskScores], loaded: LoadedTasks) -> dict[str,
                 f"the scores of {', '.join(tasks)} cannot be aggregated ({reason}); the answers are kept"
             ) from error
     return _as_written(sections)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Let SIGTERM end this process and its children at once, whatever handler there is.
+
+    The pool of lm-eval's bootstrap ends its processes by SIGTERM and waits for them. Python runs a handler only between
+    two instructions of its own: one that a child inherits may never run, because the child waits in a system call.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
 
 
 def describe_run(specification: Specification, started: float) -> dict[str, Any]:

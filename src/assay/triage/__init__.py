@@ -1,7 +1,7 @@
 """Why a run scored low: the model, or the harness? See docs/triage.md."""
 
 from assay.triage.findings import TITLES, Cause, Confidence, Example, Finding, Triage
-from assay.triage.triage import explain_scores, needs_explanation, triage, triage_run
+from assay.triage.run import explain_scores, needs_explanation, triage_run, triage_samples
 
 __all__ = [
     "TITLES",
@@ -12,6 +12,6 @@ __all__ = [
     "Triage",
     "explain_scores",
     "needs_explanation",
-    "triage",
     "triage_run",
+    "triage_samples",
 ]

@@ -24,6 +24,8 @@ EXAMPLES = 3
 _FACTORS = {Confidence.CERTAIN: 1.0, Confidence.LIKELY: 0.8, Confidence.POSSIBLE: 0.5}
 _MATERIAL = {Reference.BASELINE: (0.01, 0.2), Reference.CHECK: (0.02, 0.25), Reference.FULL: (0.05, 0.1)}
 """Least gain in score, and least share of the loss, that make a finding a cause."""
+_FEWEST = 5
+"""Least number of affected samples that make a cause: fewer are anecdotes."""
 _MOST = 0.5
 """Where nothing tells what the affected samples would score: least share of all that is missing to the full score."""
 
@@ -67,7 +69,7 @@ def judge(evidence: Evidence, suspicion: Suspicion) -> Found:
             samples=len(suspicion.affected),
             of=suspicion.of,
             confidence=suspicion.confidence,
-            is_cause=suspicion.may_be_cause and is_cause,
+            is_cause=suspicion.may_be_cause and is_cause and len(affected) >= _FEWEST,
             weight=share * _FACTORS[suspicion.confidence],
             score=estimate.score,
             score_without=estimate.without,

@@ -77,7 +77,7 @@ _COMMON_ENGLISH = frozenset(
 _FEWEST_WORDS = 40
 _ENGLISH = 0.12
 """Share of these words from which a prompt counts as English; English prose has about 0.45."""
-_NOT_ENGLISH = 0.02
+_NOT_ENGLISH = 0.05
 _FEWEST_LETTERS = 40
 
 

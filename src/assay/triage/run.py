@@ -60,7 +60,7 @@ def triage_run(run: str | Path, baseline: str | Path | None = None) -> Triage:
     """
     with RunSamples(results_file_of(run)) as samples:
         named = _baseline_in_checks(samples.assay) if baseline is None else baseline
-        return triage(samples, named)
+        return triage_samples(samples, named)
 
 
 def needs_explanation(checks: Sequence[CheckResult]) -> bool:
@@ -77,7 +77,7 @@ def explain_scores(results_file: Path) -> Triage | None:
         return None
 
 
-def triage(samples: RunSamples, baseline: str | Path | None = None) -> Triage:
+def triage_samples(samples: RunSamples, baseline: str | Path | None = None) -> Triage:
     """Say why a run scored as it did; see :func:`triage_run`."""
     metrics = metrics_of(samples)
     facts = list(facts_of_run(samples, metrics))

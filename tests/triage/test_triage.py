@@ -1,0 +1,227 @@
+"""Where triage is asked for and kept, what it reads, and detectors on facts written by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.baseline import save_baseline
+from assay.errors import FileFormatError
+from assay.evaluation import Evaluation
+from assay.run_files import read_run
+from assay.triage import Cause, triage_run
+from assay.triage.decline import chance_level
+from assay.triage.evidence import Baseline, Evidence, Reference, Twin
+from assay.triage.facts import SampleFacts
+from assay.triage.slices import slices
+from assay.types import Check, Outcome
+from tests.result_files import write_run
+from tests.triage.runs import KEY, run
+from tests.triage.simulated import SimulatedModel
+
+BOXED = SimulatedModel(form="boxed")
+
+
+@pytest.fixture(scope="module")
+def boxed(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
+    return run(tmp_path_factory.mktemp("boxed"), BOXED, checks=(Check(task="sums", metric=KEY, min=0.5),))
+
+
+def test_a_failed_run_keeps_its_triage(boxed: Evaluation) -> None:
+    assert boxed.triage is not None
+    assert boxed.triage == triage_run(boxed.results_file)
+    kept = json.loads(boxed.results_file.read_text())["assay"]["triage"]
+    assert kept == json.loads(json.dumps(boxed.results["assay"]["triage"]))
+    assert kept["headline"].startswith("most probable cause: right answers are not extracted: ")
+    assert kept["findings"][0]["cause"] == "extraction_missed"
+    assert kept["unmet_checks"] == 1
+
+
+def test_a_run_that_passes_its_checks_is_not_explained(tmp_path: Path) -> None:
+    evaluation = run(tmp_path, SimulatedModel(), checks=(Check(task="sums", metric=KEY, min=0.4),))
+    assert evaluation.triage is None
+    assert "triage" not in evaluation.results["assay"]
+
+
+def test_an_explanation_that_fails_costs_no_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("assay.triage.run.triage_run", fail)
+    evaluation = run(tmp_path, SimulatedModel())
+    assert evaluation.triage is None
+    assert evaluation.results_file.is_file()
+    assert "could not be explained" in caplog.text
+
+
+def test_the_baseline_of_the_runs_own_checks_is_taken(tmp_path: Path) -> None:
+    before = run(tmp_path / "before", SimulatedModel())
+    check = Check(task="sums", metric=KEY, baseline=str(before.results_file), margin=0.02, alpha=0.05)
+    after = run(tmp_path / "after", SimulatedModel(accuracy=0.55, extra_tokens=1), checks=(check,))
+    assert after.triage is not None
+    assert after.triage.baseline == str(before.results_file)
+    assert after.triage.causes[0].cause is Cause.BOS_DOUBLED
+
+
+def test_a_baseline_file_knows_scores_alone(boxed: Evaluation, tmp_path: Path) -> None:
+    save_baseline(read_run(run(tmp_path, SimulatedModel()).results_file), tmp_path / "baseline.json")
+    triage = triage_run(boxed.results_file, tmp_path / "baseline.json")
+    assert triage.causes[0].cause is Cause.EXTRACTION_MISSED
+    assert triage.baseline_score == pytest.approx(0.68, abs=0.05)
+
+
+def test_what_the_probe_saw_is_taken_into_account(tmp_path: Path) -> None:
+    file = run(tmp_path, SimulatedModel(accuracy=0.4)).results_file
+    document = json.loads(file.read_text())
+    seen = {"chat_template": {"seen": "yes"}, "bos_doubled": {"seen": "yes", "evidence": "token 1 twice"}}
+    document["assay"]["probe"] = {"url": "http://x", "findings": seen}
+    file.write_text(json.dumps(document))
+    assert triage_run(file).headline == "most probable cause: the BOS token is doubled: the probe saw: token 1 twice"
+    seen["chat_template"] = {"seen": "no", "evidence": "7 prompt tokens in chat, 7 of the bare text"}
+    seen["bos_doubled"] = {"seen": "no"}
+    file.write_text(json.dumps(document))
+    assert triage_run(file).causes[0].cause is Cause.CHAT_TEMPLATE_MISSING
+
+
+def test_runs_of_lm_eval_are_read(tmp_path: Path) -> None:
+    before = write_run(tmp_path / "before", {"a": [1, 1, 1, 0] * 30})
+    after = write_run(tmp_path / "after", {"a": [1, 0, 1, 0] * 30})
+    triage = triage_run(tmp_path / "after", before)
+    assert triage.run == str(after)
+    assert triage.causes[0].cause is Cause.ANSWERS_WORSE
+    assert "0.750 -> 0.500 on 120 documents; 30 lost, 0 gained" in triage.headline
+    changed = write_run(tmp_path / "changed", {"a": [1, 0, 1, 0] * 30}, prompt="Think. ", version=2.0)
+    causes = {finding.cause for finding in triage_run(changed, before).causes}
+    assert causes == {Cause.PROMPTS_CHANGED, Cause.TASK_CHANGED}
+    other = write_run(tmp_path / "other", {"b": [1]})
+    with pytest.raises(FileFormatError, match="none of the tasks"):
+        triage_run(after, other)
+
+
+def test_ten_samples_are_too_few_to_blame_anything(tmp_path: Path) -> None:
+    evaluation = run(tmp_path, replace(BOXED, form="hashes", odd_form=0.1), options={"limit": 10})
+    assert triage_run(evaluation.results_file).headline == "no harness cause found"
+
+
+def assay(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "assay", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=os.environ, check=False)
+
+
+def test_the_command(boxed: Evaluation, tmp_path: Path) -> None:
+    shown = assay("triage", boxed.results_file, cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    first, subject, *_ = shown.stdout.splitlines()
+    assert boxed.triage is not None
+    assert first == boxed.triage.headline
+    assert subject.startswith("240 samples, score 0.0000 (exact_match,strict-match)")
+    assert "cause   right answers are not extracted (certain)" in shown.stdout
+    assert "-> score by a filter" in shown.stdout
+    document = json.loads(assay("triage", boxed.results_file, "--json", cwd=tmp_path).stdout)
+    assert document["run"] == str(boxed.results_file)
+    missing = assay("triage", tmp_path / "nothing.json", cwd=tmp_path)
+    assert (missing.returncode, missing.stdout) == (2, "")
+    assert missing.stderr.startswith("assay: there is no run ")
+
+
+def facts(doc_id: int, score: float, **more: Any) -> SampleFacts:
+    return SampleFacts(task=more.pop("task", "t"), doc_id=doc_id, score=score, outcome=Outcome.ANSWERED, **more)
+
+
+def against(samples: list[SampleFacts], before: Callable[[SampleFacts], float]) -> Evidence:
+    twins = {sample.place: Twin(score=before(sample)) for sample in samples}
+    return Evidence(samples, {}, Baseline(source="b", twins=twins))
+
+
+def test_a_stretch_of_time_that_carries_the_loss() -> None:
+    samples = [
+        facts(number, float(number % 4 > 0 and not 100 <= number < 140), time=1e9 + number) for number in range(200)
+    ]
+    (found,) = slices(Evidence(samples, {}, None))
+    assert found.finding.cause is Cause.ONE_TIME_SPAN
+    assert found.finding.is_cause
+    assert found.finding.evidence.startswith("from 01:48:20 to 01:48:59 UTC: 40 of 200 (20%) samples score 0.00")
+
+
+def test_a_task_and_a_length_that_carry_the_loss() -> None:
+    def score(number: int, bad: bool) -> float:
+        return float(number % 4 > (1 if bad else 0) and not (bad and number % 3))
+
+    by_task = [
+        facts(number, score(number, task == "c"), task=task, prompt_characters=100 + number)
+        for task in "abcd"
+        for number in range(60)
+    ]
+    (found,) = slices(against(by_task, lambda sample: float(sample.doc_id % 4 > 0)))
+    assert (found.finding.cause, found.finding.is_cause) == (Cause.ONE_TASK, True)
+    assert found.finding.evidence.startswith("c: 60 of 240 (25%) samples")
+    by_length = [facts(number, score(number, number >= 180), prompt_characters=number) for number in range(240)]
+    found, *_ = slices(against(by_length, lambda sample: float(sample.doc_id % 4 > 0)))
+    assert (found.finding.cause, found.finding.is_cause) == (Cause.ONE_LENGTH_BAND, True)
+    assert "prompts of 180 to 239 characters" in found.finding.evidence
+
+
+def test_hard_tasks_are_not_blamed_without_a_baseline() -> None:
+    samples = [
+        facts(number, float(task == "a"), task=task, prompt_characters=number) for task in "ab" for number in range(100)
+    ]
+    assert list(slices(Evidence(samples, {}, None))) == []
+
+
+def test_guessing_is_a_cause_only_where_more_was_known_to_be_possible() -> None:
+    samples = [facts(number, float(number % 4 == 0), choices=4) for number in range(100)]
+    (alone,) = chance_level(Evidence(samples, {}, None))
+    assert not alone.finding.is_cause
+    assert alone.finding.evidence == "25 of 100 (25%) right where guessing gives 25%"
+    (beside,) = chance_level(against(samples, lambda sample: float(sample.doc_id % 4 < 3)))
+    assert beside.finding.is_cause
+    better = [facts(number, float(number % 4 < 2), choices=4) for number in range(100)]
+    assert list(chance_level(Evidence(better, {}, None))) == []
+
+
+def test_what_the_loss_is_measured_against() -> None:
+    samples = [facts(number, float(number % 2)) for number in range(100)]
+    assert Evidence(samples, {}, None).loss.against is Reference.FULL
+    check = {"assay": {"checks": [{"verdict": "fail", "min": 0.7}]}}
+    missed = Evidence(samples, check, None).loss
+    assert missed.against is Reference.CHECK
+    assert missed.size == pytest.approx(0.2)
+    same = against(samples, lambda sample: float(sample.doc_id % 2)).loss
+    assert (same.against, same.is_real) == (Reference.BASELINE, False)
+    worse = against(samples, lambda _: 1.0).loss
+    assert worse.against is Reference.BASELINE
+    assert worse.size == pytest.approx(0.5)
+
+
+def test_nothing_measured_is_no_cause() -> None:
+    assert Evidence([], {}, None).score is None
+    assert not Evidence([], {}, None).loss.is_real
+
+
+def test_aggregation_leaves_sigterm_to_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children of lm-eval's bootstrap must die of it, and would inherit a handler."""
+    import lm_eval.evaluator_utils
+
+    seen: list[Any] = []
+    aggregated = lm_eval.evaluator_utils._process_results
+
+    def look(*given: Any) -> Any:
+        seen.append(signal.getsignal(signal.SIGTERM))
+        return aggregated(*given)
+
+    monkeypatch.setattr(lm_eval.evaluator_utils, "_process_results", look)
+    before = signal.getsignal(signal.SIGTERM)
+    run(tmp_path, SimulatedModel(), options={"limit": 2})
+    assert seen == [signal.SIG_DFL]
+    assert signal.getsignal(signal.SIGTERM) == before
