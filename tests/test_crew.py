@@ -96,7 +96,7 @@ def test_the_load_steers_between_answers_and_is_not_watched_any_longer_than_ther
     at_work, seconds, told = work(10, 1, load=lambda: ServerLoad(limits.popleft() if limits else 5, 0))
     assert told == [1, 2, 5]
     assert max(at_work) == 5
-    assert seconds == 4
+    assert seconds == 3
 
 
 def test_a_server_that_does_not_tell_is_asked_once_and_one_that_is_away_again() -> None:

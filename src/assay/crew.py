@@ -75,10 +75,10 @@ class Crew:
     async def _watch(self, load: Callable[[], Awaitable[ServerLoad | None]]) -> None:
         now = asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(_LOAD_EVERY)
             with suppress(OSError):
                 seen = await load()
                 if seen is None:
                     return
                 self._concurrency.loaded(seen, now())
                 self._hire()
+            await asyncio.sleep(_LOAD_EVERY)

@@ -84,6 +84,7 @@ def test_a_check_says_why() -> None:
 
 def follow(progress: ProgressLines, failures: int = 1) -> None:
     progress.loaded({"a": 3, "b": 2}, 2, Path("run.journal"))
+    progress.limited(64)
     for number in range(5):
         failed = number < failures
         response = Failure(cause=FailureCause.RESET, message="") if failed else Answer(text="x")
@@ -99,7 +100,7 @@ def test_elsewhere_than_on_a_terminal_progress_is_a_few_plain_lines() -> None:
     opening, last = stream.getvalue().splitlines()
     assert opening == "2 tasks: 5 samples, going on with 2 answers kept in run.journal"
     assert last.startswith("5 of 5 samples, ")
-    assert last.endswith(", 1 failed")
+    assert last.endswith(" requests/s, 64 at once, 1 failed")
 
 
 def test_remarks() -> None:

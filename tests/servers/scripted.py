@@ -202,6 +202,8 @@ class ScriptedServer:
             if self.refuse_lookups is not None:
                 return await wire.error(self.refuse_lookups, "no look-ups")
             return await wire.json(self.model_list if path == "/v1/models" else {"status": "ok"})
+        if path in ("/metrics", "/props"):
+            return await wire.error(404, f"no {path} here")
         self._note(request)
         if self.api_key is not None and request.headers.get("authorization") != f"Bearer {self.api_key}":
             return await wire.error(401, "Incorrect API key provided", "invalid_api_key")

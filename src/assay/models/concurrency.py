@@ -39,7 +39,7 @@ _QUEUE_SHARE = 0.1
 """Waiting requests wanted for each running one: enough that a place that becomes free is taken at once."""
 _QUEUE_TOLERANCE = 1.5
 _LOADS_IN_A_ROW = 3
-_LOAD_LASTS = 5.0
+_LOAD_LASTS = 15.0
 _LEAST_BESIDE_OTHERS = START
 _CAUTIOUS_SECONDS = 5.0
 _CAUTIOUS_SHARE = 1 / 16
@@ -250,6 +250,7 @@ class AutoConcurrency(Concurrency):
             self._rise(2 * self._limit, now)
         elif level.answers >= self._limit:
             # A whole turn of answers has not shown that the last doubling brought anything.
+            self._decided_by = "throughput"
             self._look_again_later(now)
             if queues and before is not None:
                 self._change(before.limit, now)
