@@ -56,7 +56,7 @@ def opened(browser: Any) -> Opened:
     return open_report
 
 
-def await_text(locator: Any, text: str, seconds: float = 5.0) -> None:
+def await_text(locator: Any, text: str, seconds: float = 30.0) -> None:
     """Wait until the element has exactly this text. (Waiting by a script is what the report's policy forbids.)"""
     from playwright.sync_api import expect
 

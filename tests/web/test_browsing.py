@@ -105,6 +105,11 @@ def test_keys(report: Path, opened: Opened) -> None:
         assert page.locator("#sample h3 a").inner_text() == "sums/1"
         assert page.url.endswith("#sums/1")
         assert page.locator("#sample del").first.inner_text() == "may"
+        page.locator("#list").focus()
+        page.keyboard.press("ArrowDown")
+        assert page.locator("#sample h3 a").inner_text() == "sums/2"
+        page.keyboard.press("ArrowUp")
+        page.locator("#sample del").first.wait_for()
         page.keyboard.press("d")
         page.locator("#sample del").first.wait_for(state="detached")
         page.keyboard.press("?")

@@ -120,8 +120,9 @@ class SampleView {
     button.addEventListener("click", () => this.toggleDifference());
     if (whole) title.append(button);
     const fact = element("p", { class: "dim" }, "extracted: ", element("span", { class: "text inline" }, shown(plainOf(extracted))));
-    const block = whole && this.asDifference ? differenceBlock(response, answer) : textBlock(response, { find: this.find });
-    return [title, fact, block];
+    if (!whole || !this.asDifference) return [title, fact, textBlock(response, { find: this.find })];
+    title.append(element("span", { class: "dim facts" }, "struck out: only the baseline said it; green: only this run"));
+    return [title, fact, differenceBlock(response, answer)];
   }
 }
 

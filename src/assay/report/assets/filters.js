@@ -33,7 +33,7 @@ class Filters {
     const chosen = key.value;
     const tasks = this.samples.tasks.filter(({ name }) => !task.value || name === task.value);
     const keys = [...new Set(tasks.flatMap((one) => one.keys))];
-    const own = tasks.length === 1 ? (tasks[0].keys[tasks[0].chosen] ?? "none") : "each task's first";
+    const own = tasks.length === 1 ? (tasks[0].keys[tasks[0].chosen] ?? "none") : "each task's own";
     key.replaceChildren(
       element("option", { value: "", textContent: labelled(own) }),
       ...keys.filter((name) => name !== own).map((name) => element("option", { value: name, textContent: labelled(name) })),

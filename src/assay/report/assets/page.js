@@ -60,9 +60,11 @@ function onKey(event, { list, view, filters, plots }) {
     return;
   }
   if (typing || event.ctrlKey || event.metaKey || event.altKey || help.open) return;
+  const inList = event.target === list.place;
   const actions = {
     j: () => list.step(1),
     k: () => list.step(-1),
+    ...(inList && { ArrowDown: () => list.step(1), ArrowUp: () => list.step(-1) }),
     "/": () => filters.form.elements.text.select(),
     d: () => view.toggleDifference(),
     t: () => switchTheme(plots),
