@@ -18,13 +18,14 @@ class SampleView {
     if (asked !== this.asked) return;
     [this.number, this.key, this.find] = [number, key, find];
     const row = this.samples.row(number, key);
-    this.place.replaceChildren(
+    const parts = [
       this.heading(number, row),
-      scoreTable(texts),
+      texts.failure ? null : scoreTable(texts),
       ...this.prompts(texts),
       ...this.answers(texts, row),
       ...this.before(texts),
-    );
+    ];
+    this.place.replaceChildren(...parts.filter(Boolean));
     this.place.scrollTop = 0;
     this.place.hidden = false;
   }
