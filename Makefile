@@ -16,7 +16,7 @@ TEST_EXTRAS := .[demo,ifeval,helm,lm-eval,tokenizer,dev]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-web lint bench bench-helm scheduling simulate chaos servers constraints clean
+.PHONY: help demo test test-web lint bench bench-helm scheduling simulate chaos soak servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
@@ -28,6 +28,7 @@ help:
 	@echo "make scheduling   order and concurrency on a simulated server (ten seconds)"
 	@echo "make simulate     error rates and cost of the sequential tests, 10,000 runs a setting (half an hour and more)"
 	@echo "make chaos        kill runs and damage journals at random, and compare what comes out"
+	@echo "make soak         half an hour at 256 requests at once with 1 % faults: counts, memory, nothing stuck"
 	@echo "make servers      probe and run real servers: llama.cpp by itself, others by SERVERS='NAME=URL[#MODEL] …'"
 	@echo "make constraints  choose the pinned versions of all dependencies anew"
 	@echo "make clean        remove everything that these targets made"
@@ -66,6 +67,9 @@ simulate: .venv/test-ready
 
 chaos: .venv/test-ready
 	@$(RUN) benchmarks.chaos
+
+soak: .venv/test-ready
+	@$(RUN) benchmarks.soak
 
 servers: .venv/test-ready
 	@$(RUN) benchmarks.real_servers $(SERVERS)
