@@ -71,6 +71,7 @@ def without_times(results: dict[str, Any]) -> dict[str, Any]:
     for config in document["configs"].values():
         config["metadata"].pop("num_concurrent")
     assay = document["assay"]
+    assay.pop("probe", None)
     for key in ("seconds", "latency_seconds", "attempts", "concurrency"):
         assay["totals"].pop(key)
     provenance = assay["provenance"]
@@ -297,6 +298,7 @@ def start(server: ScriptedServer, output_dir: Path, **how: Any) -> subprocess.Po
     command = [
         *(sys.executable, "-m", "assay", "run", "counting,naming", "--base-url", server.url, "--model", "scripted"),
         *("--include-path", str(TASKS), "--output-dir", str(output_dir), "--concurrency", "4"),
+        "--no-probe",  # as from Python
     ]
     return subprocess.Popen(
         command,
