@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from assay.engine import ask_all
-from assay.models.concurrency import AutoConcurrency, Concurrency, ServerLoad
+from assay.models.auto_concurrency import AutoConcurrency
+from assay.models.concurrency import Concurrency, ServerLoad
 from assay.progress import Progress
 from assay.schedule import LongestFirst, Stream
 from assay.tasks.requests import Sample

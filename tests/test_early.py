@@ -176,6 +176,31 @@ def test_a_request_that_hangs_does_not_have_everything_asked() -> None:
     assert next(documents, "ended") == "ended"
 
 
+class Searching(Concurrency):
+    """Has found that a thousand requests at once are best."""
+
+    is_searching = True
+
+
+def test_where_assay_chooses_no_more_is_asked_in_vain_than_was_needed() -> None:
+    scores = {"t": share(1000, 0.55)}
+    check = followed(minimum(0.5), scores)
+    book = Book(scores)
+    follower = Follower(
+        [check], {"t": range(1000)}, EarlyStopping(), seed=1, concurrency=Searching(1000), score=book.score, book=book
+    )
+    documents = follower.draw()
+    out: list[tuple[str, int]] = []
+    while True:
+        while drawn := next(documents, None):
+            out.append(drawn)
+        assert len(out) <= max(32, follower.counted["t"])
+        if not out:
+            break
+        follower.receive(*answered(*out.pop(0)))
+    assert follower.counted["t"] > 100
+
+
 def test_a_decided_tasks_documents_are_no_longer_asked() -> None:
     scores = {"t": share(1000, 0.0), "u": share(1000, 0.52)}
     checks = [followed(minimum(0.5), scores), followed(minimum(0.5, "u"), scores)]

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 _ROUNDS_AHEAD = 16
 """How far the asking may run ahead of the slowest answer, in documents for each request outstanding. Answers differ in
 length ten times and more; a request that hangs must not have the whole benchmark asked meanwhile."""
+_AT_ONCE_AT_FIRST = 32
+"""Documents on their way at most where the concurrency is Assay's own choice, until more have been counted: what is on
+its way when the last check is decided was asked in vain."""
 _LETTERS_PER_TOKEN = 4
 
 
@@ -106,7 +109,7 @@ class Follower:
         names = list(self._sizes)
         starts = [0, *accumulate(self._sizes.values())]
         for number in random_order(starts[-1], self._seed):
-            while self._may_ask() and len(self._expected) >= _ROUNDS_AHEAD * self._concurrency.limit:
+            while self._may_ask() and self._is_far_ahead():
                 yield None
             if not self._may_ask():
                 return
@@ -118,6 +121,13 @@ class Follower:
             self._asked += 1
             self._expected.append((task, doc_id))
             yield task, doc_id
+
+    def _is_far_ahead(self) -> bool:
+        """Whether asking more now would help little, or would soon have been in vain."""
+        if len(self._expected) >= _ROUNDS_AHEAD * self._concurrency.limit:
+            return True
+        on_their_way = len(self._expected) - len(self._arrived)
+        return self._concurrency.is_searching and on_their_way >= max(_AT_ONCE_AT_FIRST, sum(self.counted.values()))
 
     def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Take a sample's answers, in whatever order they come."""

@@ -28,7 +28,7 @@ from assay.errors import OutputError, RunInterrupted, UsageError
 from assay.journal import Journal
 from assay.measure import Score, measure, without_intervals
 from assay.models.api_key import read_api_key
-from assay.models.concurrency import concurrency_of
+from assay.models.auto_concurrency import concurrency_of
 from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from assay.errors import ServerRefusedError, ServerUnreachableError, SpecificationError
-from assay.models.concurrency import Concurrency, concurrency_of
+from assay.models.auto_concurrency import concurrency_of
+from assay.models.concurrency import Concurrency
 from assay.models.openai import OpenAIModel
 from assay.types import Answer, EndpointKind, Failure, FailureCause, ModelSpec, Request, Response
 from tests.models.clocks import FastTime

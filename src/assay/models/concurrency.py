@@ -1,53 +1,18 @@
-"""How many requests may be outstanding at once: a fixed number, or one that is found while the run goes on.
+"""How many requests may be outstanding at once: the interface that the engine and the models obey, and a fixed number.
 
-Found how: by the server's own count of waiting requests where it publishes one, else by its throughput, see
-:mod:`assay.models.throughput`. Overload lowers the limit either way. Nothing here waits or looks at a clock: the engine
-and the models tell what happened and when, and obey :attr:`Concurrency.limit`.
+Nothing here waits or looks at a clock: the engine and the models tell what happened and when.
 """
 
 from __future__ import annotations
 
-import resource
-from collections import Counter, deque
 from contextlib import contextmanager
-from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from assay.models.throughput import Level
-from assay.types import Answer, FailureCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.types import ModelSpec, Response
-
-START = 16
-"""The limit with which the search begins."""
-MOST = 4096
-
-_OTHER_FILES = 128
-
-_SHORTEST_LOOK = 0.5
-_NEARLY = 0.75
-"""Of the limit: requests outstanding from which on a request tells how the server does at that limit."""
-_WORTH_DOUBLING = 1.1
-_SHARE = 16
-_FEWEST_ANSWERS = 4
-_FEWEST_AT_START = 8
-_FIRST_LOOK_AGAIN = 15.0
-_QUEUE_SHARE = 0.1
-"""Waiting requests wanted for each running one: enough that a place that becomes free is taken at once."""
-_QUEUE_TOLERANCE = 1.5
-_LOADS_IN_A_ROW = 3
-_LOAD_LASTS = 15.0
-_LEAST_BESIDE_OTHERS = START
-_CAUTIOUS_SECONDS = 5.0
-_CAUTIOUS_SHARE = 1 / 16
-_OUTCOMES_KEPT = 64
-_TOO_MANY_ERRORS = 8
-
-_ALWAYS_OVERLOAD = frozenset({FailureCause.RATE_LIMITED, FailureCause.TIMED_OUT})
-_OVERLOAD_IF_MANY = frozenset({FailureCause.SERVER_ERROR, FailureCause.RESET})
+    from assay.models.throughput import Level
+    from assay.types import Answer, FailureCause, Response
 
 
 class ServerLoad(NamedTuple):
@@ -131,174 +96,6 @@ class Concurrency:
     def summary(self) -> dict[str, Any]:
         """How the limit came to be, for the results."""
         return {"final": self._limit, "peak": self._peak, "decided_by": "user"}
-
-
-class AutoConcurrency(Concurrency):
-    """Finds the least limit that keeps the server as busy as it can be.
-
-    - It doubles from 16 while each doubling brings at least a tenth more throughput; a doubling that brought nothing is
-      taken back, and tried again later.
-    - Where the server tells its load, no guess is needed: about a tenth as many requests wait as run.
-    - On 429, a time-out, a server that went away, or many errors it falls by half, and from then on rises slowly.
-
-    Args:
-        most: the limit is never higher.
-    """
-
-    is_searching = True
-
-    def __init__(self, most: int = MOST) -> None:
-        super().__init__(min(START, most))
-        self._most = most
-        self._decided_by = "start"
-        self._falls: Counter[str] = Counter()
-        self._level = Level(self._limit, began=float("-inf"))
-        self._before: Level | None = None
-        self._look_again_at: float | None = None
-        """When to try a doubling again that brought nothing; None while it still rises."""
-        self._look_again_after = _FIRST_LOOK_AGAIN
-        self._waiting: deque[int] = deque(maxlen=_LOADS_IN_A_ROW)
-        self._has_queued = False
-        self._load_known_until = float("-inf")
-        self._outcomes: deque[bool] = deque(maxlen=_OUTCOMES_KEPT)
-        """Of the last attempts, whether each was an error."""
-        self._fell_at = float("-inf")
-        self._cautious_below: int | None = None
-        """The limit that it fell from; from there on it looks for more as before the fall."""
-        self._may_rise_at = float("-inf")
-
-    def sent(self, now: float) -> Sent:
-        """A request leaves."""
-        sent = super().sent(now)
-        return sent._replace(level=self._level) if sent.among >= _NEARLY * self._limit else sent
-
-    def ended(self, sent: Sent, task: str, response: Response, now: float) -> None:
-        """Its response is there, or all its attempts have failed."""
-        was_full = self._is_full
-        super().ended(sent, task, response, now)
-        if not isinstance(response, Answer):
-            return
-        self._outcomes.append(False)
-        if was_full and sent.level is self._level and response.attempts == 1:
-            self._level.add(task, work_of(response), now - sent.at, sent.among)
-            if now >= self._load_known_until:
-                self._judge_throughput(now)
-
-    def failed(self, cause: FailureCause, began: float, now: float) -> None:
-        """An attempt that began at `began` has failed; what began before the last fall is no news."""
-        if began < self._fell_at:
-            return
-        if cause in _OVERLOAD_IF_MANY:
-            self._outcomes.append(True)
-            if sum(self._outcomes) < _TOO_MANY_ERRORS:
-                return
-        elif cause is FailureCause.UNREACHABLE:
-            if False not in self._outcomes:
-                return  # nothing has been answered since the last fall: this outage is known
-        elif cause not in _ALWAYS_OVERLOAD:
-            return
-        self._falls[cause.value] += 1
-        self._decided_by = "failures"
-        self._outcomes.clear()
-        self._fell_at = now
-        self._cautious_below, self._look_again_at = self._limit, None
-        self._has_queued = True
-        self._may_rise_at = now + _CAUTIOUS_SECONDS
-        self._change(self._limit // 2, now)
-
-    def loaded(self, load: ServerLoad, now: float) -> None:
-        """The server said how many requests it runs and how many wait."""
-        if 2 * (load.running + load.waiting) < self.in_flight:
-            return  # Of one server among several behind one address, or not even of this one.
-        self._load_known_until = now + _LOAD_LASTS
-        self._waiting.append(load.waiting)
-        queue = min(self._waiting) if len(self._waiting) == _LOADS_IN_A_ROW else 0
-        self._has_queued |= queue > 0
-        wanted = ceil(max(1, load.running) * _QUEUE_SHARE)
-        if queue > _QUEUE_TOLERANCE * wanted:
-            others = load.running + load.waiting - self.in_flight
-            least = _LEAST_BESIDE_OTHERS if others > self.in_flight else 1
-            self._decided_by = "queue"
-            self._change(min(self._limit, max(least, self.in_flight - queue + wanted)), now)
-        elif load.waiting == 0 and self._is_full:
-            self._decided_by = "queue"
-            self._rise(self._limit + wanted if self._has_queued else 2 * self._limit, now)
-
-    def summary(self) -> dict[str, Any]:
-        """How the limit came to be, for the results."""
-        return super().summary() | {"decided_by": self._decided_by, "falls": dict(sorted(self._falls.items()))}
-
-    @property
-    def _is_full(self) -> bool:
-        return self.in_flight >= _NEARLY * self._limit
-
-    def _judge_throughput(self, now: float) -> None:
-        level, before = self._level, self._before
-        if now - level.began < _SHORTEST_LOOK or level.answers < self._fewest_answers():
-            return
-        if self._cautious_below is not None:
-            self._rise(self._cautious_below, now)
-            return
-        if self._look_again_at is not None:
-            if now >= self._look_again_at:
-                self._rise(2 * self._limit, now)
-            return
-        gain = None if before is None else level.gain_over(before)
-        queues = level.queues_more_than(before)
-        if not queues and (gain is None or gain.is_surely_over(_WORTH_DOUBLING)):
-            self._decided_by = "throughput"
-            self._rise(2 * self._limit, now)
-        elif level.answers >= self._limit:
-            # A whole turn of answers has not shown that the last doubling brought anything.
-            self._decided_by = "throughput"
-            self._look_again_later(now)
-            if queues and before is not None:
-                self._change(before.limit, now)
-
-    def _fewest_answers(self) -> int:
-        """Answers from which on a level may be judged: a few while it first rises, later a whole turn."""
-        if self._look_again_after > _FIRST_LOOK_AGAIN and self._cautious_below is None:
-            return self._limit
-        return max(_FEWEST_AT_START if self._before is None else _FEWEST_ANSWERS, self._limit // _SHARE)
-
-    def _look_again_later(self, now: float) -> None:
-        self._look_again_at = now + self._look_again_after
-        self._look_again_after *= 2
-
-    def _rise(self, limit: int, now: float) -> None:
-        if self._cautious_below is None:
-            self._look_again_at = None
-            self._change(limit, now)
-        elif now >= self._may_rise_at:
-            self._may_rise_at = now + _CAUTIOUS_SECONDS
-            step = ceil(self._limit * _CAUTIOUS_SHARE)
-            self._change(min(limit, self._limit + step, self._cautious_below), now)
-            if self._limit == self._cautious_below:
-                self._cautious_below = None
-                self._look_again_later(now)
-
-    def _change(self, limit: int, now: float) -> None:
-        limit = max(1, min(limit, self._most))
-        if limit == self._limit:
-            return
-        self._before = self._level if limit > self._limit and self._level.answers else None
-        self._limit = limit
-        self._peak = max(self._peak, limit)
-        self._level = Level(limit, began=now)
-        self._waiting.clear()
-
-
-def concurrency_of(spec: ModelSpec) -> Concurrency:
-    """What a specification asks for; ``auto`` stays within what this process may open."""
-    return (
-        AutoConcurrency(min(MOST, most_connections())) if spec.concurrency == "auto" else Concurrency(spec.concurrency)
-    )
-
-
-def most_connections() -> int:
-    """How many connections this process may hold open beside its other files."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return MOST if allowed == resource.RLIM_INFINITY else max(1, allowed - _OTHER_FILES)
 
 
 def work_of(answer: Answer) -> int:

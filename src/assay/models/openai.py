@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from assay.errors import SpecificationError
-from assay.models.concurrency import concurrency_of
+from assay.models.auto_concurrency import concurrency_of
 from assay.models.endpoint import Endpoint
 from assay.models.health import ServerHealth
 from assay.models.load import LoadReader

@@ -12,16 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.models.concurrency import (
-    MOST,
-    START,
-    AutoConcurrency,
-    Concurrency,
-    Sent,
-    ServerLoad,
-    concurrency_of,
-    most_connections,
-)
+from assay.models.auto_concurrency import MOST, START, AutoConcurrency, concurrency_of, most_connections
+from assay.models.concurrency import Concurrency, Sent, ServerLoad
 from assay.types import Answer, Failure, FailureCause, ModelSpec
 
 ANSWER = Answer(text="", completion_tokens=1)
@@ -217,6 +209,17 @@ def test_a_request_that_failed_waits_for_room_before_it_tries_again() -> None:
         rooms.append(limited.has_room)
     rooms.append(limited.has_room)
     assert rooms == [False, True, False]
+
+
+def test_after_a_time_out_it_stays_away_from_where_that_was() -> None:
+    limited = AutoConcurrency()
+    limited.failed(FailureCause.TIMED_OUT, began=0.0, now=0.0)
+    out, now = fill(limited), 0.0
+    for _ in range(5000):
+        now += 0.1
+        limited.ended(out.pop(0), "task", ANSWER, now)
+        out += fill(limited, now)
+    assert limited.limit == 0.75 * START
 
 
 # -- whatever happens -------------------------------------------------------------------------------------------------
