@@ -35,6 +35,8 @@ class SimulatedModel:
     stops_reach_reasoning: bool = False
     content_is_null: bool = False
     """A parser takes everything for reasoning."""
+    restates: bool = False
+    """Writes the question down before it answers."""
     leaks: bool = False
     """There is no parser: thoughts stand in the content."""
     name: str | None = None
@@ -46,7 +48,7 @@ class SimulatedModel:
         """The reply to a request."""
         question = body["messages"][-1]["content"]
         draw = random.Random(f"{self.seed} {question}")
-        text = self._spoiled(self._text(question, draw), draw)
+        text = self._spoiled(question, self._text(question, draw), draw)
         reasoning = self._reasoning(question, draw) if self.reasons else ""
         return self._reply(body, reasoning, text)
 
@@ -77,9 +79,11 @@ class SimulatedModel:
             question, random.Random(f"{self.seed} {question}")
         )
 
-    def _spoiled(self, text: str, draw: random.Random) -> str:
+    def _spoiled(self, question: str, text: str, draw: random.Random) -> str:
         if not self.has_template and draw.random() < 0.8:
             text += "\nuser: How many are there if one is lost?\nassistant: Then there is one less.\n#### 1"
+        if self.restates and draw.random() < 0.5:
+            text = f"Let us look at what is asked.\n{question}\n{text}"
         if "gibberish" in self.broken:
             return "".join(draw.choice("аbлcдзeжf\ufffd гhй ") for _ in range(120))
         if "empty" in self.broken:

@@ -143,6 +143,19 @@ def test_more_causes_alone(tmp_path: Path, cause: Cause) -> None:
     named(triage_run(run(tmp_path, MORE_CAUSES[cause]).results_file), cause)
 
 
+def test_a_stop_string_ends_answers_too_early(plain: Evaluation, tmp_path: Path) -> None:
+    candidate = run(tmp_path, replace(PLAIN, restates=True))
+    for triage in (against(plain, candidate), triage_run(candidate.results_file)):
+        named(triage, Cause.STOPPED_EARLY)
+        assert "stop strings: 'Question:'" in triage.headline
+
+
+def test_thoughts_are_cut_off(reasoning: Evaluation, tmp_path: Path) -> None:
+    triage = against(reasoning, run(tmp_path, REASONING, options={"gen_kwargs": {"max_gen_toks": 40}}))
+    named(triage, Cause.TRUNCATED)
+    assert "come from a model that reasons first" in triage.headline
+
+
 def test_reasoning_leaks_into_the_content(reasoning: Evaluation, tmp_path: Path) -> None:
     leaking = run(tmp_path, replace(REASONING, leaks=True), options=LONG)
     named(against(reasoning, leaking), Cause.STOPPED_IN_REASONING)  # Its thoughts repeat the question.

@@ -35,6 +35,8 @@ _ANSWER_FOUND = 0.3
 """Share of reasonings that end with the right answer, from which the content is taken to have gone there."""
 _STOPPED_SHARE = 0.05
 _STOPPED_LENGTH = 0.5
+"""An answer is short if it has less than this part of the characters that right ones have, or the baseline's had."""
+_FEWEST_RIGHT = 10
 _STOPPED_AT_ONCE = 3
 """Tokens; a stop string at the very beginning takes about as many."""
 _LEAKED_SHARE = 0.05
@@ -200,8 +202,14 @@ def _nothing(generated: Sequence[SampleFacts], nothing: Sequence[SampleFacts]) -
 def stopped_early(evidence: Evidence) -> Iterator[Found]:
     """Answers that break off without a result, where a stop string may well have stood in the text."""
     generated = evidence.generated
-    affected = [sample for sample in generated if _breaks_off(sample) and not _is_as_long(evidence, sample)]
-    if not affected or not exceeds_baseline(evidence, _breaks_off, generated, least=_STOPPED_SHARE):
+    right = [sample.characters for sample in generated if (sample.score or 0.0) >= 1]
+    short = _STOPPED_LENGTH * median(right) if len(right) >= _FEWEST_RIGHT else 0.0
+
+    def breaks_off(sample: SampleFacts) -> bool:
+        return _lacks_result(sample) and (sample.is_unfinished or sample.characters < short)
+
+    affected = [sample for sample in generated if breaks_off(sample) and not _is_as_long(evidence, sample)]
+    if not affected or not exceeds_baseline(evidence, breaks_off, generated, least=_STOPPED_SHARE):
         return
     stops = ", ".join(map(repr, _wide_stops(affected)))
     yield judge(
@@ -218,10 +226,9 @@ def stopped_early(evidence: Evidence) -> Iterator[Found]:
     )
 
 
-def _breaks_off(sample: SampleFacts) -> bool:
+def _lacks_result(sample: SampleFacts) -> bool:
     return (
         sample.outcome is Outcome.UNEXTRACTED
-        and sample.is_unfinished
         and not sample.signs
         and sample.missed is None
         and not sample.is_open_thought

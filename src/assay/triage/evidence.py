@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SMALLEST_LOSS = 0.01
 """A mean that is less far below the baseline's needs no explanation."""
-_SIGNIFICANT = 0.05
+_SIGNIFICANT = 0.01
 _FEWEST_OTHERS = 10
 _LEAST_OTHERS = 0.1
 
@@ -140,7 +140,7 @@ class Evidence:
         if self.pairs and self.baseline_score is not None:
             ours = _mean(_score(sample) for sample, _ in self.pairs) or 0.0
             size = self.baseline_score - ours
-            is_real = size >= _SMALLEST_LOSS and self.loss_p_value <= _SIGNIFICANT
+            is_real = size >= _SMALLEST_LOSS and (self.loss_p_value <= _SIGNIFICANT or self._is_judged_worse)
             if is_real or not self.unmet:
                 return Loss(Reference.BASELINE, size if is_real else 0.0)
         if self.score is None:
@@ -155,6 +155,11 @@ class Evidence:
     def unmet(self) -> list[dict[str, Any]]:
         """The run's checks that are not passed."""
         return [check for check in self.assay.get("checks", ()) if check.get("verdict") != Verdict.PASS]
+
+    @property
+    def _is_judged_worse(self) -> bool:
+        """Whether a check against a baseline has found so, at the error rate that it was given."""
+        return any(check.get("baseline") and check.get("verdict") == Verdict.FAIL for check in self.unmet)
 
     def estimate(
         self, affected: Collection[SampleFacts], repaired_to: Callable[[SampleFacts], float] | None = None

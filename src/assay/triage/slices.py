@@ -34,6 +34,8 @@ _LARGEST = 0.6
 """Greatest share of all samples that is still a slice."""
 _CARRIES = 0.5
 """Least share of the loss against a baseline."""
+_BREAKDOWN = 0.25
+"""Without a baseline: a stretch of time is blamed if it scores at most this part of what the rest does."""
 _SPANS = 10
 _BANDS = 4
 _ADVICE = {
@@ -141,7 +143,9 @@ def _found(
         carries = share_of_loss(evidence, found.finding.explains or 0.0) >= _CARRIES
         is_much = _mean_difference(evidence, places) <= -_WORSE_BY
     else:
-        carries, is_much = True, others - ours >= _WORSE_BY
+        # Documents are asked in their order, which may be by difficulty: only a breakdown tells itself apart from that.
+        carries = cause is not Cause.ONE_TIME_SPAN or ours <= _BREAKDOWN * others
+        is_much = others - ours >= _WORSE_BY
     if not is_much:
         return
     if cause in (Cause.ONE_TASK, Cause.ONE_LENGTH_BAND):  # where the loss is, not yet why
