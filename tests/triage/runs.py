@@ -36,7 +36,7 @@ def run(
                 model=ModelSpec(
                     base_url=urls[0], replicas=tuple(urls[1:]), model="served", concurrency=12, max_attempts=2
                 ),
-                options=TaskOptions(include_path=str(TASKS), **options or {}),
+                options=TaskOptions(**{"include_path": str(TASKS), **(options or {})}),
                 checks=checks,
                 output_dir=str(output_dir),
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from assay.triage.facts import SampleFacts
 from assay.triage.slices import slices
 from assay.types import Check, Outcome
 from tests.result_files import write_run
-from tests.triage.runs import KEY, run
+from tests.triage.runs import KEY, TASKS, run
 from tests.triage.simulated import SimulatedModel
 
 BOXED = SimulatedModel(form="boxed")
@@ -107,6 +108,27 @@ def test_runs_of_lm_eval_are_read(tmp_path: Path) -> None:
     other = write_run(tmp_path / "other", {"b": [1]})
     with pytest.raises(FileFormatError, match="none of the tasks"):
         triage_run(after, other)
+
+
+def test_a_harness_that_scores_otherwise_is_found_by_scoring_the_baseline_again(tmp_path: Path) -> None:
+    tasks = tmp_path / "tasks"
+    shutil.copytree(TASKS, tasks)
+    rule = "\n\ndef score(doc, said):\n    return {'exact_match': int(said[0] == doc['answer'].split('#### ')[1]%s)}\n"
+    rows = (tasks / "rows.py").read_text()
+    settings = (tasks / "sums.yaml").read_text()
+    (tasks / "sums.yaml").write_text(f"{settings}process_results: !function rows.score\n")
+    (tasks / "rows.py").write_text(rows + rule % "")
+    options = {"include_path": str(tasks)}
+    before = run(tmp_path / "before", SimulatedModel(), options=options)
+    (tasks / "rows.py").write_text(rows + rule % " and int(said[0]) % 3 > 0")
+    after = run(tmp_path / "after", SimulatedModel(), options=options)
+    document = json.loads(before.results_file.read_text())
+    document["assay"]["provenance"]["versions"]["assay"] = "0.0.1"
+    before.results_file.write_text(json.dumps(document))
+    triage = triage_run(after.results_file, before.results_file, score_again=True)
+    assert triage.causes[0].cause is Cause.HARNESS_CHANGED, triage.headline
+    assert triage.causes[0].score_repaired == pytest.approx(before.scores[0].value)
+    assert triage_run(after.results_file, before.results_file).causes[0].cause is Cause.EXTRACTION_MISSED
 
 
 def test_ten_samples_are_too_few_to_blame_anything(tmp_path: Path) -> None:

@@ -22,11 +22,13 @@ _RUN_HELP = (
 def triage(run: str, baseline: str | None, as_json: bool) -> None:
     """Say why RUN scored low: the most probable cause in the first line, then all that was found.
 
+    If other versions of the packages made the baseline, its answers are scored again to see what that alone changes.
+
     Example: assay triage results/my-model --baseline results/old
     """
     from assay.triage import triage_run
 
-    found = triage_run(run, baseline)
+    found = triage_run(run, baseline, score_again=baseline is not None)
     if as_json:
         import msgspec
 

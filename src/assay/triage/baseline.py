@@ -12,6 +12,7 @@ from assay.run_samples import RunSamples, results_file_of
 from assay.runs import mean
 from assay.triage.evidence import Baseline, Twin
 from assay.triage.facts import SampleFacts, facts_of_run
+from assay.triage.harness import scored_again
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from assay.pairing import Pairing
 
 
-def baseline_of(path: Path, samples: RunSamples, metrics: Mapping[str, str]) -> Baseline:
+def baseline_of(path: Path, samples: RunSamples, metrics: Mapping[str, str], *, score_again: bool = False) -> Baseline:
     """The baseline at `path` beside a run.
 
     Args:
         path: a run or a baseline file.
         samples: the run.
         metrics: by task of the run, the metric key that is looked at.
+        score_again: see what its answers would score now, if other versions made it.
 
     Raises:
         FileFormatError: a run is missing or damaged, or the two have no task in common.
@@ -35,12 +37,13 @@ def baseline_of(path: Path, samples: RunSamples, metrics: Mapping[str, str]) -> 
     common = {task: key for task, key in metrics.items() if task in before.tasks}
     if not common:
         raise FileFormatError(f"{path} has none of the tasks of {samples.file} ({', '.join(metrics)})")
-    results, facts = {}, {}
+    results, facts, scored_now = {}, {}, {}
     if path.is_dir() or not is_baseline(path):
         with RunSamples(results_file_of(path)) as theirs:
             results = theirs.results
             ours = {task: key for task, key in common.items() if task in theirs.tasks}
             facts = {sample.place: sample for sample in facts_of_run(theirs, ours)}
+            scored_now = scored_again(theirs, samples, ours) if score_again else {}
     pairings = {task: pair_tasks(before.tasks[task], after.tasks[task]) for task in common}
     return Baseline(
         source=before.source,
@@ -52,6 +55,7 @@ def baseline_of(path: Path, samples: RunSamples, metrics: Mapping[str, str]) -> 
         mismatches={task: pairing.mismatches for task, pairing in pairings.items() if pairing.mismatches},
         lm_eval=before.versions.get("lm_eval", "?"),
         results=results,
+        scored_now=scored_now,
     )
 
 

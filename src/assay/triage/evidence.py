@@ -43,6 +43,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     lm_eval: str = "?"
     results: dict[str, Any] = {}
     """Its results document; empty where only its scores are known."""
+    scored_now: dict[str, tuple[float, float]] = {}
+    """By task, its score then and that of the same answers now, where these were scored again and differ."""
 
     @property
     def has_facts(self) -> bool:

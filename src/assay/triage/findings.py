@@ -25,6 +25,8 @@ class Cause(StrEnum):
     DATA_CHANGED = "data_changed"
     PROMPTS_CHANGED = "prompts_changed"
     LM_EVAL_CHANGED = "lm_eval_changed"
+    HARNESS_CHANGED = "harness_changed"
+    """The baseline's own answers score less now than then."""
     NOT_GREEDY = "not_greedy"
     """Answers are sampled: scores differ from run to run."""
     TRUNCATED = "truncated"
@@ -68,6 +70,7 @@ TITLES: dict[Cause, str] = {
     Cause.DATA_CHANGED: "the data is not the baseline's",
     Cause.PROMPTS_CHANGED: "the prompts are not the baseline's",
     Cause.LM_EVAL_CHANGED: "lm-eval is of another version than the baseline's",
+    Cause.HARNESS_CHANGED: "the harness scores otherwise than it did for the baseline",
     Cause.NOT_GREEDY: "answers are sampled",
     Cause.TRUNCATED: "answers are cut off at the token limit",
     Cause.STOPPED_IN_REASONING: "a stop string ends the reasoning",
@@ -151,7 +154,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Triage(msgspec.Struct, frozen=True, kw_only=True):
     """Why a run scored as it did."""
 
-    run: str
+    run: str = ""
     """The results file."""
     baseline: str | None = None
     metrics: dict[str, str] = {}

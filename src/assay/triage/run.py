@@ -6,6 +6,8 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from assay.gate import Verdict
 from assay.run_samples import RunSamples, results_file_of
 from assay.triage.answers import degenerate, not_extracted, reasoning_leaked, stopped_early, truncated, without_content
@@ -15,6 +17,7 @@ from assay.triage.decline import answers_worse, chance_level
 from assay.triage.evidence import Evidence, Reference
 from assay.triage.facts import facts_of_run
 from assay.triage.findings import Cause, Finding, Triage
+from assay.triage.harness import harness_changed
 from assay.triage.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
 from assay.triage.slices import slices
 
@@ -33,6 +36,7 @@ _DETECTORS: tuple[Detector, ...] = (
     prompt_tokens,
     template_markers,
     mismatches,
+    harness_changed,
     other_lm_eval,
     sampled,
     truncated,
@@ -46,13 +50,15 @@ _DETECTORS: tuple[Detector, ...] = (
 )
 
 
-def triage_run(run: str | Path, baseline: str | Path | None = None) -> Triage:
+def triage_run(run: str | Path, baseline: str | Path | None = None, *, score_again: bool = False) -> Triage:
     """Say why a finished run scored as it did.
 
     Args:
         run: a results file, a samples file or a folder of results (its newest run); Assay's or lm-eval's.
         baseline: an earlier run of the same tasks, of any of these kinds, or a baseline file. None: the one that the
             run's own checks name, if they do and it is there.
+        score_again: if the baseline was made by other versions, score its answers again to see what that changes; loads
+            its tasks and their data.
 
     Raises:
         FileFormatError: a run is missing or damaged.
@@ -60,7 +66,7 @@ def triage_run(run: str | Path, baseline: str | Path | None = None) -> Triage:
     """
     with RunSamples(results_file_of(run)) as samples:
         named = _baseline_in_checks(samples.assay) if baseline is None else baseline
-        return triage_samples(samples, named)
+        return triage_samples(samples, named, score_again=score_again)
 
 
 def needs_explanation(checks: Sequence[CheckResult]) -> bool:
@@ -77,18 +83,21 @@ def explain_scores(results_file: Path) -> Triage | None:
         return None
 
 
-def triage_samples(samples: RunSamples, baseline: str | Path | None = None) -> Triage:
+def triage_samples(samples: RunSamples, baseline: str | Path | None = None, *, score_again: bool = False) -> Triage:
     """Say why a run scored as it did; see :func:`triage_run`."""
     metrics = metrics_of(samples)
     facts = list(facts_of_run(samples, metrics))
-    beside = None if baseline is None else baseline_of(Path(baseline), samples, metrics)
-    evidence = Evidence(facts, samples.results, beside)
+    beside = None if baseline is None else baseline_of(Path(baseline), samples, metrics, score_again=score_again)
+    triage = diagnose(Evidence(facts, samples.results, beside))
+    return msgspec.structs.replace(triage, run=str(samples.file), metrics=metrics)
+
+
+def diagnose(evidence: Evidence) -> Triage:
+    """What the evidence says: everything found, ranked, and the headline."""
     found = _ranked(evidence)
     return Triage(
-        run=str(samples.file),
-        baseline=None if beside is None else beside.source,
-        metrics=metrics,
-        samples=len(facts),
+        baseline=None if evidence.baseline is None else evidence.baseline.source,
+        samples=len(evidence.facts),
         score=evidence.score,
         baseline_score=evidence.baseline_score,
         unmet_checks=len(evidence.unmet),
@@ -131,10 +140,10 @@ def _baseline_in_checks(assay: Mapping[str, Any]) -> str | None:
 
 
 def _ranked(evidence: Evidence) -> list[Found]:
-    """Causes by the share of the loss that they can explain, then remarks."""
+    """Causes by the share of the loss that they can explain, equal ones in the detectors' order; then remarks."""
     found = [each for detector in _DETECTORS for each in detector(evidence)] if evidence.facts else []
     found += answers_worse(evidence, [each for each in found if each.finding.is_cause])
-    return sorted(found, key=lambda each: (each.finding.is_cause, each.finding.weight), reverse=True)
+    return sorted(found, key=lambda each: (each.finding.is_cause, round(each.finding.weight, 2)), reverse=True)
 
 
 def _gain(finding: Finding) -> str:

@@ -13,8 +13,12 @@ LETTERS = "ABCD"
 def load(kind: str, count: int = 240, **_: Any) -> dict[str, Any]:
     from datasets import Dataset
 
-    rows = [_sum(number) if kind == "sums" else _choice(number) for number in range(count + 4)]
+    rows = [row(kind, number) for number in range(count + 4)]
     return {"train": Dataset.from_list(rows[:4]), "test": Dataset.from_list(rows[4:])}
+
+
+def row(kind: str, number: int) -> dict[str, Any]:
+    return _sum(number) if kind == "sums" else _choice(number)
 
 
 def _sum(number: int) -> dict[str, Any]:
