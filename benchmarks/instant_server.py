@@ -1,21 +1,62 @@
 """A server that answers every completion at once with the same text, and tells when the first request came.
 
-Run as ``python instant_server.py PORT TEXT``; GET /stats gives ``{"requests": n, "first": unix_time}``.
+Run as ``python instant_server.py PORT TEXT``. GET /watch?PID names the client's process and starts counting anew;
+GET /stats gives ``requests``, the Unix times of the ``first`` and the ``last``, and what the client did from the first
+to the last time that it was looked at: ``seen_requests`` in ``seen_cpu`` CPU seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
+from pathlib import Path
+
+_LOOK_EVERY = 50
 
 
 class Stats:
     """What has been asked so far."""
 
-    requests = 0
-    first: float | None = None
+    def __init__(self) -> None:
+        self.begin(pid=0)
+
+    def begin(self, pid: int) -> None:
+        """Count anew, for this client."""
+        self.pid = pid
+        self.requests = 0
+        self.first = self.last = 0.0
+        self.first_cpu = self.last_cpu = 0.0
+        self.seen_requests = 0
+
+    def count(self) -> None:
+        """A request has come."""
+        self.last = time.time()
+        if not self.requests:
+            self.first, self.first_cpu = self.last, cpu_seconds(self.pid)
+        elif self.requests % _LOOK_EVERY == 0:
+            self.last_cpu, self.seen_requests = cpu_seconds(self.pid), self.requests
+        self.requests += 1
+
+    def summary(self) -> dict[str, float]:
+        """All that as plain data."""
+        return {
+            "requests": self.requests,
+            "first": self.first,
+            "last": self.last,
+            "seen_requests": self.seen_requests,
+            "seen_cpu": self.last_cpu - self.first_cpu,
+        }
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process and its threads so far."""
+    if not pid:
+        return 0.0
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 class InstantAnswers(asyncio.Protocol):
@@ -44,12 +85,13 @@ class InstantAnswers(asyncio.Protocol):
 
     def _reply(self, path: bytes) -> bytes:
         if path.endswith(b"completions"):
-            self._stats.requests += 1
-            self._stats.first = self._stats.first or time.time()
+            self._stats.count()
         body = self._replies.get(path)
         if path == b"/stats":
-            body = json.dumps({"requests": self._stats.requests, "first": self._stats.first}).encode()
-            self._stats.requests, self._stats.first = 0, None
+            body = json.dumps(self._stats.summary()).encode()
+        elif path.startswith(b"/watch?"):
+            self._stats.begin(int(path.partition(b"?")[2]))
+            body = b"{}"
         if body is None:
             return b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nContent-Type: application/json\r\n\r\n{}"
         head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"

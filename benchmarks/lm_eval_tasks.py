@@ -33,6 +33,22 @@ HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True)
+class Rate:
+    """How fast a client asks, between its first request and its last."""
+
+    by_clock: float
+    """Requests a second."""
+    by_cpu: float
+    """Requests a CPU second of the client's: what the clock would show on a machine with nothing else to do."""
+
+    @staticmethod
+    def of(seen: dict[str, Any]) -> Rate:
+        """From what the server saw."""
+        by_clock = (seen["requests"] - 1) / (seen["last"] - seen["first"])
+        return Rate(by_clock, seen["seen_requests"] / seen["seen_cpu"] if seen["seen_cpu"] else float("nan"))
+
+
+@dataclass(frozen=True)
 class Measurement:
     """One process's cost."""
 
@@ -42,6 +58,7 @@ class Measurement:
     wall_seconds: float
     requests: int
     score: float
+    rate: Rate
 
 
 @dataclass(frozen=True)
@@ -58,7 +75,8 @@ class Work:
         """Assay's command."""
         limit = ["--limit", str(self.limit)] if self.limit else []
         where = ["--base-url", self.url, "--model", "bench", "--data-dir", str(self.data_dir)]
-        how = ["--output-dir", str(output), "--concurrency", str(self.concurrency), "--fresh", "--no-report"]
+        how = ["--output-dir", str(output), "--concurrency", str(self.concurrency), "--fresh"]
+        how += ["--no-report", "--no-probe"]  # lm-eval does nothing like it
         return [sys.executable, "-m", "assay", "run", self.task, *where, *how, *limit]
 
     def lm_eval(self, output: Path) -> list[str]:
@@ -112,10 +130,10 @@ def measure(work: Work, engine: str, scratch: Path) -> Measurement:
     caches = {"HF_HOME": f"{scratch}/hf-{engine}", "ASSAY_CACHE_DIR": f"{scratch}/assay-cache"}
     environment = {**os.environ, **caches, "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "EMPTY"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # Compiled modules are kept, as they are for a user.
-    stats(work.url)
     started = time.time()
     with (output / "log").open("wb") as log:
         process = subprocess.Popen(command, cwd=work.data_dir, env=environment, stdout=log, stderr=log)
+        watch(work.url, process.pid)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     wall = time.time() - started
@@ -129,12 +147,18 @@ def measure(work: Work, engine: str, scratch: Path) -> Measurement:
         wall_seconds=wall,
         requests=seen["requests"],
         score=score(output, work.task),
+        rate=Rate.of(seen),
     )
 
 
 def score(output: Path, task: str) -> float:
     results = json.loads(next(output.rglob("results_*.json")).read_text())["results"][task]
     return float(next(value for key, value in results.items() if key.startswith("exact_match,")))
+
+
+def watch(url: str, pid: int) -> None:
+    """Have the server count anew, for this client."""
+    urllib.request.urlopen(f"{url}/watch?{pid}", timeout=10).close()
 
 
 def stats(url: str) -> dict[str, Any]:

@@ -142,7 +142,6 @@ async def _open_tunnel(transport: asyncio.Transport, proxy: yarl.URL, url: yarl.
     target = f"{url.host_subcomponent}:{url.port}"
     fields = "".join(f"{name}: {value}\r\n" for name, value in {"Host": target, **proxy_authorization(proxy)}.items())
     transport.write(f"CONNECT {target} HTTP/1.1\r\n{fields}\r\n".encode("latin-1"))
-    transport.resume_reading()
     status, reason = await answer.is_there
     if not 200 <= status < 300:
         raise NetworkError(proxy_fault(status, reason))
