@@ -2,7 +2,7 @@
 
 Run as ``python instant_server.py PORT TEXT``. GET /watch?PID names the client's process and starts counting anew;
 GET /stats gives ``requests``, the Unix times of the ``first`` and the ``last``, and what the client did from the first
-to the last time that it was looked at: ``seen_requests`` in ``seen_cpu`` CPU seconds.
+to the last time that it was looked at: ``seen_requests`` in ``seen_cpu`` CPU seconds; and starts counting anew, too.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ class InstantAnswers(asyncio.Protocol):
         body = self._replies.get(path)
         if path == b"/stats":
             body = json.dumps(self._stats.summary()).encode()
+            self._stats.begin(self._stats.pid)
         elif path.startswith(b"/watch?"):
             self._stats.begin(int(path.partition(b"?")[2]))
             body = b"{}"
