@@ -14,18 +14,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from assay.baseline import save_baseline
 from assay.errors import FileFormatError
 from assay.evaluation import Evaluation
+from assay.gate import Verdict
+from assay.gate_run import GateReport, ModelOutcome
+from assay.report.gate import gate_markdown, gate_text
+from assay.report.junit import junit_xml
+from assay.report.triage import triage_remark
 from assay.run_files import read_run
 from assay.triage import Cause, triage_run
+from assay.triage.contents import not_extracted
 from assay.triage.decline import chance_level
+from assay.triage.endings import reasoning_leaked
 from assay.triage.evidence import Baseline, Evidence, Reference, Twin
+from assay.triage.extraction import Where
 from assay.triage.facts import SampleFacts
 from assay.triage.slices import slices
+from assay.triage.texts import Sign
 from assay.types import Check, Outcome
 from tests.result_files import write_run
+from tests.servers.scripted import ScriptedServer
 from tests.triage.runs import KEY, TASKS, run
 from tests.triage.simulated import SimulatedModel
 
@@ -157,6 +168,38 @@ def test_the_command(boxed: Evaluation, tmp_path: Path) -> None:
     assert missing.stderr.startswith("assay: there is no run ")
 
 
+def test_a_failed_run_says_why_in_one_line(tmp_path: Path) -> None:
+    with ScriptedServer(answer=BOXED, models=["served"]) as server:
+        where: list[str | Path] = [
+            "--base-url",
+            server.url,
+            "--model",
+            "served",
+            "--include-path",
+            TASKS,
+            "--limit",
+            "60",
+        ]
+        ran = assay("run", "sums", *where, "--min", "exact_match=0.5", cwd=tmp_path)
+    assert ran.returncode == 1
+    (said,) = [line for line in ran.stderr.splitlines() if line.startswith("triage: ")]
+    assert said.startswith("triage: most probable cause: right answers are not extracted: ")
+    results = next((tmp_path / "results" / "served").glob("results_*.json")).relative_to(tmp_path)
+    assert said.endswith(f"; more: assay triage {results}")
+
+
+def test_a_gates_reports_say_why(boxed: Evaluation) -> None:
+    assert boxed.triage is not None
+    why = triage_remark(boxed.triage)
+    outcome = ModelOutcome(name="main", model="served", base_url="http://x", checks=boxed.checks, triage=why)
+    report = GateReport(policy="gate.toml", verdict=Verdict.FAIL, models=(outcome,))
+    console = Console(width=2000)
+    with console.capture() as captured:
+        console.print(gate_text(report))
+    for shown in (captured.get(), gate_markdown(report), junit_xml(report).decode()):
+        assert "most probable cause: right answers are not extracted: " in shown
+
+
 def facts(doc_id: int, score: float, **more: Any) -> SampleFacts:
     return SampleFacts(task=more.pop("task", "t"), doc_id=doc_id, score=score, outcome=Outcome.ANSWERED, **more)
 
@@ -199,6 +242,19 @@ def test_hard_tasks_are_not_blamed_without_a_baseline() -> None:
         facts(number, float(task == "a"), task=task, prompt_characters=number) for task in "ab" for number in range(100)
     ]
     assert list(slices(Evidence(samples, {}, None))) == []
+
+
+def test_texts_that_run_on_and_reasoning_that_leaks() -> None:
+    wrong: dict[str, Any] = {"is_generated": True, "missed": Where.BEFORE_NEXT_QUESTION}
+    samples = [facts(number, float(number % 3 > 0), **(wrong if number % 3 == 0 else {})) for number in range(90)]
+    (found,) = not_extracted(Evidence([*samples, facts(90, 1.0, is_generated=True)], {}, None))
+    assert (found.finding.cause, found.finding.is_cause) == (Cause.RUN_ON, True)
+    assert found.finding.samples == 30
+    assert found.finding.score_repaired == pytest.approx(1.0)
+    leaking = {"is_generated": True, "signs": frozenset({Sign.REASONING_TAGS})}
+    samples = [facts(number, float(number % 3 > 0), **(leaking if number % 3 == 0 else {})) for number in range(90)]
+    (found,) = reasoning_leaked(Evidence(samples, {}, None))
+    assert (found.finding.cause, found.finding.is_cause) == (Cause.REASONING_LEAKED, True)
 
 
 def test_guessing_is_a_cause_only_where_more_was_known_to_be_possible() -> None:

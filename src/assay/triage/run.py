@@ -10,10 +10,11 @@ import msgspec
 
 from assay.gate import Verdict
 from assay.run_samples import RunSamples, results_file_of
-from assay.triage.answers import degenerate, not_extracted, reasoning_leaked, stopped_early, truncated, without_content
 from assay.triage.baseline import baseline_of
 from assay.triage.comparability import mismatches, other_lm_eval, sampled
+from assay.triage.contents import degenerate, not_extracted
 from assay.triage.decline import answers_worse, chance_level
+from assay.triage.endings import reasoning_leaked, stopped_early, truncated, without_content
 from assay.triage.evidence import Evidence, Reference
 from assay.triage.facts import facts_of_run
 from assay.triage.findings import Cause, Finding, Triage
