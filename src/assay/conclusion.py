@@ -1,0 +1,124 @@
+"""The end of a run: scores aggregated, checks judged, results written, a low score explained."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.checks import judge_checks
+from assay.corrections import Correction, corrections
+from assay.measure import Score, measure, without_intervals
+from assay.provenance import provenance
+from assay.results import (
+    aggregate,
+    date_id,
+    describe_prompting,
+    describe_run,
+    describe_tokenizer,
+    mark_stopped_early,
+    write_document,
+    write_results,
+)
+from assay.triage import Triage, explain_scores, needs_explanation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from assay.early import StoppedEarly
+    from assay.gate import CheckResult
+    from assay.run_plan import RunPlan
+    from assay.run_work import RunWork
+    from assay.tasks.scoring import FailedSample, TaskScores
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished run."""
+
+    results: dict[str, Any]
+    """The results document as written: lm-eval's sections, and Assay's under ``assay``."""
+    results_file: Path
+    scores: tuple[Score, ...]
+    checks: tuple[CheckResult, ...]
+    failures: tuple[FailedSample, ...]
+    journal: Path
+    corrections: tuple[Correction, ...] = ()
+    """What lm-eval gets wrong about these tasks, and the right values."""
+    stopped_early: StoppedEarly | None = None
+    """How much was asked, where that is not everything: the scores are then no full run's."""
+    triage: Triage | None = None
+    """Why it scored as it did; None where all checks passed, or no samples files were written."""
+
+
+def conclude(plan: RunPlan, work: RunWork) -> Evaluation:
+    """Aggregate, judge and write."""
+    stamp = work.journal.date_id or date_id()
+    work.journal.finalise(stamp)
+    seconds = time.time() - plan.started
+    aggregated = aggregate(work.scores, plan.loaded)
+    scores = measure(aggregated["results"], work.scores, plan.loaded)
+    checks = judge_checks(plan.checks, scores, work.live, work.follower)
+    stopped_early = None if work.follower is None else work.follower.summary()
+    if stopped_early is not None:
+        scores = without_intervals(scores, stopped_early.complete_tasks)
+    failures = tuple(failed for task in work.scores.values() for failed in task.failed_samples())
+    corrected = corrections(work.scores, plan.specification.model)
+    logged = work.scores if plan.specification.log_samples else {}
+    results = aggregated | _description(plan, logged, seconds)
+    results["assay"] = {
+        "scores": msgspec.to_builtins(scores),
+        "corrections": msgspec.to_builtins(corrected),
+        "checks": msgspec.to_builtins(checks),
+        "failures": msgspec.to_builtins(failures),
+        **_circumstances(plan, work, seconds),
+    }
+    if stopped_early is not None:
+        mark_stopped_early(results, stopped_early)
+    file = write_results(plan.folder, stamp, results, logged)
+    triage = explain_scores(file) if logged and needs_explanation(checks) else None
+    if triage is not None:
+        results["assay"]["triage"] = triage.recorded
+        write_document(file, results)
+    work.journal.finish(failed=len(failures))
+    return Evaluation(
+        results=results,
+        results_file=file,
+        scores=scores,
+        checks=checks,
+        failures=failures,
+        journal=work.journal.path,
+        corrections=corrected,
+        stopped_early=stopped_early,
+        triage=triage,
+    )
+
+
+def _description(plan: RunPlan, logged: Mapping[str, TaskScores], seconds: float) -> dict[str, Any]:
+    """The sections in which lm-eval says how the run was made, in its order."""
+    specification = plan.specification
+    return {
+        **describe_run(specification, plan.started),
+        **describe_tokenizer(plan.tokenizer, specification.model.max_length),
+        "task_hashes": {name: task.task_hash() for name, task in logged.items()},
+        **describe_prompting(specification, plan.tokenizer, seconds),
+    }
+
+
+def _circumstances(plan: RunPlan, work: RunWork, seconds: float) -> dict[str, Any]:
+    """What Assay's section says of the run besides its scores."""
+    told: dict[str, Any] = {
+        "fallbacks": {name: task.fallbacks for name, task in work.scores.items()},
+        "totals": work.totals.summary(seconds) | {"concurrency": work.concurrency.summary()},
+        "provenance": provenance(plan.specification, plan.meeting.first, plan.loaded, work.journal.path),
+    }
+    if work.journal.probe is not None:
+        told["probe"] = work.journal.probe
+    if work.shares is not None:
+        told["endpoints"] = work.shares.summary(work.members, plan.meeting)
+    if work.follower is not None:
+        told["evidence"] = msgspec.to_builtins(work.follower.evidence())
+    if work.confinement is not None:
+        told["provenance"]["sandbox"] = msgspec.to_builtins(work.confinement)
+    return told

@@ -1,0 +1,123 @@
+"""A run before its first request: tasks loaded, checks resolved, and everything refused that could never work."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.checks import PlannedCheck, plan_checks
+from assay.errors import OutputError
+from assay.models.api_key import read_api_key
+from assay.models.echo_probe import common_source, find_logprob_source
+from assay.models.openai import OpenAIModel
+from assay.models.urls import server_root
+from assay.results import (
+    model_folder,
+    refuse_unwritable,
+)
+from assay.tasks.library import LoadedTasks, load_tasks
+from assay.tasks.loglikelihood import LoglikelihoodBodies, needs_loglikelihood, refuse_unscorable
+from assay.tasks.model_args import model_args
+from assay.tasks.requests import RequestWriter
+from assay.tasks.scoring_needs import require_scoring_needs
+from assay.tasks.selection import chosen_documents
+from assay.tasks.settings_check import refuse_odd_settings
+from assay.tasks.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from assay.models.meeting import Meeting
+    from assay.types import ModelSpec, Specification
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """A specification with its tasks loaded, and everything refused that could never be scored or judged."""
+
+    specification: Specification
+    meeting: Meeting
+    started: float
+    folder: Path
+    loaded: LoadedTasks
+    tokenizer: Tokenizer | None
+    checks: Sequence[PlannedCheck]
+    documents: dict[str, Sequence[int]]
+    """By task, the numbers of the documents to ask."""
+
+    @property
+    def expected(self) -> dict[str, int]:
+        """Samples by task."""
+        return {name: len(numbers) for name, numbers in self.documents.items()}
+
+
+def make_plan(specification: Specification, meeting: Meeting) -> RunPlan:
+    """Load the tasks and resolve the checks.
+
+    Args:
+        specification: a valid one.
+        meeting: what the servers said of themselves.
+
+    Raises:
+        UsageError: it cannot be done as asked: an unknown task or metric, missing data, a folder that is not writable.
+    """
+    started = time.time()
+    model, options = specification.model, specification.options
+    folder = run_folder(specification)
+    _ensure_writable(folder)
+    loaded = load_tasks(specification.tasks, options, model_args(model))
+    refuse_unscorable(loaded.tasks, model)
+    refuse_unwritable(loaded.tasks)
+    refuse_odd_settings(loaded.tasks)
+    require_scoring_needs(loaded.tasks)
+    tokenizer = None if model.tokenizer is None else Tokenizer(model.tokenizer)
+    if tokenizer is not None and options.apply_chat_template:
+        _ = tokenizer.chat_template  # refused now, where it has none
+    return RunPlan(
+        specification=specification,
+        meeting=meeting,
+        started=started,
+        folder=folder,
+        loaded=loaded,
+        tokenizer=tokenizer,
+        checks=plan_checks(specification, loaded),
+        documents=chosen_documents(loaded.tasks, options),
+    )
+
+
+async def request_writer(plan: RunPlan) -> RequestWriter:
+    """What writes the run's requests; where log-likelihoods are needed, in the way in which the server gives them."""
+    spec, tokenizer = plan.specification.model, plan.tokenizer
+    if not needs_loglikelihood(plan.loaded.tasks):
+        return RequestWriter(spec, tokenizer)
+    sources = {}
+    for base_url in [url for url in spec.base_urls if server_root(url) in plan.meeting.servers]:
+        async with open_model(msgspec.structs.replace(spec, base_url=base_url, replicas=())) as model:
+            sources[base_url] = await find_logprob_source(
+                model, lambda source: LoglikelihoodBodies(spec, tokenizer, source).trial()
+            )
+    return RequestWriter(spec, tokenizer, common_source(sources))
+
+
+def open_model(spec: ModelSpec) -> OpenAIModel:
+    """A client for a few questions, with the key that belongs to it."""
+    return OpenAIModel(spec, api_key=read_api_key(spec))
+
+
+def run_folder(specification: Specification) -> Path:
+    """Where the run's files lie."""
+    return model_folder(specification.output_dir, specification.model.model)
+
+
+def _ensure_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot create the output directory {folder}: {error.strerror or error}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise OutputError(f"the output directory {folder} is not writable")

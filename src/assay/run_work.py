@@ -1,0 +1,127 @@
+"""What fills up while a run goes on: journal, scores, totals, and what decides what is asked next."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.checks import follow_checks
+from assay.deadline import Deadline
+from assay.early import Follower, seed_of
+from assay.endpoint_shares import EndpointShares
+from assay.journal import Journal
+from assay.models.auto_concurrency import concurrency_of
+from assay.score_book import LiveScores
+from assay.specification import fingerprints
+from assay.spool import Spool
+from assay.tasks.code_eval import verdicts_of
+from assay.tasks.scoring import TaskScores
+from assay.totals import RunTotals
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Sequence
+
+    from assay.models.concurrency import Concurrency
+    from assay.models.pool_member import Member
+    from assay.run_plan import RunPlan
+    from assay.sandbox.program import Confinement
+    from assay.schedule import LongestFirst
+    from assay.tasks.requests import Sample
+    from assay.types import Response
+
+
+_SCORING_SECONDS = 30.0
+"""Longest that one sample may take to score."""
+
+
+@dataclass
+class RunWork:
+    """What fills up while answers arrive."""
+
+    journal: Journal
+    scores: dict[str, TaskScores]
+    live: LiveScores
+    totals: RunTotals
+    concurrency: Concurrency
+    schedule: LongestFirst | None = None
+    """Decides whose sample leaves next; None where a follower does."""
+    shares: EndpointShares | None = None
+    """Where there are several endpoints."""
+    members: Sequence[Member] = ()
+    """The endpoints, where there are several."""
+    confinement: Confinement | None = None
+    """What keeps the model's programs in; None where no task runs any."""
+    follower: Follower | None = None
+    """Decides when to stop; None where every document is asked."""
+
+    def prepare(self, sample: Sample, responses: Sequence[Response]) -> Coroutine[Any, Any, None] | None:
+        """What a sample must wait for before it is received; None for nothing."""
+        return self.scores[sample.task].prepare(sample, responses)
+
+    def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
+        """Take a sample's answers as they arrive."""
+        if self.schedule is not None:
+            self.schedule.learn(sample, responses)
+        if self.follower is None:
+            self.score(sample, responses)
+        else:
+            self.follower.receive(sample, responses)
+
+    def score(self, sample: Sample, responses: Sequence[Response]) -> None:
+        """Score a sample for good."""
+        self.totals.add(responses)
+        if self.shares is not None:
+            self.shares.add(responses)
+        self.scores[sample.task].receive(sample, responses)
+
+
+@contextmanager
+def open_work(plan: RunPlan) -> Iterator[RunWork]:
+    """Open the journal and get ready to score.
+
+    Raises:
+        JournalError: another process is writing the run's journal, or it cannot be read.
+        OutputError: it cannot be written.
+    """
+    first, *others = fingerprints(plan.specification)
+    journal = Journal.open(
+        plan.folder / "journal",
+        fingerprint=first,
+        replicas=tuple(others),
+        specification=msgspec.to_builtins(plan.specification),
+        fresh=plan.specification.fresh,
+        newest=plan.specification.retry_failed,
+    )
+    tasks = plan.loaded.tasks
+    with journal, Spool(plan.folder) as spool, verdicts_of(tasks) as (verdicts, confinement):
+        deadline = Deadline(_SCORING_SECONDS)
+        scores = {name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in tasks.items()}
+        concurrency = concurrency_of(plan.specification.model)
+        work = RunWork(journal, scores, LiveScores(scores), RunTotals(), concurrency, confinement=confinement)
+        if plan.specification.model.replicas:
+            work.shares = EndpointShares()
+        work.follower = follow_checks(
+            plan.checks,
+            plan.documents,
+            plan.specification,
+            seed=seed_of(journal.path.name),
+            concurrency=concurrency,
+            score=work.score,
+            live=work.live,
+        )
+        with deadline.watching(), _loaded_objects_left_alone():
+            yield work
+
+
+@contextmanager
+def _loaded_objects_left_alone() -> Iterator[None]:
+    """Spare the garbage collector all that is there by now: libraries and tasks, which live to the end."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
