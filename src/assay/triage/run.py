@@ -79,8 +79,8 @@ def explain_scores(results_file: Path) -> Triage | None:
     """:func:`triage_run` for the end of a run: what goes wrong here is logged, and costs no results."""
     try:
         return triage_run(results_file)
-    except Exception:
-        _log.exception("the scores in %s could not be explained; please report it", results_file)
+    except Exception as error:
+        _log.warning("the scores in %s could not be explained (%s: %s)", results_file, type(error).__name__, error)
         return None
 
 
@@ -108,7 +108,7 @@ def diagnose(evidence: Evidence) -> Triage:
 
 
 def metrics_of(samples: RunSamples) -> dict[str, str]:
-    """By task, the metric that is looked at: the one of a check that is not met, else the task's first."""
+    """By task, the metric that is looked at: that of an unmet check, else the first of which more is better."""
     demanded = {
         str(check.get("task")): str(check.get("metric"))
         for check in samples.assay.get("checks", ())
@@ -118,7 +118,12 @@ def metrics_of(samples: RunSamples) -> dict[str, str]:
     below = {leaf: key for name, key in demanded.items() for leaf in _leaves(name, members)}
     chosen = {}
     for task in samples.tasks:
-        keys = [key for key in samples.results["results"][task] if _names_metric(key)]
+        directions = samples.results.get("higher_is_better", {}).get(task, {})
+        keys = [
+            key
+            for key in samples.results["results"][task]
+            if _names_metric(key) and directions.get(key.split(",", 1)[0]) is not False
+        ]
         if keys and (not below or task in below):
             chosen[task] = below[task] if below.get(task) in keys else keys[0]
     return chosen
