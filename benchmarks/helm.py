@@ -97,6 +97,10 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _peak_mb() -> float:
+    """Peak memory of this program alone; what getrusage tells includes the process that it was forked from."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", status.read_text())[0]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -64,21 +65,52 @@ def groups_as_read(states: Iterable[RequestState], adapter_spec: AdapterSpec) ->
         OutOfOrderError: The states are not sorted by trial and instance; `groups_in_memory` takes them in any order.
         FileFormatError: A request occurs twice, or an instance has no id.
     """
-    order: dict[int, int] = {}  # by hash: should two ever collide, the states only seem out of order
-    seen: set[int] = set()
-    last = (0, -1)
+    order = _Order()
     for (trial, key), members in groupby(states, key=_trial_and_instance):
-        instance = hash(key)
-        if adapter_spec.num_train_trials > 1:
-            place = (trial, order.setdefault(instance, len(order)))
-        else:
-            place = (trial, -1 if instance in seen else len(seen))
-            seen.add(instance)
-        if place <= last:
-            raise OutOfOrderError
-        last = place
+        order.check(trial, hash(key))
         if trial < adapter_spec.num_train_trials:
             yield _group(adapter_spec, trial, list(members))
+    order.check_all()
+
+
+class _Order:
+    """Watches that every trial takes the instances in the same order, at eight bytes an instance.
+
+    Instances are known by their hashes; should two ever collide, the states only seem out of order.
+    """
+
+    def __init__(self) -> None:
+        self._instances = array("q")
+        self._trial = 0
+        self._next = 0
+        """How many of the instances are behind the current one."""
+        self._checked_at = 1 << 12
+
+    def check(self, trial: int, instance: int) -> None:
+        """Take the next group; out of order if an instance stood before it in the trial that must come after it.
+
+        An instance that comes back is first taken for a new one, and found out when all of them are compared.
+        """
+        if trial != self._trial:
+            if trial < self._trial:
+                raise OutOfOrderError
+            self._trial, self._next = trial, 0
+        while self._next < len(self._instances) and self._instances[self._next] != instance:
+            self._next += 1
+        if self._next == len(self._instances):
+            self._instances.append(instance)
+        self._next += 1
+        if len(self._instances) > self._checked_at:
+            self.check_all()
+            self._checked_at *= 2
+
+    def check_all(self) -> None:
+        """Compare all instances so far with each other."""
+        import numpy as np
+
+        ordered = np.sort(np.array(self._instances))
+        if (ordered[1:] == ordered[:-1]).any():
+            raise OutOfOrderError
 
 
 def _trial_and_instance(state: RequestState) -> tuple[int, InstanceKey]:

@@ -13,6 +13,8 @@ from assay.errors import MissingDependencyError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_REMEMBERED = 1024
+
 
 class TokenizationRequest(msgspec.Struct, frozen=True):
     """Asks for a text's tokens."""
@@ -164,7 +166,7 @@ class TokenCounter:
     def __init__(self, service: TokenizerService, tokenizer: str) -> None:
         self._service = service
         self._tokenizer = tokenizer
-        self._count = lru_cache(maxsize=4096)(self._ask)
+        self._count = lru_cache(maxsize=_REMEMBERED)(self._ask)
 
     def encoded(self, text: str) -> int:
         """How many numbers the text becomes."""

@@ -46,38 +46,74 @@ class BasicGenerationMetric(Metric):
         return "num_prompt_tokens and what follows from it"
 
 
-class _Evaluation(Evaluation):
-    def __init__(self, names: tuple[str, ...], setting: Setting) -> None:
-        super().__init__()
-        self._setting = setting
-        self._scores = AnswerScores(names, setting)
-        self._table = TrialTable(perplexity, calibration, Perturbations.given(setting.has_perturbations))
+class AnswerEvaluation(Evaluation):
+    """Fills a table with what there is to know of each answer: costs, scores and log probabilities.
 
-    def add_group(self, group: Group) -> None:
-        if group.generation is None:
-            return
-        reason = unscorable(group)
+    Args:
+        names: Scores to compute.
+        setting: What else to know.
+        table: Takes the statistics, in the order of the answers.
+    """
+
+    def __init__(self, names: tuple[str, ...], setting: Setting, table: TrialTable) -> None:
+        super().__init__()
+        self.setting = setting
+        self._scores = _AnswerScores(names, setting)
+        self._table = table
+
+    def add_answer(self, group: Group) -> None:
+        """Take a group whose generation was answered. Its scores may come later."""
+        reason = _unscorable(group)
         if reason is not None:
             self.unscored.append(reason)
             return
         self._scores.add(group)
         self._collect(self._scores.ready())
 
-    def finish(self) -> list[Stat]:
+    def catch_up(self) -> None:
+        """Wait for the scores of all answers so far."""
         self._collect(self._scores.rest())
+
+    def add_statistics(self, group: Group, statistics: Named) -> None:
+        """Count one group."""
+        self.setting.emit(self._table.add_named(group.trial, group.instance, statistics))
+
+    def further_statistics(self, group: Group) -> Named:  # noqa: ARG002 - for those that have some
+        """What a metric adds to the statistics of a group's answer."""
+        return []
+
+    def finish(self) -> list[Stat]:
+        """The run's statistics."""
+        self.catch_up()
         return self._table.finish()
 
     def close(self) -> None:
+        """Stop the processes that score."""
         self._scores.close()
 
     def _collect(self, scored: list[tuple[Group, Named]]) -> None:
         for group, scores in scored:
-            named = generation_statistics(self._setting, group.answer, scores)
-            names, values = zip(*named, strict=True)
-            self._setting.emit(self._table.add(group.trial, group.instance, names, values))
+            state = group.answer
+            statistics = [
+                *request_statistics(self.setting.adapter_spec, state, self.setting.tokens),
+                *scores,
+                *language_modeling_statistics(state),
+                *self.further_statistics(group),
+            ]
+            self.add_statistics(group, statistics)
 
 
-def unscorable(group: Group) -> str | None:
+class _Evaluation(AnswerEvaluation):
+    def __init__(self, names: tuple[str, ...], setting: Setting) -> None:
+        table = TrialTable(perplexity, calibration, Perturbations.given(setting.has_perturbations))
+        super().__init__(names, setting, table)
+
+    def add_group(self, group: Group) -> None:
+        if group.generation is not None:
+            self.add_answer(group)
+
+
+def _unscorable(group: Group) -> str | None:
     """Why an answer cannot be compared with the references, if it cannot."""
     references = group.instance.references
     if references and not any(reference.is_correct for reference in references):
@@ -85,16 +121,7 @@ def unscorable(group: Group) -> str | None:
     return None
 
 
-def generation_statistics(setting: Setting, state: RequestState, scores: Named) -> Named:
-    """All statistics of one answer."""
-    return [
-        *request_statistics(setting.adapter_spec, state, setting.tokens),
-        *scores,
-        *language_modeling_statistics(state),
-    ]
-
-
-class AnswerScores:
+class _AnswerScores:
     """Scores groups' answers in batches, which processes may share, and gives them back in order."""
 
     def __init__(self, names: tuple[str, ...], setting: Setting) -> None:
@@ -106,7 +133,7 @@ class AnswerScores:
 
     def add(self, group: Group) -> None:
         """Take a group whose generation was answered."""
-        self._batch.append((group, answer_of(self._spec, group)))
+        self._batch.append((group, _answer_of(self._spec, group)))
         if len(self._batch) >= _BATCH:
             self._submit()
 
@@ -143,7 +170,7 @@ class AnswerScores:
         return [confidence, *zip(self._scorer.stat_names, scores, strict=True)]
 
 
-def answer_of(adapter_spec: AdapterSpec, group: Group) -> Answer | None:
+def _answer_of(adapter_spec: AdapterSpec, group: Group) -> Answer | None:
     """What a group is scored on; ``None`` where the instance has no references.
 
     Raises:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from assay.helm.metrics.base import Evaluation, Metric, Setting
 from assay.helm.metrics.requests import language_modeling_statistics, perplexity, request_statistics
-from assay.helm.metrics.table import ContextTotals, Named, TrialTable
+from assay.helm.metrics.table import ContextTotals, Named, TrialTable, Value
 from assay.helm.stats import MetricContext, PerInstanceStats, Stat
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.helm.adaptation import AdapterSpec, RequestState
+    from assay.helm.scenario import Instance
 
 
 class LanguageModelingMetric(Metric):
@@ -41,29 +42,24 @@ class _Evaluation(Evaluation):
     def add_state(self, state: RequestState) -> None:
         if state.is_answered:
             statistics = request_statistics(self._setting.adapter_spec, state, self._setting.tokens)
-            self._setting.emit(self._table.add(state, [*statistics, *language_modeling_statistics(state)]))
+            statistics += language_modeling_statistics(state)
+            self._setting.emit(self._table.add_named(0, state.instance, statistics))
 
     def finish(self) -> list[Stat]:
         return self._table.finish()
 
 
-class LanguageModelingTable:
+class LanguageModelingTable(TrialTable):
     """Collects requests, of which an instance may have several, into a run's statistics; there is only one trial."""
 
     def __init__(self) -> None:
-        self._table = TrialTable(self._derive)
+        super().__init__(self._perplexity_and_size)
         self._ids: dict[MetricContext, set[str | None]] = {}
 
-    def add(self, state: RequestState, statistics: Named) -> PerInstanceStats:
+    def add(self, trial: int, instance: Instance, names: tuple[str, ...], values: Sequence[Value]) -> PerInstanceStats:
         """Count one request."""
-        instance = state.instance
         self._ids.setdefault(MetricContext.from_instance(instance), set()).add(instance.id)
-        names, values = zip(*statistics, strict=True)
-        return self._table.add(0, instance, names, values)
+        return super().add(trial, instance, names, values)
 
-    def finish(self) -> list[Stat]:
-        """The run's statistics."""
-        return self._table.finish()
-
-    def _derive(self, totals: ContextTotals) -> Named:
+    def _perplexity_and_size(self, totals: ContextTotals) -> Named:
         return [*perplexity(totals), ("num_instances", len(self._ids[totals.context]))]

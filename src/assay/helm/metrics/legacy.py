@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.helm.groups import LANGUAGE_MODELING, Group
 from assay.helm.metrics.base import Evaluation, Metric, Setting
 from assay.helm.metrics.calibration import calibration_with_count
-from assay.helm.metrics.generation import AnswerScores, generation_statistics, unscorable
+from assay.helm.metrics.generation import AnswerEvaluation
 from assay.helm.metrics.language_modeling import LanguageModelingTable
 from assay.helm.metrics.reference import Choice, asks_about_references, choose
 from assay.helm.metrics.requests import perplexity, request_statistics
@@ -53,55 +53,30 @@ class BasicMetric(Metric):
         return has_tokenizer or not asks_about_references(adapter_spec)
 
 
-class _Basic(Evaluation):
+class _Basic(AnswerEvaluation):
     def __init__(self, names: tuple[str, ...], setting: Setting) -> None:
-        super().__init__()
-        self._setting = setting
-        self._scores = AnswerScores(names, setting)
-        self._table = TrialTable(perplexity, calibration_with_count, Perturbations.given(setting.has_perturbations))
+        table = TrialTable(perplexity, calibration_with_count, Perturbations.given(setting.has_perturbations))
+        super().__init__(names, setting, table)
 
     def add_group(self, group: Group) -> None:
-        if group.generation is None:
-            self._add_references(group)
+        if group.generation is not None:
+            self.add_answer(group)
             return
-        reason = unscorable(group)
-        if reason is not None:
-            self.unscored.append(reason)
-            return
-        self._scores.add(group)
-        self._collect(self._scores.ready())
-
-    def finish(self) -> list[Stat]:
-        self._collect(self._scores.rest())
-        return self._table.finish()
-
-    def close(self) -> None:
-        self._scores.close()
-
-    def _collect(self, scored: list[tuple[Group, Named]]) -> None:
-        for group, scores in scored:
-            self._add(group, [*generation_statistics(self._setting, group.answer, scores), *self._references(group)])
-
-    def _add_references(self, group: Group) -> None:
-        statistics = self._references(group)
+        statistics = self.further_statistics(group)
         if statistics:
-            self._collect(self._scores.rest())  # keep the order of the instances
-            self._add(group, statistics)
+            self.catch_up()  # keep the order of the instances
+            self.add_statistics(group, statistics)
 
-    def _references(self, group: Group) -> Named:
+    def further_statistics(self, group: Group) -> Named:
         """Statistics of the references; those of the request are the last one's, and a tie counts as right."""
         if not group.references:
             return []
-        choice = choose(self._setting, group)
+        choice = choose(self.setting, group)
         if isinstance(choice, str):
             self.unscored.append(choice)
             return []
-        last = request_statistics(self._setting.adapter_spec, group.references[-1], self._setting.tokens)
+        last = request_statistics(self.setting.adapter_spec, group.references[-1], self.setting.tokens)
         return [*last, *_chosen(choice)]
-
-    def _add(self, group: Group, statistics: Named) -> None:
-        names, values = zip(*statistics, strict=True)
-        self._setting.emit(self._table.add(group.trial, group.instance, names, values))
 
 
 def _chosen(choice: Choice) -> Named:
@@ -112,35 +87,13 @@ def _chosen(choice: Choice) -> Named:
     ]
 
 
-class _LanguageModeling(Evaluation):
+class _LanguageModeling(AnswerEvaluation):
     def __init__(self, names: tuple[str, ...], setting: Setting) -> None:
-        super().__init__()
-        self._setting = setting
-        self._scores = AnswerScores(names, setting)
-        self._table = LanguageModelingTable()
+        super().__init__(names, setting, LanguageModelingTable())
 
     def add_state(self, state: RequestState) -> None:
-        if not state.is_answered:
-            return
-        group = Group(0, state.instance, state, [], None)
-        reason = unscorable(group)
-        if reason is not None:
-            self.unscored.append(reason)
-            return
-        self._scores.add(group)
-        self._collect(self._scores.ready())
-
-    def finish(self) -> list[Stat]:
-        self._collect(self._scores.rest())
-        return self._table.finish()
-
-    def close(self) -> None:
-        self._scores.close()
-
-    def _collect(self, scored: list[tuple[Group, Named]]) -> None:
-        for group, scores in scored:
-            statistics = generation_statistics(self._setting, group.answer, scores)
-            self._setting.emit(self._table.add(group.answer, statistics))
+        if state.is_answered:
+            self.add_answer(Group(0, state.instance, state, [], None))
 
 
 class TokensMetric(Metric):

@@ -6,6 +6,7 @@ The order of every addition and of every resulting statistic is HELM's, so that 
 from __future__ import annotations
 
 import math
+from array import array
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,9 +100,9 @@ class ContextTotals(NamedTuple):
 
     context: MetricContext
     sums: dict[str, Moments]
-    confidences: list[float]
+    confidences: array[float]
     """Probability that the model gave its answer, of each instance that has an ``exact_match``."""
-    correct: list[int]
+    correct: array[int]
     has_logprobs: bool
     num_instances: int
 
@@ -116,8 +117,8 @@ class _Context:
         self.begin()
 
     def begin(self) -> None:
-        self.confidences: list[float] = []
-        self.correct: list[int] = []
+        self.confidences = array("d")
+        self.correct = array("b")
         self.has_logprobs = False
         self.num_instances = 0
 
@@ -193,6 +194,11 @@ class TrialTable:
         return PerInstanceStats(
             instance_id=instance.id or "", perturbation=instance.perturbation, train_trial_index=trial, stats=stats
         )
+
+    def add_named(self, trial: int, instance: Instance, statistics: Named) -> PerInstanceStats:
+        """Count one instance by names with their values."""
+        names, values = zip(*statistics, strict=True)
+        return self.add(trial, instance, names, values)
 
     def finish(self) -> list[Stat]:
         """The statistics of the run: for each name the mean over trials of the trials' means."""

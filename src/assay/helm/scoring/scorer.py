@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -9,6 +10,7 @@ from typing import NamedTuple
 from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError
 from assay.helm.scoring import matching, mathematics, overlap
 from assay.helm.scoring.error_rates import chinese_error_rate, error_rate
+from assay.helm.scoring.nltk_package import import_nltk
 from assay.helm.scoring.text import Text
 
 Score = int | float | None
@@ -56,6 +58,9 @@ _NOT_NATIVE = {
 }
 _STEMMING = ("rouge_1", "rouge_2", "rouge_l")
 _TOKENIZING = ("bleu_1", "bleu_4")
+_REMEMBERED_TEXTS = 1000
+_REMEMBERED_CHARACTERS = 100_000
+"""Of all remembered texts together; their n-grams take some fifty times as many bytes."""
 
 
 class Answer(NamedTuple):
@@ -87,6 +92,7 @@ class Scorer:
         self.num_outputs = num_outputs
         self._functions = [SCORES[name] for name in names]
         self._texts: dict[str, Text] = {}
+        self._characters = 0
 
     @property
     def stat_names(self) -> tuple[str, ...]:
@@ -113,8 +119,10 @@ class Scorer:
         """The same right answers come back in every trial and perturbation."""
         text = self._texts.get(raw)
         if text is None:
-            if len(self._texts) >= 1000:
+            self._characters += len(raw)
+            if len(self._texts) >= _REMEMBERED_TEXTS or self._characters > _REMEMBERED_CHARACTERS:
                 self._texts.clear()
+                self._characters = len(raw)
             text = self._texts[raw] = Text(raw)
         return text
 
@@ -157,6 +165,8 @@ def require_word_tokenizer() -> None:
     """
     from assay.tasks.nltk_data import require_punkt_tab
 
+    with contextlib.suppress(ModuleNotFoundError):  # what is missing is told next
+        import_nltk()
     require_punkt_tab()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
+from assay.helm.scoring.nltk_package import import_nltk
 from assay.helm.scoring.words import word_tokens
 
 _WITHOUT_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -91,6 +92,7 @@ def stem(word: str) -> str:
 
 @cache
 def _stemmer() -> Any:
+    import_nltk()
     from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer()

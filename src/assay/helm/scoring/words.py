@@ -11,6 +11,8 @@ import re
 from functools import cache
 from typing import Any, NamedTuple
 
+from assay.helm.scoring.nltk_package import import_nltk
+
 _KNOWN_VERSIONS = ("3.9.", "3.10.")
 _TRIGGERS = {
     "([«“‘„]|[`]+)": "«“‘„`",
@@ -91,6 +93,7 @@ def _tokens(rules: _Rules, text: str) -> list[str]:
 
 @cache
 def _rules() -> _Rules | None:
+    import_nltk()
     import nltk
     from nltk.tokenize import NLTKWordTokenizer, sent_tokenize
 

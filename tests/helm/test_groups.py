@@ -1,0 +1,43 @@
+"""Groups as they are read are those that a state in memory has, or reading says that it cannot be."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from assay.helm.groups import OutOfOrderError, groups_as_read, groups_in_memory
+from tests.helm.states import generation, result, state
+
+requests = some.lists(some.tuples(some.integers(0, 2), some.integers(0, 4)), unique=True, max_size=15)
+
+
+@settings(deadline=None)
+@given(requests, some.booleans(), some.integers(1, 3))
+def test_reading_gives_the_groups_of_memory_or_refuses(
+    requests: list[tuple[int, int]], is_sorted: bool, trials: int
+) -> None:
+    places = sorted(requests) if is_sorted else requests
+    run = state([generation(number, result("yes"), trial=trial) for trial, number in places], num_train_trials=trials)
+    try:
+        read = list(groups_as_read(run.request_states, run.adapter_spec))
+    except OutOfOrderError:
+        assert places != [(trial, number) for trial in range(3) for number in range(5)]
+        return
+    assert read == list(groups_in_memory(run))
+
+
+def test_whole_trials_in_order_are_read() -> None:
+    run = state([generation(n, result("yes"), trial=t) for t in range(3) for n in range(7000)], num_train_trials=3)
+    assert sum(1 for _ in groups_as_read(run.request_states, run.adapter_spec)) == 21000
+
+
+def test_an_instance_that_comes_back_is_noticed_long_before_the_end() -> None:
+    numbers = [*range(3000), 0, *range(3000, 9000)]
+    run = state([generation(number, result("yes")) for number in numbers])
+    taken = 0
+    try:
+        for _ in groups_as_read(run.request_states, run.adapter_spec):
+            taken += 1
+    except OutOfOrderError:
+        pass
+    assert 3000 < taken < 5000
