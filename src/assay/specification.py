@@ -39,7 +39,7 @@ def validate(specification: Specification) -> Specification:
         raise SpecificationError("a run can stop early only where checks say when: add a check, or run it in full")
     if specification.fresh and specification.retry_failed:
         raise SpecificationError("--fresh starts anew and --retry-failed goes on with the last run: choose one")
-    _validate_model(specification.model)
+    validate_model(specification.model)
     _validate_options(specification.options)
     if specification.options.apply_chat_template and specification.model.endpoint == "completions":
         _require_tokenizer(specification.model)
@@ -75,7 +75,12 @@ def readable(error: msgspec.ValidationError) -> str:
     return f"{place.strip('`').removeprefix('$.')}: {message}" if place else message
 
 
-def _validate_model(model: ModelSpec) -> None:
+def validate_model(model: ModelSpec) -> None:
+    """Refuse values that could not be meant.
+
+    Raises:
+        SpecificationError: with the value and what would be right.
+    """
     if not model.model:
         raise SpecificationError("no model is named")
     if model.model in (".", ".."):

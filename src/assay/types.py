@@ -233,6 +233,24 @@ class FailureCause(StrEnum):
     """An answer came, but the task's scorer raised on it or took too long."""
 
 
+class CompletionToken(msgspec.Struct, frozen=True):
+    """One token of a completion."""
+
+    text: str
+    logprob: int | float
+    """Natural logarithm; 0 where the server gave none, as HELM has it."""
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of the texts that a request was answered with."""
+
+    text: str
+    finish_reason: str | None = None
+    reasoning: str | None = None
+    tokens: tuple[CompletionToken, ...] = ()
+    """Empty where the server told none."""
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="answer"):
     """What a model said."""
 
@@ -257,6 +275,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     """For a log-likelihood: whether each token of that part was the likeliest."""
     endpoint: str | None = None
     """The address of the server that gave it, where the run has several."""
+    completions: tuple[Completion, ...] = ()
+    """For HELM's runs: all completions, with their tokens; the first one's text is `text`."""
+    sent_at: int | None = None
+    """For HELM's runs: when the request was first sent, in seconds since 1970."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="failure"):

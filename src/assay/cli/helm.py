@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from assay.helm.evaluate import Evaluated
-    from assay.helm.stats import Stat
-
-_LINES_SHOWN = 5
+from assay.cli.helm_run import run
 
 
 @click.group(short_help="HELM's metrics and run directories, without HELM.")
 def helm() -> None:
     """HELM's metrics and run directories, without HELM."""
+
+
+helm.add_command(run)
 
 
 @helm.command(short_help="Compute metrics from a saved run.")
@@ -58,6 +52,7 @@ def evaluate(
 
     Writes stats.json and per_instance_stats.json, and with --output-dir the run's other files beside them.
     """
+    from assay.cli.helm_output import counting, print_stats, remark, remark_evaluated
     from assay.errors import NothingMeasuredError, SpecificationError
     from assay.helm.evaluate import plan
     from assay.helm.metrics.registry import create_metric
@@ -75,7 +70,7 @@ def evaluate(
         )
     service = None if tokenizer is None else load_tokenizer(tokenizer)
     plans = plan(chosen, run.state.adapter_spec, service is not None)
-    _remark(plans.left_out)
+    remark(plans.left_out)
     if not plans.metrics:
         raise NothingMeasuredError("no metric can be computed")
     is_partial = bool(metrics or first_metric_only or plans.left_out)
@@ -84,10 +79,10 @@ def evaluate(
             f"{run.folder / STATS} may hold more than this would compute; name another --output-dir, or that folder"
         )
     files = RunFiles(run.run_spec, run.scenario, run.state)
-    with _progress() as progress:
-        evaluated = write_run(files, plans.metrics, output_dir or run.folder, service, parallelism, progress)
-    _remark_evaluated(evaluated)
-    _print(evaluated.stats, as_json, show_all=False)
+    with counting() as tell:
+        evaluated = write_run(files, plans.metrics, output_dir or run.folder, service, parallelism, tell)
+    remark_evaluated(evaluated)
+    print_stats(evaluated.stats, as_json, show_all=False)
     if evaluated.num_requests and not any(stat.count for stat in evaluated.stats):
         raise NothingMeasuredError("not one request could be scored")
 
@@ -98,56 +93,7 @@ def evaluate(
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
 def show(run_dir: Path, show_all: bool, as_json: bool) -> None:
     """Show what stats.json of a run directory says: scores, and worst cases over perturbations."""
+    from assay.cli.helm_output import print_stats
     from assay.helm.run_directory import STATS, read_stats
 
-    _print(read_stats(run_dir / STATS if run_dir.is_dir() else run_dir), as_json, show_all)
-
-
-def _print(stats: Sequence[Stat], as_json: bool, show_all: bool) -> None:
-    from assay.helm.stats import is_finite
-
-    if as_json:
-        from assay.helm.structs import dump_json
-
-        print(dump_json([stat.to_builtins() for stat in stats if is_finite(stat)]).decode())
-        return
-    from rich.console import Console
-
-    from assay.helm.show import main_stats, stats_table
-
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
-    console.print(stats_table(stats if show_all else main_stats(stats)))
-
-
-def _remark(lines: Sequence[str]) -> None:
-    from assay.report.text import printable
-
-    for line in lines:
-        print(printable(line), file=sys.stderr)
-
-
-def _remark_evaluated(evaluated: Evaluated) -> None:
-    shown = evaluated.unscored[:_LINES_SHOWN]
-    if evaluated.unscored:
-        print(f"{len(evaluated.unscored)} instances could not be scored:", file=sys.stderr)
-        _remark([f"  {line}" for line in shown])
-    if len(evaluated.unscored) > len(shown):
-        print(f"  … and {len(evaluated.unscored) - len(shown)} more", file=sys.stderr)
-    if evaluated.duplicate_names:
-        _remark([f"given by more than one metric: {', '.join(evaluated.duplicate_names)}"])
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    """A line on stderr that counts up, where somebody is looking."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-
-    def tell(count: int) -> None:
-        print(f"\r{count:,} requests", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield tell
-    finally:
-        print(file=sys.stderr)
+    print_stats(read_stats(run_dir / STATS if run_dir.is_dir() else run_dir), as_json, show_all)

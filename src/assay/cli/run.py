@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from assay.cli.server_options import address_options, addresses, asked_as, server_options
+from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
 
 
 def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -16,15 +16,6 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     if not names:
         raise click.BadParameter("name at least one task")
     return names
-
-
-def _concurrency(_: click.Context, __: click.Parameter, value: str) -> int | str:
-    if value == "auto":
-        return value
-    try:
-        return int(value)
-    except ValueError:
-        raise click.BadParameter(f"{value!r} is neither a whole number nor 'auto'") from None
 
 
 @click.command(short_help="Evaluate a served model on one or more tasks.")
@@ -97,14 +88,7 @@ def _concurrency(_: click.Context, __: click.Parameter, value: str) -> int | str
     help="The model's context length in tokens, to which --tokenizer cuts prompts (2048 unless given, as in lm-eval).",
     metavar="N",
 )
-@click.option(
-    "--concurrency",
-    default="auto",
-    show_default=True,
-    callback=_concurrency,
-    help="Requests outstanding at once; auto finds out how many keep the server busy.",
-    metavar="N|auto",
-)
+@concurrency_option
 @server_options
 @click.option(
     "--data-dir",

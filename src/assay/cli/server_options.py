@@ -70,6 +70,25 @@ _PATIENCE = (
     ),
 )
 
+
+def _concurrency(_: click.Context, __: click.Parameter, value: str) -> int | str:
+    if value == "auto":
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise click.BadParameter(f"{value!r} is neither a whole number nor 'auto'") from None
+
+
+concurrency_option = click.option(
+    "--concurrency",
+    default="auto",
+    show_default=True,
+    callback=_concurrency,
+    help="Requests outstanding at once; auto finds out how many keep the server busy.",
+    metavar="N|auto",
+)
+
 _FIELDS = (
     "api_key_env",
     "api_key_file",

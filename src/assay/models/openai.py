@@ -40,7 +40,7 @@ _LOOK_FOR_ROOM_EVERY = 0.25
 _log = logging.getLogger(__name__)
 
 
-class _Reply(NamedTuple, Generic[T]):
+class Reply(NamedTuple, Generic[T]):
     """A good reply and what it took."""
 
     content: T
@@ -218,8 +218,12 @@ class OpenAIModel:
         Raises:
             ServerUnreachableError, ServerRefusedError: as :meth:`ask`.
         """
-        reply = await self._exchange(lambda endpoint: endpoint.attempt(payload, read))
+        reply = await self.timed_exchange(payload, read)
         return reply if isinstance(reply, Failure) else reply.content
+
+    async def timed_exchange(self, payload: bytes, read: Callable[[bytes], T]) -> Reply[T] | Failure:
+        """As :meth:`exchange`, with what the reply took."""
+        return await self._exchange(lambda endpoint: endpoint.attempt(payload, read))
 
     def _read(self, body: bytes) -> Said:
         return read_reply(body, self.spec.endpoint)
@@ -227,7 +231,7 @@ class OpenAIModel:
     def _read_unstreamed(self, body: bytes) -> Streamed:
         return Streamed(self._read(body), ttft=None)
 
-    async def _exchange(self, attempt: Callable[[Endpoint], Awaitable[T | Fault]]) -> _Reply[T] | Failure:
+    async def _exchange(self, attempt: Callable[[Endpoint], Awaitable[T | Fault]]) -> Reply[T] | Failure:
         servers = self._servers
         attempts = failures = 0
         faults: dict[Endpoint, Fault] = {}
@@ -242,7 +246,7 @@ class OpenAIModel:
             latency = self.clock() - started
             if not isinstance(result, Fault):
                 servers.answered(visit, latency)
-                return _Reply(result, latency, attempts, self._name_of(visit.endpoint))
+                return Reply(result, latency, attempts, self._name_of(visit.endpoint))
             self._concurrency.failed(result.cause, started, self.clock())
             if await visit.endpoint.is_down(result):
                 servers.down(visit, result)

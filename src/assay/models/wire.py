@@ -44,7 +44,9 @@ class _Message(msgspec.Struct):
     reasoning: Any = None
 
 
-class _Choice(msgspec.Struct):
+class Choice(msgspec.Struct):
+    """One of the texts of a reply."""
+
     message: _Message | None = None
     text: Any = msgspec.UNSET
     finish_reason: Any = None
@@ -52,7 +54,7 @@ class _Choice(msgspec.Struct):
 
 
 class _Reply(msgspec.Struct):
-    choices: list[_Choice] | None = None
+    choices: list[Choice] | None = None
     usage: Any = None
     model: Any = None
     error: Any = None
@@ -79,13 +81,9 @@ def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
     if not reply.choices:
         raise ReplyError(FailureCause.EMPTY_CHOICES, "the list of choices is empty")
     choice = reply.choices[0]
-    if choice.error:
-        raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
-    finish_reason = str_or_none(choice.finish_reason)
-    if finish_reason in BROKEN_OFF:
-        raise ReplyError(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
+    finish_reason = finish_reason_of(choice)
     usage = reply.usage if isinstance(reply.usage, dict) else {}
-    text, reasoning = _text(choice, endpoint), _reasoning(choice)
+    text, reasoning = text_of(choice, endpoint), reasoning_of(choice)
     return Said(
         text=text,
         finish_reason=finish_reason,
@@ -121,7 +119,26 @@ def mended(value: Any) -> Any:
     return value
 
 
-def _text(choice: _Choice, endpoint: EndpointKind) -> str | None:
+def finish_reason_of(choice: Choice) -> str | None:
+    """Why the text ended.
+
+    Raises:
+        ReplyError: it ended because something went wrong.
+    """
+    if choice.error:
+        raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
+    finish_reason = str_or_none(choice.finish_reason)
+    if finish_reason in BROKEN_OFF:
+        raise ReplyError(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
+    return finish_reason
+
+
+def text_of(choice: Choice, endpoint: EndpointKind) -> str | None:
+    """The text; None where the server sent null.
+
+    Raises:
+        ReplyError: there is no place for it, or something else in it.
+    """
     if endpoint == "chat":
         if choice.message is None:
             raise ReplyError(FailureCause.MALFORMED_REPLY, "the choice has no message")
@@ -135,7 +152,8 @@ def _text(choice: _Choice, endpoint: EndpointKind) -> str | None:
     raise ReplyError(FailureCause.MALFORMED_REPLY, f"the content is of type {type(text).__name__}, not a string")
 
 
-def _reasoning(choice: _Choice) -> str | None:
+def reasoning_of(choice: Choice) -> str | None:
+    """The reasoning, where the server separates it."""
     if choice.message is None:
         return None
     return str_or_none(choice.message.reasoning_content) or str_or_none(choice.message.reasoning)

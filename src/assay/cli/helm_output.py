@@ -1,0 +1,68 @@
+"""What ``assay helm`` shows: statistics on stdout, remarks on stderr."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from assay.helm.evaluate import Evaluated
+    from assay.helm.stats import Stat
+
+_LINES_SHOWN = 5
+
+
+def print_stats(stats: Sequence[Stat], as_json: bool, show_all: bool) -> None:
+    """Show statistics on stdout, as a table or as JSON."""
+    from assay.helm.stats import is_finite
+
+    if as_json:
+        from assay.helm.structs import dump_json
+
+        print(dump_json([stat.to_builtins() for stat in stats if is_finite(stat)]).decode())
+        return
+    from rich.console import Console
+
+    from assay.helm.show import main_stats, stats_table
+
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    console.print(stats_table(stats if show_all else main_stats(stats)))
+
+
+def remark(lines: Sequence[str]) -> None:
+    """Say lines on stderr."""
+    from assay.report.text import printable
+
+    for line in lines:
+        print(printable(line), file=sys.stderr)
+
+
+def remark_evaluated(evaluated: Evaluated) -> None:
+    """Say what could not be scored."""
+    shown = evaluated.unscored[:_LINES_SHOWN]
+    if evaluated.unscored:
+        print(f"{len(evaluated.unscored)} instances could not be scored:", file=sys.stderr)
+        remark([f"  {line}" for line in shown])
+    if len(evaluated.unscored) > len(shown):
+        print(f"  … and {len(evaluated.unscored) - len(shown)} more", file=sys.stderr)
+    if evaluated.duplicate_names:
+        remark([f"given by more than one metric: {', '.join(evaluated.duplicate_names)}"])
+
+
+@contextmanager
+def counting() -> Iterator[Callable[[int], None]]:
+    """A line on stderr that counts up, where somebody is looking."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+
+    def tell(count: int) -> None:
+        print(f"\r{count:,} requests", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        print(file=sys.stderr)

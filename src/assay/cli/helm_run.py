@@ -1,0 +1,204 @@
+"""``assay helm run``: answer a HELM run's requests, and score them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
+
+if TYPE_CHECKING:
+    from assay.helm.running.answering import Answered, Source
+    from assay.helm.running.runs import RunToAnswer
+    from assay.helm.tokenization import TokenizerService
+
+_LOCAL = "hf:"
+_FAILURES_SHOWN = 5
+
+
+@click.command(short_help="Answer a run's requests with a server or a model in this process.")
+@click.argument("what", metavar="ENTRY|RUN_DIR")
+@click.option(
+    "--model",
+    required=True,
+    help="Name under which a server serves the model, or a model to load.",
+    metavar="NAME|hf:PATH",
+)
+@address_options
+@click.option(
+    "--completions/--chat", default=True, show_default=True, help="Which endpoint of the server gets the prompts."
+)
+@click.option(
+    "--tokenizer",
+    help="The model's tokenizer, for token counts and prompts that fit: hf:PATH, or MODULE:OBJECT.  [default: the "
+    "hf: model's own]",
+    metavar="hf:PATH|MODULE:OBJECT",
+)
+@click.option("--helm-name", help="What the model is called in HELM's files.", metavar="CREATOR/NAME")
+@click.option(
+    "--max-eval-instances", type=click.IntRange(min=1), help="With an ENTRY: how many instances.", metavar="N"
+)
+@click.option("--plugin", "plugins", multiple=True, help="With an ENTRY: a module for HELM to load.", metavar="MODULE")
+@click.option(
+    "--helm-python",
+    envvar="ASSAY_HELM_PYTHON",
+    show_envvar=True,
+    help="With an ENTRY: an interpreter that has crfm-helm.  [default: this one]",
+    metavar="FILE",
+)
+@click.option("--max-length", type=click.IntRange(min=1), help="The model's context length in tokens.", metavar="N")
+@click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, help="With hf:.", metavar="N")
+@click.option("--dtype", default="auto", show_default=True, help="With hf:, the precision.", metavar="TYPE")
+@click.option("--device", help="With hf:, where the model runs.  [default: a GPU if there is one]", metavar="NAME")
+@click.option(
+    "--bos/--no-bos",
+    default=True,
+    show_default=True,
+    help="With hf:, let the tokenizer put its beginning-of-sequence token before prompts; FlexLLMGen does not.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="With hf:, of what is sampled.", metavar="N")
+@concurrency_option
+@server_options
+@click.option(
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    default=Path("benchmark_output"),
+    show_default=True,
+    help="HELM's output path; the run goes to runs/SUITE/ in it.",
+    metavar="DIR",
+)
+@click.option("--suite", default="assay", show_default=True, help="HELM's suite of runs.", metavar="NAME")
+@click.option("--first-metric-only", is_flag=True, help="Compute only the run's first metric, as FlexLLMGen does.")
+@click.option("--parallelism", type=click.IntRange(min=1), default=4, show_default=True, help="Processes.", metavar="N")
+@click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
+@click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
+def run(**options: Any) -> None:
+    """Answer a HELM run's requests, compute its metrics and write its five files.
+
+    A RUN_DIR is an earlier run's directory, whose requests are asked again as they are. An ENTRY is a description as
+    helm-run takes it; the installed crfm-helm makes its requests. If the run is interrupted or requests fail, the same
+    command goes on where it stopped.
+
+    Example: assay helm run runs/v1/gsm:model=openai_gpt2 --base-url http://localhost:8000 --model my-model
+    """
+    from assay.cli.helm_output import print_stats, remark, remark_evaluated
+    from assay.errors import NothingMeasuredError, SamplesFailedError
+    from assay.helm.evaluate import plan
+    from assay.helm.run_directory import RunFiles, metrics_of, write_run
+    from assay.helm.running.answering import answered
+    from assay.interruption import interruptible
+    from assay.report.progress import watch
+
+    output_dir: Path = options["output_dir"]
+    journals = output_dir / "journal"
+    with interruptible(journals):
+        source = _source(options)
+        run = _run(options, source)
+        service = _tokenizer(options)
+        plans = plan(
+            metrics_of(run.run_spec, options["first_metric_only"]), run.state.adapter_spec, service is not None
+        )
+        remark(plans.left_out)
+        if not plans.metrics:
+            raise NothingMeasuredError("no metric can be computed")
+        folder = run.folder_in(output_dir / "runs" / options["suite"])
+        with watch() as progress:
+            work = answered(run.run_spec, run.state, source, journals, progress, fresh=options["fresh"])
+            with work as done:
+                files = RunFiles(run.run_spec, run.scenario, done.state)
+                evaluated = write_run(files, plans.metrics, folder, service, options["parallelism"])
+    remark_evaluated(evaluated)
+    print_stats(evaluated.stats, options["as_json"], show_all=False)
+    _remark_answered(done, folder, is_quiet=options["as_json"])
+    if done.failures:
+        raise SamplesFailedError(
+            f"{len(done.failures)} of {len(done.state.request_states)} requests have no answer ({done.causes}) and are "
+            "not scored; run the same command again to ask only these"
+        )
+    if not any(stat.count for stat in evaluated.stats):
+        raise NothingMeasuredError("not one request could be scored")
+
+
+def _source(options: dict[str, Any]) -> Source:
+    from assay.errors import SpecificationError
+    from assay.types import ModelSpec
+
+    model = options["model"]
+    if model.startswith(_LOCAL):
+        if options["base_urls"] or options["base_urls_file"]:
+            raise SpecificationError(f"{model} is loaded in this process: leave out --base-url, or name a served model")
+        from assay.helm.running.huggingface import HuggingFaceEngine
+        from assay.helm.running.local import LocalSource
+
+        engine = HuggingFaceEngine(
+            model.removeprefix(_LOCAL),
+            batch_size=options["batch_size"],
+            dtype=options["dtype"],
+            device=options["device"],
+            window=options["max_length"],
+            begins=options["bos"],
+            seed=options["seed"],
+        )
+        return LocalSource(engine)
+    from assay.helm.running.server import ServerSource
+    from assay.specification import validate_model
+
+    base_url, *replicas = addresses(options)
+    spec = ModelSpec(
+        base_url=base_url,
+        replicas=tuple(replicas),
+        model=model,
+        endpoint="completions" if options["completions"] else "chat",
+        concurrency=options["concurrency"],
+    )
+    spec = asked_as(spec, options)
+    validate_model(spec)
+    if spec.stream:
+        raise SpecificationError("HELM's runs need whole replies, with all completions and tokens: leave out --stream")
+    return ServerSource(spec)
+
+
+def _run(options: dict[str, Any], source: Source) -> RunToAnswer:
+    from assay.errors import SpecificationError
+    from assay.helm.running.entry import Entry, build_run
+    from assay.helm.running.runs import helm_name, read_run
+
+    model = options["model"].removeprefix(_LOCAL)
+    path = Path(options["what"])
+    if path.exists():
+        if options["max_eval_instances"] or options["plugins"]:
+            raise SpecificationError(f"{path} is a run directory: its requests are taken as they are")
+        return read_run(path, options["helm_name"] or helm_name(model))
+    tokenizer = options["tokenizer"] or (options["model"] if options["model"].startswith(_LOCAL) else None)
+    entry = Entry(
+        description=options["what"],
+        model=options["helm_name"] or helm_name(model),
+        is_named=options["helm_name"] is not None,
+        tokenizer=tokenizer.removeprefix(_LOCAL) if tokenizer and tokenizer.startswith(_LOCAL) else None,
+        window=source.window or options["max_length"],
+        max_eval_instances=options["max_eval_instances"],
+        plugins=options["plugins"],
+    )
+    return build_run(entry, options["output_dir"], options["helm_python"])
+
+
+def _tokenizer(options: dict[str, Any]) -> TokenizerService | None:
+    from assay.helm.selection import load_tokenizer
+
+    name = options["tokenizer"] or (options["model"] if options["model"].startswith(_LOCAL) else None)
+    return None if name is None else load_tokenizer(name)
+
+
+def _remark_answered(done: Answered, folder: Path, *, is_quiet: bool) -> None:
+    from assay.cli.helm_output import remark
+
+    if done.num_cut:
+        remark(
+            [f"{done.num_cut} prompts were longer than the model's window and were cut at their end, as HELM cuts them"]
+        )
+    places = sorted(done.failures)[:_FAILURES_SHOWN]
+    remark([f"  request {place}: {done.failures[place].message}" for place in places])
+    if not is_quiet:
+        print(f"run  {folder}")

@@ -1,0 +1,135 @@
+"""HELM's requests as bodies for an OpenAI-compatible server: those that HELM's own clients for vLLM send.
+
+Keys that say nothing (an empty list of stop sequences, ``best_of`` of one) are left out, as some servers refuse them.
+Prompts that are to be scored are asked about in the way in which the server is known to tell their log-probabilities.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import UnsupportedTaskError
+from assay.models.echo_probe import EchoTrial
+from assay.types import EndpointKind, LogprobSource, TextTail
+
+if TYPE_CHECKING:
+    from assay.helm.adaptation import Request
+
+_WEEK = "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday"
+_TRIAL_CONTEXT = f"The days of the week are {_WEEK}. The days of the week are {_WEEK.partition(', Thursday')[0]},"
+_TRIAL_CONTINUATION = " Thursday"
+
+
+def is_scoring(request: Request) -> bool:
+    """Whether nothing is to be generated, only the prompt's own tokens to be scored."""
+    return request.echo_prompt and request.max_tokens == 0
+
+
+def refuse_impossible(request: Request, endpoint: EndpointKind) -> None:
+    """Refuse a request that no answer could be right for.
+
+    Raises:
+        UnsupportedTaskError: says what it asks for.
+    """
+    if request.embedding:
+        raise UnsupportedTaskError("the run asks for embeddings, which are not supported")
+    if request.multimodal_prompt is not None or request.image_generation_parameters is not None:
+        raise UnsupportedTaskError("the run asks for or about images or sound, which is not supported")
+    if request.echo_prompt and request.max_tokens:
+        raise UnsupportedTaskError(
+            "the run asks for prompts to be echoed with an answer after them, which no task does"
+        )
+    if request.echo_prompt and request.num_completions > 1:
+        raise UnsupportedTaskError("the run asks for several completions of a prompt that is only to be scored")
+    if endpoint == "chat" and request.echo_prompt:
+        raise UnsupportedTaskError(
+            "the run scores prompts by their log-probabilities (multiple_choice_separate, language_modeling), which "
+            "chat completions cannot give; ask the completions endpoint (--completions)"
+        )
+    if endpoint == "completions" and request.messages is not None:
+        raise UnsupportedTaskError("the run's prompts are conversations; ask the chat endpoint (--chat)")
+
+
+def body_of(request: Request, model: str, endpoint: EndpointKind, source: LogprobSource | None) -> bytes:
+    """The body that asks a server for what HELM's request asks for.
+
+    Args:
+        request: one that :func:`refuse_impossible` lets pass.
+        model: the name that the server serves the model under.
+        endpoint: which of its text endpoints is asked.
+        source: how it tells a prompt's log-probabilities, where that is needed.
+    """
+    if is_scoring(request):
+        return scoring_body(request.prompt, model, source or LogprobSource.ECHO)
+    body = _chat(request, model) if endpoint == "chat" else _completions(request, model)
+    return json.dumps(body).encode("ascii")
+
+
+def scoring_body(prompt: str, model: str, source: LogprobSource) -> bytes:
+    """The body that asks for a prompt's own log-probabilities.
+
+    One token more is asked for, since not all servers take zero; it is not looked at.
+    """
+    way = {"logprobs": 1, "echo": True} if source is LogprobSource.ECHO else {"prompt_logprobs": 1}
+    return json.dumps({"model": model, "prompt": prompt, "temperature": 0, "max_tokens": 1, **way}).encode("ascii")
+
+
+def trial(model: str, source: LogprobSource) -> EchoTrial:
+    """Questions that show whether a server gives a prompt's log-probabilities, and gives them right."""
+    whole = _TRIAL_CONTEXT + _TRIAL_CONTINUATION
+    return EchoTrial(
+        whole,
+        scoring_body(whole, model, source),
+        TextTail(_TRIAL_CONTINUATION),
+        beginning=scoring_body(_TRIAL_CONTEXT, model, source),
+    )
+
+
+def _completions(request: Request, model: str) -> dict[str, Any]:
+    candidates = max(request.top_k_per_token, request.num_completions)
+    # With greedy decoding the best of several is the one there is, and vLLM refuses to look for it.
+    best_of = 1 if request.temperature == 0 else candidates
+    return {
+        "model": model,
+        "prompt": request.prompt,
+        "temperature": request.temperature,
+        "n": request.num_completions,
+        "max_tokens": request.max_tokens,
+        **({"best_of": best_of} if best_of > 1 else {}),
+        "logprobs": candidates,
+        **_stop(request),
+        "top_p": request.top_p,
+        "presence_penalty": request.presence_penalty,
+        "frequency_penalty": request.frequency_penalty,
+        "echo": False,
+    }
+
+
+def _chat(request: Request, model: str) -> dict[str, Any]:
+    messages = request.messages if request.messages is not None else [{"role": "user", "content": request.prompt}]
+    return {
+        "model": model,
+        "messages": messages,
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "n": request.num_completions,
+        **_stop(request),
+        "max_tokens": request.max_tokens,
+        "presence_penalty": request.presence_penalty,
+        "frequency_penalty": request.frequency_penalty,
+        **_response_format(request),
+    }
+
+
+def _stop(request: Request) -> dict[str, Any]:
+    return {"stop": request.stop_sequences} if request.stop_sequences else {}
+
+
+def _response_format(request: Request) -> dict[str, Any]:
+    schema = (request.response_format or {}).get("json_schema")
+    if not schema:
+        return {}
+    whole = {"additionalProperties": False, "required": list(schema.get("properties", {})), **schema}
+    description = {"name": "response", "description": "", "schema": whole, "strict": True}
+    return {"response_format": {"type": "json_schema", "json_schema": description}}

@@ -1,0 +1,113 @@
+"""Builds a run with the installed HELM and writes its files, as yet without results.
+
+Run as a script, by an interpreter that has crfm-helm and need not have Assay. Reads an order as JSON from stdin.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Take an order and carry it out; what is wrong is the last line on stderr."""
+    order = json.load(sys.stdin)
+    try:
+        build(order)
+    except Exception as error:
+        sys.stderr.write(f"{type(error).__name__}: {' '.join(str(error).split())}\n")
+        sys.exit(1)
+
+
+def build(order: dict[str, Any]) -> None:
+    """Write ``run_spec.json``, ``scenario.json`` and ``scenario_state.json``."""
+    run = _helm("benchmark.run")
+    runner = _helm("benchmark.runner")
+    _helm("benchmark.config_registry").register_builtin_configs_from_helm_package()
+    run.import_user_plugins(order["plugins"])
+    runner.set_benchmark_output_path(order["output_dir"])
+    run_spec = _run_spec(run, order)
+    scenario = _helm("benchmark.scenarios.scenario").create_scenario(run_spec.scenario_spec)
+    request_states = _request_states(runner, run_spec, scenario, order["output_dir"])
+    state = _helm("benchmark.adaptation.scenario_state").ScenarioState(
+        adapter_spec=run_spec.adapter_spec, request_states=request_states, annotator_specs=run_spec.annotators
+    )
+    without_nones = _helm("common.general").asdict_without_nones
+    for name, record in (("run_spec", run_spec), ("scenario", scenario), ("scenario_state", state)):
+        text = json.dumps(without_nones(record), indent=2)
+        (Path(order["folder"]) / f"{name}.json").write_text(text, encoding="ascii")
+
+
+def _run_spec(run: Any, order: dict[str, Any]) -> Any:
+    parsed = _helm("common.object_spec").parse_object_spec(order["description"])
+    named = parsed.args.get("model_deployment") or parsed.args.get("model", "")
+    model = named if "/" in named and not order["is_named"] else order["model"]
+    _register(model, order)
+    name, _, rest = order["description"].partition(":")
+    settings = [pair for pair in rest.split(",") if pair and not pair.startswith(("model=", "model_deployment="))]
+    description = f"{name}:{','.join([*settings, f'model={model}'])}"
+    entry = _helm("benchmark.presentation.run_entry").RunEntry(description)
+    run_specs = run.run_entries_to_run_specs([entry], max_eval_instances=order["max_eval_instances"])
+    if len(run_specs) != 1:
+        names = ", ".join(run_spec.name for run_spec in run_specs)
+        raise ValueError(f"the entry describes {len(run_specs)} runs; describe one of them ({names})")
+    return run_specs[0]
+
+
+def _register(model: str, order: dict[str, Any]) -> None:
+    """Make the model known to HELM under its name, with its own tokenizer; what HELM knows of it already stays."""
+    deployments = _helm("benchmark.model_deployment_registry")
+    tokenizers = _helm("benchmark.tokenizer_config_registry")
+    tokenizer_name = window = None
+    if order["tokenizer"] is not None:
+        path = {"pretrained_model_name_or_path": order["tokenizer"]}
+        huggingface = _helm("tokenizers.huggingface_tokenizer").HuggingFaceTokenizer
+        with huggingface.create_tokenizer(**path) as tokenizer:
+            window = order["window"] or tokenizer.model_max_length
+            end, beginning = tokenizer.eos_token or "", tokenizer.bos_token or ""
+        tokenizer_name = model
+        spec = tokenizers.TokenizerSpec("helm.tokenizers.huggingface_tokenizer.HuggingFaceTokenizer", path)
+        tokenizers.register_tokenizer_config(tokenizers.TokenizerConfig(model, spec, end, beginning))
+    client = deployments.ClientSpec("helm.clients.simple_client.SimpleClient", {})  # never asked
+    deployments.register_model_deployment(
+        deployments.ModelDeployment(
+            name=model,
+            client_spec=client,
+            model_name=model,
+            tokenizer_name=tokenizer_name,
+            max_sequence_length=window,
+        )
+    )
+
+
+def _request_states(runner: Any, run_spec: Any, scenario: Any, output_dir: str) -> Any:
+    """As HELM's runner makes them."""
+    scenarios = _helm("benchmark.scenarios.scenario")
+    folder = scenarios.get_scenario_cache_path(output_dir, scenario.name)
+    instances = scenario.get_instances(folder)
+    if any(instance.id is None for instance in instances):
+        instances = scenarios.with_instance_ids(instances)
+    adapter_spec = run_spec.adapter_spec
+    if adapter_spec.max_eval_instances is not None:
+        splits = adapter_spec.eval_splits or scenarios.EVAL_SPLITS
+        instances = runner.downsample_eval_instances(instances, adapter_spec.max_eval_instances, splits)
+    preprocessor = _helm("benchmark.data_preprocessor").DataPreprocessor(run_spec.data_augmenter_spec)
+    instances = preprocessor.preprocess(instances, 1)
+    executor = _helm("benchmark.executor")
+    context = executor.Executor(
+        executor.ExecutionSpec(url=None, auth=None, local_path=output_dir, parallelism=1)
+    ).context
+    service = _helm("benchmark.window_services.tokenizer_service").TokenizerService(context)
+    adapter = _helm("benchmark.adaptation.adapters.adapter_factory").AdapterFactory.get_adapter(adapter_spec, service)
+    return adapter.adapt(instances, 1)
+
+
+def _helm(name: str) -> Any:
+    return importlib.import_module(f"helm.{name}")
+
+
+if __name__ == "__main__":
+    main()

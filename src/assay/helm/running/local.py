@@ -1,0 +1,105 @@
+"""A model in this process as the source of a HELM run's answers."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.tasks.requests import Sample
+from assay.types import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.helm.adaptation import Request
+    from assay.helm.engines import Engine
+    from assay.journal import Journal
+    from assay.progress import Progress
+    from assay.types import Completion, Response
+    from assay.types import Request as Call
+
+
+class LocalSource:
+    """Has an engine answer batches of requests, longest prompts first, so that what does not fit shows at once.
+
+    Args:
+        engine: the model.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    @property
+    def end_of_text(self) -> str | None:
+        """The text with which the model ends."""
+        return self.engine.end_of_text
+
+    @property
+    def window(self) -> int | None:
+        """The model's context length."""
+        return self.engine.window
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The engine's."""
+        return self.engine.identity
+
+    def prepare(self, requests: Sequence[Request]) -> list[Request]:
+        """Refuse what the engine cannot answer, and cut prompts to its window."""
+        for request in requests:
+            self.engine.refuse_impossible(request)
+        return [self.engine.fitted(request) for request in requests]
+
+    def payload(self, request: Request) -> bytes:
+        """The whole request."""
+        return msgspec.json.encode(request.to_builtins())
+
+    def answer(
+        self, calls: Sequence[Call], requests: Sequence[Request], journal: Journal, progress: Progress
+    ) -> list[Response]:
+        """Answer what the journal does not hold."""
+        responses: list[Response | None] = [journal.lookup(call.key) for call in calls]
+        missing = [place for place, response in enumerate(responses) if response is None]
+        for place, response in enumerate(responses):
+            if response is not None:
+                progress.completed(_sample(calls[place]), [response])
+        for batch in self._batches(missing, requests):
+            started, clock = int(time.time()), time.perf_counter()
+            generated = self.engine.generate([requests[place] for place in batch])
+            seconds = (time.perf_counter() - clock) / len(batch)
+            for place, completions in zip(batch, generated, strict=True):
+                answer = responses[place] = _answer(completions, seconds, started)
+                journal.append(calls[place], answer)
+                progress.responded(calls[place], answer)
+                progress.completed(_sample(calls[place]), [answer])
+        return [response for response in responses if response is not None]
+
+    def _batches(self, places: Sequence[int], requests: Sequence[Request]) -> Iterator[Sequence[int]]:
+        """Requests that differ in their prompts only, and in these as little as possible in length."""
+        alike: dict[bytes, list[int]] = defaultdict(list)
+        for place in places:
+            alike[self.payload(msgspec.structs.replace(requests[place], prompt=""))].append(place)
+        for group in alike.values():
+            lengths = {place: self.engine.length(requests[place].prompt) for place in group}
+            group.sort(key=lambda place: -lengths[place])
+            for first in range(0, len(group), self.engine.batch_size):
+                yield group[first : first + self.engine.batch_size]
+
+
+def _sample(call: Call) -> Sample:
+    return Sample(call.task, call.doc_id, None, [], [call])
+
+
+def _answer(completions: Sequence[Completion], seconds: float, started: int) -> Answer:
+    first = completions[0]
+    return Answer(
+        text=first.text,
+        finish_reason=first.finish_reason,
+        completion_tokens=len(first.tokens) or None,
+        latency=seconds,
+        completions=tuple(completions),
+        sent_at=started,
+    )

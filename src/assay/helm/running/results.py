@@ -1,0 +1,79 @@
+"""From an answer to HELM's result of a request, cut to the request's limits as HELM's clients cut it."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from assay.helm.adaptation import GeneratedOutput, RequestResult, Token
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.helm.adaptation import Request
+    from assay.types import Answer, Completion
+
+
+def result_of(answer: Answer, request: Request, end_of_text: str | None) -> RequestResult:
+    """The result that HELM's files hold.
+
+    Args:
+        answer: with all its completions.
+        request: says where they are to end.
+        end_of_text: the text with which a model ends, where it may be part of its answers.
+    """
+    stops = [*request.stop_sequences, *([end_of_text] if end_of_text else [])]
+    outputs = [truncated(_output(completion), request, stops) for completion in answer.completions]
+    return RequestResult(
+        success=True,
+        embedding=[],
+        completions=outputs,
+        cached=False,
+        request_time=answer.latency,
+        request_datetime=answer.sent_at,
+    )
+
+
+def truncated(output: GeneratedOutput, request: Request, stops: Sequence[str]) -> GeneratedOutput:
+    """A completion that ends before the first stop sequence and has no more tokens than were asked for.
+
+    This is what HELM's clients do with every completion (``truncate_sequence``): the text is cut anywhere, the list of
+    tokens before the first that begins with the stop sequence. HELM drops the finish reason on the way; here it stays.
+
+    Args:
+        output: the completion.
+        request: its limit; a prompt that was to be echoed is never cut.
+        stops: its stop sequences and the model's own end.
+    """
+    if request.echo_prompt:
+        return output
+    text, tokens = output.text, output.tokens
+    for stop in stops:
+        place = text.find(stop)
+        text = text if place < 0 else text[:place]
+        tokens = _before(tokens, stop)
+    if len(tokens) > request.max_tokens:
+        tokens = tokens[: request.max_tokens]
+        text = "".join(token.text for token in tokens)
+    return GeneratedOutput(
+        text=text,
+        logprob=sum(token.logprob for token in tokens),
+        tokens=tokens,
+        finish_reason=output.finish_reason,
+        thinking=output.thinking,
+    )
+
+
+def _before(tokens: list[Token], stop: str) -> list[Token]:
+    return list(takewhile(lambda token: not token.text.startswith(stop), tokens))
+
+
+def _output(completion: Completion) -> GeneratedOutput:
+    tokens = [Token(token.text, token.logprob) for token in completion.tokens]
+    return GeneratedOutput(
+        text=completion.text,
+        logprob=sum(token.logprob for token in tokens),
+        tokens=tokens,
+        finish_reason=None if completion.finish_reason is None else {"reason": completion.finish_reason},
+        thinking=None if completion.reasoning is None else {"text": completion.reasoning},
+    )

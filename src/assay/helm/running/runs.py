@@ -1,0 +1,99 @@
+"""The run that is to be answered: an earlier one's directory, its requests taken as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.errors import FileFormatError, SpecificationError
+from assay.helm.run_directory import RUN_SPEC
+from assay.helm.selection import find_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from assay.helm.adaptation import RequestState, ScenarioState
+    from assay.helm.run_spec import RunSpec
+    from assay.helm.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class RunToAnswer:
+    """A run without results, or with results that do not count."""
+
+    run_spec: RunSpec
+    scenario: Scenario | Path | None
+    """What ``scenario.json`` says, or where it is."""
+    state: ScenarioState
+
+    def folder_in(self, suite: Path) -> Path:
+        """The run's directory: HELM's tools look for one with the run's name.
+
+        Raises:
+            FileFormatError: the name is none for a directory.
+        """
+        name = self.run_spec.name
+        if name in ("", ".", "..") or "/" in name or "\0" in name:
+            raise FileFormatError(f"the run is called {name!r}, for which there can be no directory")
+        return suite / name
+
+
+def read_run(path: Path, model: str) -> RunToAnswer:
+    """A run directory, as a run of another model.
+
+    Args:
+        path: the directory, with at least its ``run_spec.json`` and ``scenario_state.json``.
+        model: what the model is called in HELM's files.
+
+    Raises:
+        FileFormatError: a file is missing or damaged.
+        SpecificationError: there is no run specification.
+    """
+    run = find_run(path)
+    if run.run_spec is None:
+        raise SpecificationError(
+            f"{run.folder} has no {RUN_SPEC}, which says what the run is called and how it is scored"
+        )
+    return renamed(RunToAnswer(run.run_spec, run.scenario, run.state.load()), model)
+
+
+def renamed(run: RunToAnswer, model: str) -> RunToAnswer:
+    """The run with another model's name wherever HELM writes it."""
+    old = run.run_spec.adapter_spec
+    adapter_spec = msgspec.structs.replace(old, model=model, **_deployment(old.model_deployment, model))
+    name = run.run_spec.name
+    for known in filter(None, {old.model, old.model_deployment}):
+        name = name.replace(f"={as_in_names(known)}", f"={as_in_names(model)}")
+    return replace(
+        run,
+        run_spec=msgspec.structs.replace(run.run_spec, name=name, adapter_spec=adapter_spec),
+        state=msgspec.structs.replace(
+            run.state,
+            adapter_spec=adapter_spec,
+            request_states=[_renamed(one, model) for one in run.state.request_states],
+        ),
+    )
+
+
+def as_in_names(model: str) -> str:
+    """A model's name as it stands in the names of runs, which are names of directories."""
+    return model.replace("/", "_")
+
+
+def helm_name(model: str) -> str:
+    """What a model is called in HELM's files, where every name has a creator."""
+    parts = [part for part in model.split("/") if part]
+    return f"{parts[-2] if len(parts) == 2 and not model.startswith('/') else 'local'}/{parts[-1]}"
+
+
+def _renamed(state: RequestState, model: str) -> RequestState:
+    old = state.request
+    request = msgspec.structs.replace(old, model=model, **_deployment(old.model_deployment, model))
+    return msgspec.structs.replace(state, request=request, result=None)
+
+
+def _deployment(known: str, model: str) -> dict[str, str]:
+    """Files of HELM 0.2 know no deployments, and are to be written as they were read."""
+    return {"model_deployment": model} if known else {}

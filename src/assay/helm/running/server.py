@@ -1,0 +1,154 @@
+"""A server as the source of a HELM run's answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.engine import ask_all
+from assay.helm.running.bodies import body_of, is_scoring, refuse_impossible, trial
+from assay.models.api_key import read_api_key
+from assay.models.auto_concurrency import concurrency_of
+from assay.models.completions import read_completions, read_echoed
+from assay.models.echo_probe import common_source, find_logprob_source
+from assay.models.openai import OpenAIModel
+from assay.models.urls import endpoint_url, server_root
+from assay.tasks.requests import Sample
+from assay.types import Answer, Failure
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.helm.adaptation import Request
+    from assay.journal import Journal
+    from assay.models.concurrency import Concurrency
+    from assay.models.meeting import Meeting
+    from assay.models.wire import Said
+    from assay.progress import Progress
+    from assay.types import Completion, LogprobSource, ModelSpec, Response
+    from assay.types import Request as Call
+
+
+class ServerSource:
+    """Asks an OpenAI-compatible server, or several replicas.
+
+    Args:
+        spec: where, which model, and how patiently.
+    """
+
+    end_of_text: str | None = "<|endoftext|>"
+    """What HELM's client for OpenAI-compatible servers cuts at."""
+
+    window: int | None = None
+
+    def __init__(self, spec: ModelSpec) -> None:
+        self.spec = spec
+        self._meeting: Meeting | None = None
+        self._source: LogprobSource | None = None
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """The endpoint and the model."""
+        return {"base_url": endpoint_url(self.spec.base_url, self.spec.endpoint), "model": self.spec.model}
+
+    def prepare(self, requests: Sequence[Request]) -> list[Request]:
+        """See whether the server is there and can give what is asked for."""
+        for request in requests:
+            refuse_impossible(request, self.spec.endpoint)
+        with asyncio.Runner() as runner:
+            self._meeting = meeting = runner.run(self._meet())
+            if any(map(is_scoring, requests)):
+                self._source = runner.run(self._find_source(meeting))
+        return list(requests)
+
+    def payload(self, request: Request) -> bytes:
+        """The body that is sent."""
+        return body_of(request, self.spec.model, self.spec.endpoint, self._source)
+
+    def answer(
+        self, calls: Sequence[Call], requests: Sequence[Request], journal: Journal, progress: Progress
+    ) -> list[Response]:
+        """Ask for what the journal does not hold."""
+        with asyncio.Runner() as runner:
+            return runner.run(self._answer(calls, requests, journal, progress))
+
+    async def _answer(
+        self, calls: Sequence[Call], requests: Sequence[Request], journal: Journal, progress: Progress
+    ) -> list[Response]:
+        by_place: dict[int, Response] = {}
+
+        def complete(sample: Sample, responses: Sequence[Response]) -> None:
+            by_place[sample.doc_id] = responses[0]
+
+        for remark in self._meeting.remarks if self._meeting else ():
+            progress.noted(remark)
+        concurrency = concurrency_of(self.spec)
+        async with self._open(self.spec, progress, concurrency) as model:
+            await ask_all(
+                (Sample(call.task, call.doc_id, None, [], [call]) for call in calls),
+                _Asker(model, requests),
+                journal,
+                complete,
+                concurrency=concurrency,
+                observer=progress,
+                load=model.load,
+            )
+        return [by_place[call.doc_id] for call in calls]
+
+    async def _meet(self) -> Meeting:
+        async with self._open(self.spec) as model:
+            return await model.meet()
+
+    async def _find_source(self, meeting: Meeting) -> LogprobSource:
+        """How all servers that are there tell a prompt's log-probabilities."""
+        sources = {}
+        for base_url in [url for url in self.spec.base_urls if server_root(url) in meeting.servers]:
+            async with self._open(msgspec.structs.replace(self.spec, base_url=base_url, replicas=())) as model:
+                sources[base_url] = await find_logprob_source(model, lambda way: trial(self.spec.model, way))
+        return common_source(sources)
+
+    def _open(
+        self, spec: ModelSpec, progress: Progress | None = None, concurrency: Concurrency | None = None
+    ) -> OpenAIModel:
+        tell = None if progress is None else progress.noted
+        key = read_api_key(spec)
+        return OpenAIModel(spec, api_key=key, concurrency=concurrency, meeting=self._meeting, tell=tell)
+
+
+class _Asker:
+    """Asks for all completions of a request, with their tokens."""
+
+    def __init__(self, model: OpenAIModel, requests: Sequence[Request]) -> None:
+        self._model = model
+        self._requests = requests
+
+    async def ask(self, call: Call) -> Response:
+        """The answer, or why there is none."""
+        request = self._requests[call.doc_id]
+        endpoint = self._model.spec.endpoint
+
+        def read(body: bytes) -> tuple[Said, tuple[Completion, ...]]:
+            if not is_scoring(request):
+                return read_completions(body, endpoint, request.num_completions)
+            said, echoed = read_echoed(body, request.prompt)
+            return said, (echoed,)
+
+        sent_at = int(time.time())
+        reply = await self._model.timed_exchange(call.payload, read)
+        if isinstance(reply, Failure):
+            return reply
+        said, completions = reply.content
+        return Answer(
+            text=completions[0].text,
+            finish_reason=said.finish_reason,
+            prompt_tokens=said.prompt_tokens,
+            completion_tokens=said.completion_tokens,
+            latency=reply.latency,
+            attempts=reply.attempts,
+            endpoint=reply.endpoint,
+            completions=completions,
+            sent_at=sent_at,
+        )

@@ -1,0 +1,107 @@
+"""All completions in a reply, with their tokens where the server tells them.
+
+Tokens come in one of two shapes: the completions protocol's parallel lists of ``tokens`` and ``token_logprobs``, or the
+chat protocol's list ``content`` of objects, which llama.cpp gives on its completions endpoint as well.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.models.logprobs import Number, read_echo
+from assay.models.wire import Choice, ReplyError, finish_reason_of, mended, read_reply, reasoning_of, text_of
+from assay.types import Completion, CompletionToken, FailureCause
+
+if TYPE_CHECKING:
+    from assay.models.wire import Said
+    from assay.types import EndpointKind
+
+
+class _Token(msgspec.Struct):
+    token: str
+    logprob: Number | None = None
+
+
+class _Logprobs(msgspec.Struct):
+    tokens: list[str] | None = None
+    token_logprobs: list[Number | None] | None = None
+    content: list[_Token] | None = None
+
+
+class _Choice(Choice):
+    index: int = 0
+    logprobs: _Logprobs | None = None
+
+
+class _Reply(msgspec.Struct):
+    choices: list[_Choice]
+
+
+_decoder = msgspec.json.Decoder(_Reply)
+
+
+def read_completions(body: bytes, endpoint: EndpointKind, count: int) -> tuple[Said, tuple[Completion, ...]]:
+    """What the model said, from the body of a 200: about the first completion, and all of them.
+
+    Args:
+        body: the reply's.
+        endpoint: which of the server's text endpoints it comes from.
+        count: how many completions were asked for.
+
+    Raises:
+        ReplyError: the body is no answer, or does not hold that many completions.
+    """
+    said = read_reply(body, endpoint)
+    choices = sorted(_decode(body).choices, key=lambda choice: choice.index)
+    if len(choices) < count:
+        raise ReplyError(
+            FailureCause.MALFORMED_REPLY, f"{count} completions were asked for and {len(choices)} came", is_final=True
+        )
+    return said, tuple(_completion(choice, endpoint) for choice in choices[:count])
+
+
+def read_echoed(body: bytes, prompt: str) -> tuple[Said, Completion]:
+    """A prompt's own tokens, from the body of a 200; the token that the model added is left out.
+
+    Raises:
+        ReplyError: the body does not hold them.
+    """
+    said = read_reply(body, "completions")
+    echo = read_echo(body)
+    tokens = tuple(
+        CompletionToken(text, 0 if logprob is None else logprob)
+        for text, logprob in zip(echo.texts, echo.logprobs, strict=True)
+    )
+    return said, Completion(text=prompt, finish_reason="length", tokens=tokens)
+
+
+def _decode(body: bytes) -> _Reply:
+    try:
+        return _decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        return msgspec.convert(mended(json.loads(body)), _Reply)
+    except (ValueError, RecursionError) as error:
+        raise ReplyError(FailureCause.MALFORMED_REPLY, f"the reply's completions cannot be read: {error}") from None
+
+
+def _completion(choice: _Choice, endpoint: EndpointKind) -> Completion:
+    return Completion(
+        text=text_of(choice, endpoint) or "",
+        finish_reason=finish_reason_of(choice),
+        reasoning=reasoning_of(choice),
+        tokens=_tokens(choice.logprobs) if endpoint == "completions" else (),
+    )
+
+
+def _tokens(logprobs: _Logprobs | None) -> tuple[CompletionToken, ...]:
+    if logprobs is None:
+        return ()
+    if logprobs.content is not None:
+        return tuple(CompletionToken(entry.token, entry.logprob or 0) for entry in logprobs.content)
+    pairs = zip(logprobs.tokens or (), logprobs.token_logprobs or (), strict=False)
+    return tuple(CompletionToken(text, logprob or 0) for text, logprob in pairs)

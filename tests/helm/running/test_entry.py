@@ -1,0 +1,59 @@
+"""HELM builds a run from its description: the same prompts as in HELM's own run."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+
+from assay.errors import MissingDependencyError, SpecificationError
+from assay.helm import Scenario, StateFile
+from assay.helm.running.entry import Entry, build_run
+
+
+@pytest.fixture
+def helm_python() -> str:
+    python = os.environ.get("ASSAY_HELM_PYTHON")
+    if python is None:
+        pytest.skip("ASSAY_HELM_PYTHON names no interpreter that has crfm-helm")
+    return python
+
+
+def test_prompts_are_those_of_helms_own_run(tmp_path: Path, helm_python: str, oracles_dir: Path) -> None:
+    entry = Entry(description="simple_mcqa", model="local/fake", max_eval_instances=120)
+    run = build_run(entry, tmp_path, helm_python)
+    recorded = oracles_dir / "helm/run_simple_mcqa_model_local_fake"
+    assert run.run_spec.to_json() == (recorded / "run_spec.json").read_bytes()
+    assert isinstance(run.scenario, Scenario)
+    assert run.scenario.to_json() == (recorded / "scenario.json").read_bytes()
+    theirs = StateFile(recorded / "scenario_state.json").load()
+    assert run.state.adapter_spec == theirs.adapter_spec
+    assert [(one.instance, one.request, one.output_mapping) for one in run.state.request_states] == [
+        (one.instance, one.request, one.output_mapping) for one in theirs.request_states
+    ]
+
+
+def test_a_description_names_the_model_unless_the_user_does(tmp_path: Path, helm_python: str) -> None:
+    named = Entry(description="simple_mcqa:model=meta/opt-x", model="local/served", max_eval_instances=2)
+    run = build_run(named, tmp_path, helm_python)
+    assert (run.run_spec.name, run.run_spec.adapter_spec.model) == ("simple_mcqa:model=meta_opt-x", "meta/opt-x")
+    assert len(run.state.request_states) == 2
+
+
+def test_helms_own_words_where_it_cannot_build_the_run(tmp_path: Path, helm_python: str) -> None:
+    with pytest.raises(SpecificationError, match="HELM cannot build the run 'nonesuch': ValueError: Unknown run spec"):
+        build_run(Entry(description="nonesuch", model="local/x"), tmp_path, helm_python)
+
+
+def test_without_helm_the_message_says_what_to_do(tmp_path: Path) -> None:
+    if importlib.util.find_spec("helm") is not None:
+        pytest.skip("crfm-helm is installed here")
+    with pytest.raises(MissingDependencyError, match="--helm-python"):
+        build_run(Entry(description="gsm", model="local/x"), tmp_path)
+
+
+def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(SpecificationError, match="cannot be run"):
+        build_run(Entry(description="gsm", model="local/x"), tmp_path, str(tmp_path / "python"))

@@ -1,0 +1,185 @@
+"""A small random OPT of transformers answers HELM's requests."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import SpecificationError, UnsupportedTaskError
+from assay.helm import Request
+from assay.helm.running.huggingface import HuggingFaceEngine
+from tests.helm.running.runs import read, run_command, stat, write_run
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra hf)")
+transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
+
+WORDS = ("question", "answer", "the", "river", "is", "red", "and", "blue", "or", "odd", "house", "one", "two", "three")
+WINDOW = 64
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An OPT with random weights, so large that it does not repeat one token, and a tokenizer of bytes and words."""
+    from tokenizers import ByteLevelBPETokenizer
+    from tokenizers.processors import TemplateProcessing
+
+    place = tmp_path_factory.mktemp("opt")
+    rng = random.Random(3)
+    pairs = ByteLevelBPETokenizer()
+    lines = [" ".join(rng.choices(WORDS, k=9)) for _ in range(200)]
+    pairs.train_from_iterator(lines, vocab_size=320, special_tokens=["<s>", "<pad>", "</s>"], show_progress=False)
+    pairs.post_processor = TemplateProcessing(single="</s> $A", special_tokens=[("</s>", 2)])
+    pairs.save(str(place / "tokenizer.json"))
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_file=str(place / "tokenizer.json"), bos_token="</s>", eos_token="</s>", pad_token="<pad>"
+    )
+    tokenizer.save_pretrained(place)
+    torch.manual_seed(3)
+    config = transformers.OPTConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        word_embed_proj_dim=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        ffn_dim=64,
+        max_position_embeddings=WINDOW,
+        init_std=0.4,
+        bos_token_id=2,
+        pad_token_id=1,
+        eos_token_id=2,
+    )
+    transformers.OPTForCausalLM(config).save_pretrained(place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def engine(folder: Path) -> HuggingFaceEngine:
+    return HuggingFaceEngine(str(folder), batch_size=4)
+
+
+def greedy(prompt: str, **settings: Any) -> Request:
+    return Request(prompt=prompt, **{"temperature": 0, "max_tokens": 12, **settings})
+
+
+PROMPTS = ["the river is", "question", "one two three four one two three four red and blue or"]
+
+
+def logprobs_of(engine: HuggingFaceEngine, ids: list[int]) -> list[float]:
+    """The log-probability of each token but the first, from one unpadded pass."""
+    with torch.inference_mode():
+        logits = engine._model(input_ids=torch.tensor([ids])).logits[0]
+    values = torch.log_softmax(logits[:-1], dim=-1)
+    return [float(values[place, token]) for place, token in enumerate(ids[1:])]
+
+
+def test_a_batch_answers_as_each_prompt_alone(engine: HuggingFaceEngine) -> None:
+    together = engine.generate([greedy(prompt) for prompt in PROMPTS])
+    alone = [engine.generate([greedy(prompt)])[0] for prompt in PROMPTS]
+    assert [[one.text for one in answers] for answers in together] == [
+        [one.text for one in answers] for answers in alone
+    ]
+    assert len({answers[0].text for answers in together}) == len(PROMPTS)
+    for (first,), (second,) in zip(together, alone, strict=True):
+        assert [token.logprob for token in first.tokens] == pytest.approx(
+            [token.logprob for token in second.tokens], abs=1e-4
+        )
+
+
+def test_tokens_are_the_likeliest_with_the_models_own_log_probabilities(engine: HuggingFaceEngine) -> None:
+    ids = engine._ids(PROMPTS[0])
+    assert ids[0] == 2, "the tokenizer's own beginning, as in HELM's client"
+    ((answer,),) = engine.generate([greedy(PROMPTS[0])])
+    generated = list(ids)
+    for token in answer.tokens:
+        with torch.inference_mode():
+            values = torch.log_softmax(engine._model(input_ids=torch.tensor([generated])).logits[0, -1], dim=-1)
+        likeliest = int(values.argmax())
+        assert engine._decoded([likeliest]) == token.text
+        assert token.logprob == pytest.approx(float(values[likeliest]), abs=1e-4)
+        generated.append(likeliest)
+    assert answer.text == engine._decoded(generated[len(ids) :])
+
+
+def test_generation_stops_at_a_stop_sequence(engine: HuggingFaceEngine) -> None:
+    ((whole,),) = engine.generate([greedy(PROMPTS[0], max_tokens=20)])
+    stop = whole.text[5:7]
+    ((stopped,),) = engine.generate([greedy(PROMPTS[0], max_tokens=20, stop_sequences=["never to be seen", stop])])
+    assert stop in stopped.text
+    assert whole.text.startswith(stopped.text)
+    assert len(stopped.tokens) < len(whole.tokens)
+    assert (whole.finish_reason, stopped.finish_reason) == ("length", "stop")
+
+
+def test_prompts_are_scored_token_by_token(engine: HuggingFaceEngine) -> None:
+    requests = [Request(prompt=prompt, temperature=0, max_tokens=0, echo_prompt=True) for prompt in PROMPTS]
+    for request, (scored,) in zip(requests, engine.generate(requests), strict=True):
+        assert "".join(token.text for token in scored.tokens) == request.prompt == scored.text
+        expected = logprobs_of(engine, engine._ids(request.prompt))
+        assert [token.logprob for token in scored.tokens] == pytest.approx(expected, abs=1e-4)
+
+
+def test_without_a_beginning_the_first_token_has_no_log_probability(folder: Path) -> None:
+    engine = HuggingFaceEngine(str(folder), begins=False)
+    ((scored,),) = engine.generate([Request(prompt=PROMPTS[0], temperature=0, max_tokens=0, echo_prompt=True)])
+    ids = engine._tokenizer.encode(PROMPTS[0], add_special_tokens=False)
+    assert [token.logprob for token in scored.tokens] == pytest.approx([0, *logprobs_of(engine, ids)], abs=1e-4)
+
+
+def test_sampled_completions_differ_and_come_again(engine: HuggingFaceEngine) -> None:
+    request = greedy(PROMPTS[0], temperature=1.0, num_completions=3)
+    ((*first,), (*_,)) = engine.generate([request, greedy(PROMPTS[1], temperature=1.0, num_completions=3)])
+    assert len({one.text for one in first}) == 3
+    again = engine.generate([request, greedy(PROMPTS[1], temperature=1.0, num_completions=3)])
+    assert list(again[0]) == first
+
+
+def test_a_greedy_answer_is_given_as_often_as_asked_for(engine: HuggingFaceEngine) -> None:
+    (answers,) = engine.generate([greedy(PROMPTS[0], num_completions=3)])
+    assert len(answers) == 3
+    assert len({one.text for one in answers}) == 1
+
+
+def test_long_prompts_are_cut_at_their_end(engine: HuggingFaceEngine) -> None:
+    assert engine.window == WINDOW
+    long = "river house " * 60
+    fitted = engine.fitted(greedy(long))
+    assert long.startswith(fitted.prompt)
+    assert WINDOW - 12 - 2 <= engine.length(fitted.prompt) <= WINDOW - 12
+    assert engine.fitted(greedy(PROMPTS[0])) == greedy(PROMPTS[0])
+    with pytest.raises(UnsupportedTaskError, match="asks for 64 tokens, and the model's window has 64"):
+        engine.fitted(greedy(long, max_tokens=WINDOW))
+
+
+def test_settings_that_generation_does_not_know_are_refused(engine: HuggingFaceEngine) -> None:
+    with pytest.raises(UnsupportedTaskError, match="penalties"):
+        engine.refuse_impossible(greedy("x", presence_penalty=0.1))
+
+
+def test_no_model_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(SpecificationError, match="cannot be loaded"):
+        HuggingFaceEngine(str(tmp_path))
+
+
+def test_run_directory_to_five_files(tmp_path: Path, folder: Path) -> None:
+    run_dir = write_run(tmp_path / "earlier", count=5)
+    run_command(run_dir, "--model", f"hf:{folder}", "--helm-name", "facebook/opt", "--output-dir", tmp_path)
+    answered = tmp_path / "runs/assay/orc:task=x,model=facebook_opt"
+    assert {path.name for path in answered.iterdir()} == {
+        "run_spec.json",
+        "scenario.json",
+        "scenario_state.json",
+        "stats.json",
+        "per_instance_stats.json",
+    }
+    states = read(answered, "scenario_state.json")["request_states"]
+    for one in states:
+        (completion,) = one["result"]["completions"]
+        assert 0 < len(completion["tokens"]) <= 5
+        assert completion["logprob"] == sum(token["logprob"] for token in completion["tokens"]) < 0
+        assert "\n" not in completion["text"]
+    assert stat(answered, "num_prompt_tokens") > 1
+    assert stat(answered, "logprob") < 0

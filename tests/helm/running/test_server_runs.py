@@ -1,0 +1,188 @@
+"""A server answers a HELM run: results, failures, resumption, refusals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import SamplesFailedError, SpecificationError, UnsupportedTaskError
+from assay.helm import StateFile
+from assay.tasks.tokenizer import Tokenizer
+from tests.helm.running.runs import number_of, read, run_command, stat, write_run
+from tests.servers.echoing import ImaginaryModel
+from tests.servers.scripted import ScriptedServer
+from tests.small_tokenizer import write_small_tokenizer
+
+Body = dict[str, Any]
+ANSWERED = "runs/assay/orc:task=x,model=local_served"
+
+
+def completion(text: str, tokens: list[tuple[str, float]], index: int = 0) -> Body:
+    logprobs = {"tokens": [token for token, _ in tokens], "token_logprobs": [logprob for _, logprob in tokens]}
+    return {"text": text, "index": index, "finish_reason": "stop", "logprobs": logprobs}
+
+
+def right(body: Body) -> Body:
+    """The right answer, and more after a line's end that the server should have left out."""
+    number = number_of(body)
+    tokens = [(f"a{number}", -0.25), ("\nand", -1.0), (" more", -2.0)]
+    return {"choices": [completion(f"a{number}\nand more", tokens)], "usage": {"prompt_tokens": 4}}
+
+
+def serve(answer: Callable[[Body], Any]) -> ScriptedServer:
+    return ScriptedServer(answer=answer, models=["served"])
+
+
+def ask(run_dir: Path, server: ScriptedServer, out: Path, *options: str) -> None:
+    run_command(run_dir, "--base-url", server.url, "--model", "served", "--output-dir", out, *options)
+
+
+def test_a_run_directory_is_asked_again(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "earlier")
+    with serve(right) as server:
+        ask(run_dir, server, tmp_path)
+    folder = tmp_path / ANSWERED
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "per_instance_stats.json",
+        "run_spec.json",
+        "scenario.json",
+        "scenario_state.json",
+        "stats.json",
+    ]
+    spec = read(folder, "run_spec.json")
+    assert spec["name"] == folder.name
+    assert spec["adapter_spec"]["model"] == spec["adapter_spec"]["model_deployment"] == "local/served"
+    states = read(folder, "scenario_state.json")["request_states"]
+    before = read(run_dir, "scenario_state.json")["request_states"]
+    assert [one["instance"] for one in states] == [one["instance"] for one in before]
+    names = {"model": "local/served", "model_deployment": "local/served"}
+    assert [one["request"] for one in states] == [one["request"] | names for one in before]
+    results = [one["result"] for one in states]
+    assert results[3]["completions"] == [
+        {
+            "text": "a3",
+            "logprob": -0.25,
+            "tokens": [{"text": "a3", "logprob": -0.25}],
+            "finish_reason": {"reason": "stop"},
+        }
+    ]
+    assert list(results[3]) == ["success", "embedding", "completions", "cached", "request_time", "request_datetime"]
+    assert stat(folder, "exact_match") == 1
+    assert (folder / "scenario_state.json").read_bytes() == StateFile(folder / "scenario_state.json").load().to_json()
+
+
+def test_failed_requests_are_no_wrong_answers_and_are_asked_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = write_run(tmp_path / "earlier")
+    failing = {1, 4}
+
+    def answer(body: Body) -> Body:
+        return {"error": {"message": "broken here"}} if number_of(body) in failing else right(body)
+
+    with serve(answer) as server:
+        with pytest.raises(SamplesFailedError, match=r"2 of 6 requests have no answer \(2 error_in_reply\)") as raised:
+            ask(run_dir, server, tmp_path, "--max-attempts", "1")
+        assert raised.value.exit_code == 4
+        assert "request 4: broken here" in capsys.readouterr().err
+        folder = tmp_path / ANSWERED
+        states = read(folder, "scenario_state.json")["request_states"]
+        assert [number for number, one in enumerate(states) if "result" not in one] == [1, 4]
+        assert stat(folder, "exact_match") == 1
+        failing.clear()
+        asked = server.count
+        ask(run_dir, server, tmp_path)
+        assert server.count == asked + 2
+    states = read(folder, "scenario_state.json")["request_states"]
+    assert all(one["result"]["success"] for one in states)
+
+
+def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "earlier", count=8)
+    with ScriptedServer(answer=right, models=["served"], latency=0.2) as server:
+        words = ["helm", "run", run_dir, "--base-url", server.url, "--model", "served", "--output-dir", tmp_path]
+        command = [sys.executable, "-m", "assay", *map(str, words), "--concurrency", "1"]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as child:
+            deadline = time.monotonic() + 60
+            while server.count < 4 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            child.kill()
+        assert not (tmp_path / ANSWERED).exists()
+        server.latency = 0.0
+        ask(run_dir, server, tmp_path)
+        asked = Counter(number_of(request.body) for request in server.requests)
+    assert [asked[number] for number in range(3)] == [1, 1, 1]
+    assert sorted(asked) == list(range(8))
+    assert stat(tmp_path / ANSWERED, "exact_match") == 1
+
+
+def test_chat_has_no_tokens_and_no_log_probability(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "earlier")
+    with serve(lambda body: f"a{number_of(body)}\nmore") as server:
+        ask(run_dir, server, tmp_path, "--chat")
+    (first, *_) = read(tmp_path / ANSWERED, "scenario_state.json")["request_states"]
+    expected = {"text": "a0", "logprob": 0, "tokens": [], "finish_reason": {"reason": "stop"}}
+    assert first["result"]["completions"] == [expected]
+
+
+def test_all_completions_are_kept(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "earlier", count=2, num_completions=3, temperature=0.8)
+
+    def three(body: Body) -> Body:
+        texts = ["no", f"a{number_of(body)}", "nor"]
+        choices = [completion(text, [(text, -1.0 - place)], place) for place, text in enumerate(texts)]
+        return {"choices": choices[::-1]}
+
+    with serve(three) as server:
+        ask(run_dir, server, tmp_path)
+        assert {one.body["n"] for one in server.requests} == {3}
+    (first, _) = read(tmp_path / ANSWERED, "scenario_state.json")["request_states"]
+    assert [one["text"] for one in first["result"]["completions"]] == ["no", "a0", "nor"]
+    assert stat(tmp_path / ANSWERED, "exact_match") == 0
+    assert stat(tmp_path / ANSWERED, "exact_match@3") == 1
+
+
+@pytest.fixture(scope="module")
+def imaginary(tmp_path_factory: pytest.TempPathFactory) -> ImaginaryModel:
+    return ImaginaryModel(Tokenizer(write_small_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+
+
+@pytest.mark.parametrize("way", ["vllm", "vllm_without_echo"])
+def test_prompts_are_scored_where_the_server_can(tmp_path: Path, imaginary: ImaginaryModel, way: str) -> None:
+    run_dir = write_run(tmp_path / "earlier", count=2, max_tokens=0, echo_prompt=True, stop_sequences=[])
+    with serve(getattr(imaginary, way)) as server:
+        ask(run_dir, server, tmp_path)
+    (first, _) = read(tmp_path / ANSWERED, "scenario_state.json")["request_states"]
+    (scored,) = first["result"]["completions"]
+    ids = imaginary.tokenizer.encode("question 0:")
+    expected = [imaginary.logprob(ids[:place], ids[place]) for place in range(1, len(ids))]
+    assert [token["logprob"] for token in scored["tokens"]] == [0, *expected]
+    assert scored["text"] == "question 0:"
+    assert scored["logprob"] == pytest.approx(sum(expected))
+
+
+@pytest.mark.parametrize("way", ["shifted", "llama_cpp", "transformers_serve"])
+def test_prompts_are_not_scored_where_the_server_cannot(tmp_path: Path, imaginary: ImaginaryModel, way: str) -> None:
+    run_dir = write_run(tmp_path / "earlier", count=2, max_tokens=0, echo_prompt=True)
+    with serve(getattr(imaginary, way)) as server, pytest.raises(UnsupportedTaskError, match="log-likelihood"):
+        ask(run_dir, server, tmp_path)
+
+
+def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "earlier")
+    with pytest.raises(SpecificationError, match="leave out --base-url"):
+        run_command(run_dir, "--model", "hf:x", "--base-url", "http://localhost:1")
+    with pytest.raises(SpecificationError, match="taken as they are"):
+        run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1", "--max-eval-instances", "3")
+    with pytest.raises(SpecificationError, match="--stream"):
+        run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1", "--stream")
+    (run_dir / "run_spec.json").unlink()
+    with pytest.raises(SpecificationError, match=r"no run_spec\.json"):
+        run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1")

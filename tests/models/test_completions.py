@@ -1,0 +1,73 @@
+"""All completions of a reply, and their tokens in every shape that servers send."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from assay.models.completions import read_completions, read_echoed
+from assay.models.wire import ReplyError
+from assay.types import CompletionToken, FailureCause
+
+
+def reply(*choices: dict[str, Any]) -> bytes:
+    return json.dumps({"choices": choices, "usage": {"prompt_tokens": 3, "completion_tokens": 2}}).encode()
+
+
+LEGACY = {"tokens": [" a", " b"], "token_logprobs": [-0.5, None], "top_logprobs": None, "text_offset": [0, 2]}
+CHAT = {"content": [{"id": 5, "token": " a", "bytes": [32], "logprob": -0.5}, {"token": " b"}]}
+
+
+@pytest.mark.parametrize("logprobs", [LEGACY, CHAT])
+def test_tokens_of_either_shape(logprobs: dict[str, Any]) -> None:
+    said, (completion,) = read_completions(
+        reply({"text": " a b", "finish_reason": "stop", "logprobs": logprobs}), "completions", 1
+    )
+    assert completion.text == said.text == " a b"
+    assert completion.finish_reason == "stop"
+    assert completion.tokens == (CompletionToken(" a", -0.5), CompletionToken(" b", 0))
+    assert (said.prompt_tokens, said.completion_tokens) == (3, 2)
+
+
+def test_no_tokens_where_the_server_tells_none() -> None:
+    nothing: list[dict[str, Any]] = [{}, {"logprobs": None}, {"logprobs": {}}]
+    for logprobs in nothing:
+        _, (completion,) = read_completions(reply({"text": "x", **logprobs}), "completions", 1)
+        assert completion.tokens == ()
+
+
+def test_chat_gives_texts_and_reasoning_without_tokens() -> None:
+    message = {"content": "42", "reasoning_content": "hm"}
+    _, completions = read_completions(reply({"message": message, "logprobs": CHAT}), "chat", 1)
+    assert [(one.text, one.reasoning, one.tokens) for one in completions] == [("42", "hm", ())]
+
+
+def test_completions_come_in_the_order_of_their_index() -> None:
+    _, completions = read_completions(reply({"text": "b", "index": 1}, {"text": "a", "index": 0}), "completions", 2)
+    assert [one.text for one in completions] == ["a", "b"]
+
+
+def test_fewer_completions_than_asked_for_are_no_answer() -> None:
+    with pytest.raises(ReplyError, match="3 completions were asked for and 1 came") as raised:
+        read_completions(reply({"text": "a"}), "completions", 3)
+    assert raised.value.is_final
+
+
+def test_one_that_was_broken_off_is_no_answer() -> None:
+    broken = {"text": "b", "index": 1, "finish_reason": "abort"}
+    with pytest.raises(ReplyError) as raised:
+        read_completions(reply({"text": "a"}, broken), "completions", 2)
+    assert raised.value.cause is FailureCause.ERROR_IN_REPLY
+
+
+def test_the_token_after_an_echoed_prompt_is_left_out() -> None:
+    logprobs = {
+        "tokens": ["Hi", " you", " !"],
+        "token_logprobs": [None, -2.0, -0.1],
+        "top_logprobs": [None, {" you": -2.0}, {" !": -0.1}],
+    }
+    _, completion = read_echoed(reply({"text": "Hi you !", "logprobs": logprobs}), "Hi you")
+    assert completion.text == "Hi you"
+    assert completion.tokens == (CompletionToken("Hi", 0), CompletionToken(" you", -2.0))
