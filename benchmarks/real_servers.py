@@ -4,7 +4,7 @@ llama.cpp is started here, from the extra ``demo``; other servers are given as r
 they were started). Of each server:
 
 - the probe,
-- twenty samples of gsm8k_cot and of assay_demo, twice: both runs should be alike.
+- twenty samples of gsm8k_cot and of assay_demo, twice, and once streamed: all runs should be alike.
 
 And llama.cpp is killed with SIGKILL in the middle of a run and started again: the run should go on and end as if
 nothing had been. Prints what docs/servers.md holds. The exit code is 1 if a run did not end, or the run whose server
@@ -63,7 +63,16 @@ class Work:
     max_gen_toks: int
     probe_seconds: float
 
-    def run(self, target: Target, model: str, task: str, name: str, progress: Progress | None = None) -> Evaluation:
+    def run(
+        self,
+        target: Target,
+        model: str,
+        task: str,
+        name: str,
+        *,
+        progress: Progress | None = None,
+        stream: bool = False,
+    ) -> Evaluation:
         """Evaluate one task."""
         options = TaskOptions(
             limit=self.limit,
@@ -74,7 +83,7 @@ class Work:
         return evaluate(
             Specification(
                 tasks=(task,),
-                model=ModelSpec(base_url=target.url, model=model, concurrency=_SLOTS),
+                model=ModelSpec(base_url=target.url, model=model, concurrency=_SLOTS, stream=stream),
                 options=options,
                 output_dir=str(self.scratch / f"{target.name}-{task}-{name}"),
                 fresh=True,
@@ -90,44 +99,56 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=20)
     parser.add_argument("--max-gen-toks", type=int, default=48, help="for gsm8k_cot, whose answers are long")
     parser.add_argument("--probe-seconds", type=float, default=600.0)
+    parser.add_argument("--only-given", action="store_true", help="leave out llama.cpp")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="assay-servers-") as folder:
         work = Work(arguments.data_dir, Path(folder), arguments.limit, arguments.max_gen_toks, arguments.probe_seconds)
-        problems = examine(work, arguments.servers)
+        problems = examine(work, arguments.servers, with_llama=not arguments.only_given)
     sys.exit(1 if problems else 0)
 
 
-def examine(work: Work, others: list[Target]) -> int:
+def examine(work: Work, others: list[Target], *, with_llama: bool) -> int:
     """Look at all servers; returns the number of things that went wrong."""
     reports: dict[str, ProbeReport] = {}
     problems = 0
-    with LlamaServer(work.scratch / "llama.log") as llama:
-        for target in (llama.target, *others):
-            reports[target.name] = look(target, work)
-            problems += compare_runs(target, reports[target.name], work)
-        problems += kill_in_mid_run(llama, work)
+    if with_llama:
+        with LlamaServer(work.scratch / "llama.log") as llama:
+            problems += examine_one(llama.target, work, reports)
+            problems += kill_in_mid_run(llama, work)
+    for target in others:
+        problems += examine_one(target, work, reports)
     print_reports(reports)
     return problems
 
 
-def look(target: Target, work: Work) -> ProbeReport:
-    return asyncio.run(probe(ModelSpec(base_url=target.url, model=target.model or ""), seconds=work.probe_seconds))
+def examine_one(target: Target, work: Work, reports: dict[str, ProbeReport]) -> int:
+    """Probe a server, which `reports` gets, and run the tasks; returns how many did not end."""
+    spec = ModelSpec(base_url=target.url, model=target.model or "")
+    reports[target.name] = report = asyncio.run(probe(spec, seconds=work.probe_seconds))
+    return compare_runs(target, report, work)
 
 
 def compare_runs(target: Target, report: ProbeReport, work: Work) -> int:
-    """Run each task twice; returns how many did not end."""
+    """Run each task twice and once streamed; returns how many did not end."""
     print(f"\n{target.name}: {report.requests} requests of the probe in {report.seconds:.0f} s", flush=True)
     unfinished = 0
     for task in _TASKS:
         started = time.monotonic()
         try:
             first, second = (work.run(target, report.model or "", task, str(number)) for number in range(2))
+            middle = time.monotonic()
+            streamed = work.run(target, report.model or "", task, "streamed", stream=True)
         except AssayError as error:
             print(f"  {task}: {error}", flush=True)
             unfinished += 1
             continue
-        seconds = time.monotonic() - started
-        print(f"  {task}: {describe(first)}; the second run {difference(first, second)}; {seconds:.0f} s", flush=True)
+        ended = time.monotonic()
+        print(
+            f"  {task}: {describe(first)}; the second run {difference(first, second)}; {middle - started:.0f} s\n"
+            f"    streamed: {describe(streamed)}; {difference(first, streamed)}; {ended - middle:.0f} s; "
+            f"first tokens {_quantiles(streamed, 'ttft_seconds')}, answers {_quantiles(streamed, 'latency_seconds')}",
+            flush=True,
+        )
     return unfinished
 
 
@@ -138,11 +159,28 @@ def describe(evaluation: Evaluation) -> str:
     return f"{values}, {failed} failed, {totals['completion_tokens']} completion tokens"
 
 
+def _quantiles(evaluation: Evaluation, key: str) -> str:
+    quantiles = evaluation.results["assay"]["totals"].get(key, {})
+    return ", ".join(f"{name} {value:.2f} s" for name, value in quantiles.items()) or "not told"
+
+
 def difference(one: Evaluation, other: Evaluation) -> str:
-    if without_times(one.results) == without_times(other.results) and samples(one) == samples(other):
+    if _is_same(one, other):
         return "is the same but for times"
     pairs = zip(_answers(one), _answers(other), strict=False)
     return f"differs in {sum(a != b for a, b in pairs)} of {len(_answers(one))} answers"
+
+
+def _is_same(one: Evaluation, other: Evaluation) -> bool:
+    return _comparable(one) == _comparable(other) and samples(one) == samples(other)
+
+
+def _comparable(evaluation: Evaluation) -> dict[str, Any]:
+    """The results without times, and without what only says that answers were streamed."""
+    document = without_times(evaluation.results)
+    document["assay"]["totals"].pop("ttft_seconds", None)
+    document["assay"]["provenance"]["specification"]["model"].pop("stream")
+    return document
 
 
 def _answers(evaluation: Evaluation) -> list[Any]:
@@ -178,7 +216,7 @@ def kill_in_mid_run(llama: LlamaServer, work: Work) -> int:
     peaceful = work.run(llama.target, MODEL_NAME, TASK, "peaceful")
     killer = _KillAfter(llama, answers=work.limit // 2, down=10.0)
     try:
-        troubled = work.run(llama.target, MODEL_NAME, TASK, "troubled", killer)
+        troubled = work.run(llama.target, MODEL_NAME, TASK, "troubled", progress=killer)
     finally:
         if killer.restarter is not None:
             killer.restarter.join()
@@ -188,9 +226,7 @@ def kill_in_mid_run(llama: LlamaServer, work: Work) -> int:
         f"{describe(troubled)}; {attempts} attempts; the run {difference(peaceful, troubled)} from one in peace",
         flush=True,
     )
-    return int(
-        without_times(peaceful.results) != without_times(troubled.results) or samples(peaceful) != samples(troubled)
-    )
+    return int(not _is_same(peaceful, troubled))
 
 
 def print_reports(reports: dict[str, ProbeReport]) -> None:

@@ -61,7 +61,7 @@ def test_several_servers(capsys: pytest.CaptureFixture[str]) -> None:
 def test_quick(capsys: pytest.CaptureFixture[str]) -> None:
     with ScriptedServer() as server:
         code, out, _ = run(capsys, "--base-url", server.url, "--quick", "--model", "m")
-        assert sum("completions" in request.path for request in server.probes) == 5
+        assert sum("completions" in request.path for request in server.probes) == 6
     assert code == 0
     assert TITLES[Capability.SYSTEM_PROMPT] in out
     assert TITLES[Capability.STOP] not in out

@@ -238,6 +238,12 @@ def without_system(body: Body) -> Body | str:
     return good({**body, "messages": body["messages"][-1:]} if "messages" in body else body)
 
 
+def with_default_system(body: Body) -> Body | str:
+    if "messages" in body and not has_system(body):
+        body = {**body, "messages": [{"role": "system", "content": "You are helpful. " * 8}, *body["messages"]]}
+    return good(body)
+
+
 def has_system(body: Body) -> bool:
     return any(message["role"] == "system" for message in body.get("messages", ()))
 
@@ -258,7 +264,8 @@ TWISTS: list[tuple[Capability, Twist, Seen, str]] = [
     (C.USAGE, lambda body: {"choices": [{"message": {"content": "A"}, "text": "A"}]}, Seen.NO, "no token counts"),
     (C.MAX_TOKENS, changed(finish_reason="stop"), Seen.NO, "finish_reason 'stop'"),
     (C.REASONING, thinking, Seen.YES, "in a field of their own"),
-    (C.SYSTEM_PROMPT, without_system, Seen.NO, "21 prompt tokens with one of 18 words, 21 without"),
+    (C.SYSTEM_PROMPT, without_system, Seen.NO, "21 prompt tokens with one of 18 words, 21 with one of 2"),
+    (C.SYSTEM_PROMPT, with_default_system, Seen.YES, "with one of 18 words"),
     (C.SYSTEM_PROMPT, refusing("System role not supported", has_system), Seen.NO, "System role not supported"),
     (C.SEED, lambda body: good({**body, "seed": 1}), Seen.UNKNOWN, "unequal seeds too"),
     (C.SEED, forgetful(), Seen.NO, "equal seeds, unequal answers"),
@@ -336,7 +343,7 @@ def test_quick_is_few_requests() -> None:
     with OpenServer(pages(), answer=good, model_list=LISTED) as server:
         report = look(server.url, quick=True)
         asked = [request.body["max_tokens"] for request in server.probes if "completions" in request.path]
-        assert sorted(asked) == [1, 1, 1, 16, 16, 16]
+        assert sorted(asked) == [1, 1, 1, 1, 16, 16, 16]
     assert report.requests <= 16
     assert (report.software, report.version, report.max_length) == ("vllm", "0.32.0", 100)
     assert {capability: finding.seen for capability, finding in report.findings.items()} == {

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from assay.models.probe.server import ServerUnderProbe
 
 _SYSTEM = "You are a careful assistant who always answers in short and plain sentences, never in lists or tables."
+_SHORT_SYSTEM = "Be brief."
 _MESSAGES = [{"role": "user", "content": PROMPT}]
 
 
@@ -90,17 +91,23 @@ async def _count_again(server: ServerUnderProbe, rendered: str, in_chat: int) ->
 
 async def try_system_prompt(server: ServerUnderProbe) -> Findings:
     """Whether a system message is part of what the model is given: some templates drop it, some refuse it."""
-    system = {"role": "system", "content": _SYSTEM}
-    without, reply = await asyncio.gather(
-        server.ask("chat", max_tokens=1), server.ask("chat", messages=[system, *_MESSAGES], max_tokens=1)
+    # A long one is compared with a short one: where there is none, some templates put one of their own.
+    without, short, long = await asyncio.gather(
+        server.ask("chat", max_tokens=1),
+        server.ask("chat", messages=_after_system(_SHORT_SYSTEM), max_tokens=1),
+        server.ask("chat", messages=_after_system(_SYSTEM), max_tokens=1),
     )
     if without.said is None:
         return {}
-    if reply.said is None:
-        return {Capability.SYSTEM_PROMPT: refused(reply)}
-    bare, full = without.said.prompt_tokens, reply.said.prompt_tokens
-    if bare is None or full is None:
+    if short.said is None or long.said is None:
+        return {Capability.SYSTEM_PROMPT: refused(short if short.said is None else long)}
+    few, many = short.said.prompt_tokens, long.said.prompt_tokens
+    if few is None or many is None:
         return {Capability.SYSTEM_PROMPT: unknown("chat does not count its prompt's tokens")}
-    evidence = f"{full} prompt tokens with one of {len(_SYSTEM.split())} words, {bare} without"
-    reaches = full >= bare + len(_SYSTEM.split()) // 2
-    return {Capability.SYSTEM_PROMPT: yes(evidence) if reaches else no(evidence)}
+    words, fewer_words = len(_SYSTEM.split()), len(_SHORT_SYSTEM.split())
+    evidence = f"{many} prompt tokens with one of {words} words, {few} with one of {fewer_words}"
+    return {Capability.SYSTEM_PROMPT: yes(evidence) if many >= few + (words - fewer_words) // 2 else no(evidence)}
+
+
+def _after_system(text: str) -> list[dict[str, str]]:
+    return [{"role": "system", "content": text}, *_MESSAGES]
