@@ -2,12 +2,12 @@
 
 - lm-eval: a whole run of it; all its prompts are written before the first request leaves, and scored after the last.
 - bare loop: posts bodies that lie ready, and reads the replies as JSON.
-- client: Assay's client with the same bodies, every answer journaled.
-- whole run: Assay's, which writes prompts, journals and scores meanwhile.
+- engine: Assay's queue and client with the same bodies, every answer journaled and scored.
+- whole run: Assay's, which writes prompts meanwhile, too.
 
 Rates are the server's, between the first request and the last: by the clock, and by the client's CPU time, which is
-what the clock would show on a machine with nothing else to do. The bars compare like with like: by CPU time, the client
-with lm-eval's request loop and with the bare one. Usage::
+what the clock would show on a machine with nothing else to do. The bars hold the engine against lm-eval's request loop,
+which neither journals nor scores, and against the bare one, by CPU time. Usage::
 
     python -m benchmarks.request_rate [--task mmlu_pro] [--data-dir DIR] [--concurrency 1 32 256] [--runs 3]
 """
@@ -16,17 +16,24 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.lm_eval_tasks import ANSWERS, Rate, Work, instant_server, measure, median, stats, watch
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.tasks.requests import Sample
+
 LEAST_OF_LM_EVAL = (32, 2.0)
-"""At this concurrency the client is to reach so many times lm-eval's rate."""
+"""At this concurrency the engine is to reach so many times lm-eval's rate."""
 LEAST_OF_BARE_LOOP = 0.7
 
 
@@ -37,11 +44,12 @@ def main() -> None:
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 32, 256])
     parser.add_argument("--limit", type=int, help="documents of each task")
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--loop", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--loop", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.loop:
-        name, url, bodies, concurrency = arguments.loop
-        asyncio.run(_LOOPS[name](url, Path(bodies), int(concurrency)))
+        name, url = arguments.loop
+        (concurrency,) = arguments.concurrency
+        asyncio.run(_LOOPS[name](Work(arguments.task, arguments.data_dir, concurrency, arguments.limit, url)))
         return
     with tempfile.TemporaryDirectory(prefix="assay-bench-") as scratch, instant_server(ANSWERS[arguments.task]) as url:
         data_dir = Path(arguments.data_dir).resolve()
@@ -54,34 +62,33 @@ def compare(works: list[Work], scratch: Path, runs: int) -> int:
     warm = Work(works[0].task, works[0].data_dir, 1, 2, works[0].url)
     measure(warm, "assay", scratch)
     measure(warm, "lm_eval", scratch)
-    bodies = written_bodies(works[0], scratch)
     missed = []
     print(
-        f"{'concurrency':21}{'lm-eval':>9}{'bare loop':>11}{'client':>8}{'/lm-eval':>10}{'/bare':>7}{'whole run':>11}"
+        f"{'concurrency':21}{'lm-eval':>9}{'bare loop':>11}{'engine':>8}{'/lm-eval':>10}{'/bare':>7}{'whole run':>11}"
     )
     for work in works:
-        rates: dict[str, list[Rate]] = {"lm_eval": [], "bare": [], "client": [], "assay": []}
+        rates: dict[str, list[Rate]] = {"lm_eval": [], "bare": [], "engine": [], "assay": []}
         for _ in range(runs):
             for engine, row in rates.items():
-                row.append(loop_rate(engine, work, bodies) if engine in _LOOPS else measure(work, engine, scratch).rate)
+                row.append(loop_rate(engine, work) if engine in _LOOPS else measure(work, engine, scratch).rate)
         for what in ("by_clock", "by_cpu"):
-            theirs, bare, client, whole = (median([getattr(rate, what) for rate in row]) for row in rates.values())
+            theirs, bare, ours, whole = (median([getattr(rate, what) for rate in row]) for row in rates.values())
             print(
-                f"{work.concurrency:11} {what:9}{theirs:9.0f}{bare:11.0f}{client:8.0f}"
-                f"{client / theirs:10.2f}{client / bare:7.2f}{whole:11.0f}",
+                f"{work.concurrency:11} {what:9}{theirs:9.0f}{bare:11.0f}{ours:8.0f}"
+                f"{ours / theirs:10.2f}{ours / bare:7.2f}{whole:11.0f}",
                 flush=True,
             )
-        if work.concurrency == LEAST_OF_LM_EVAL[0] and client < LEAST_OF_LM_EVAL[1] * theirs:
+        if work.concurrency == LEAST_OF_LM_EVAL[0] and ours < LEAST_OF_LM_EVAL[1] * theirs:
             missed.append(f"less than {LEAST_OF_LM_EVAL[1]:g} times lm-eval's rate at {work.concurrency}")
-        if client < LEAST_OF_BARE_LOOP * bare:
+        if ours < LEAST_OF_BARE_LOOP * bare:
             missed.append(f"less than {LEAST_OF_BARE_LOOP:.0%} of the bare loop's rate at {work.concurrency}")
     for bar in missed:
         print(f"missed: {bar}")
     return 1 if missed else 0
 
 
-def written_bodies(work: Work, scratch: Path) -> Path:
-    """A file with the task's request bodies, one a line, in the order in which Assay sends them."""
+def written_samples(work: Work) -> tuple[dict[str, Any], list[Sample]]:
+    """The task's parts by name, and all its samples in the order in which Assay sends them."""
     from assay.tasks.library import load_tasks
     from assay.tasks.model_args import model_args
     from assay.tasks.requests import RequestWriter, samples
@@ -90,60 +97,70 @@ def written_bodies(work: Work, scratch: Path) -> Path:
     spec = ModelSpec(base_url=work.url, model="bench")
     options = TaskOptions(data_dir=str(work.data_dir), limit=work.limit)
     writer = RequestWriter(spec, None)
-    file = scratch / "bodies.jsonl"
-    with file.open("wb") as lines:
-        for name, task in load_tasks((work.task,), options, model_args(spec)).tasks.items():
-            for sample in samples(name, task, writer, options):
-                lines.writelines(request.payload + b"\n" for request in sample.requests)
-    return file
+    tasks = load_tasks((work.task,), options, model_args(spec)).tasks
+    built = [sample for name, task in tasks.items() for sample in samples(name, task, writer, options)]
+    gc.freeze()  # as in a run, where no more of them are there at a time than are asked at once
+    return tasks, built
 
 
-def loop_rate(name: str, work: Work, bodies: Path) -> Rate:
+def loop_rate(name: str, work: Work) -> Rate:
     """Run one of the loops once, in a process of its own."""
-    how = ["--loop", name, work.url, str(bodies), str(work.concurrency)]
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.request_rate", *how])
+    limit = ["--limit", str(work.limit)] if work.limit else []
+    how = ["--loop", name, work.url, "--task", work.task, "--data-dir", str(work.data_dir), *limit]
+    command = [sys.executable, "-m", "benchmarks.request_rate", *how, "--concurrency", str(work.concurrency)]
+    process = subprocess.Popen(command)
     watch(work.url, process.pid)
     if process.wait():
         sys.exit(f"the loop '{name}' ended with {process.returncode}")
     return Rate.of(stats(work.url))
 
 
-async def bare_loop(url: str, bodies: Path, concurrency: int) -> None:
+async def bare_loop(work: Work) -> None:
     import aiohttp
 
-    left = iter(bodies.read_bytes().splitlines())
+    _, samples = written_samples(work)
+    left = iter([request.payload for sample in samples for request in sample.requests])
     headers = {"Content-Type": "application/json", "Authorization": "Bearer EMPTY"}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), headers=headers) as session:
 
-        async def work() -> None:
+        async def post() -> None:
             for body in left:
-                async with session.post(f"{url}/v1/chat/completions", data=body) as reply:
+                async with session.post(f"{work.url}/v1/chat/completions", data=body) as reply:
                     json.loads(await reply.read())
 
-        await asyncio.gather(*(work() for _ in range(concurrency)))
+        await asyncio.gather(*(post() for _ in range(work.concurrency)))
 
 
-async def client_loop(url: str, bodies: Path, concurrency: int) -> None:
+async def engine_loop(work: Work) -> None:
+    from assay.deadline import Deadline
+    from assay.engine import ask_all
     from assay.journal import Journal
+    from assay.models.concurrency import Concurrency
     from assay.models.openai import OpenAIModel
-    from assay.types import ModelSpec, Request
+    from assay.progress import Progress
+    from assay.spool import Spool
+    from assay.tasks.scoring import TaskScores
+    from assay.types import ModelSpec, Response
 
-    requests = (
-        Request("task", place, 0, 0, "generate_until", body, f"{place:064x}")
-        for place, body in enumerate(bodies.read_bytes().splitlines())
-    )
-    spec = ModelSpec(base_url=url, model="bench", concurrency=concurrency)
-    with Journal.open(bodies.parent / "journal", fingerprint="0" * 64, specification={}, fresh=True) as journal:
-        async with OpenAIModel(spec, api_key="EMPTY") as model:
+    tasks, samples = written_samples(work)
+    spec = ModelSpec(base_url=work.url, model="bench", concurrency=work.concurrency)
+    concurrency = Concurrency(work.concurrency)
+    with (
+        tempfile.TemporaryDirectory(prefix="assay-bench-") as folder,
+        Journal.open(folder, fingerprint="0" * 64, specification={}, fresh=True) as journal,
+        Spool(Path(folder)) as spool,
+    ):
+        scores = {name: TaskScores(name, task, spool, Deadline(30.0)) for name, task in tasks.items()}
 
-            async def work() -> None:
-                for request in requests:
-                    journal.append(request, await model.ask(request))
+        def score(sample: Sample, responses: Sequence[Response]) -> None:
+            scores[sample.task].receive(sample, responses)
 
-            await asyncio.gather(*(work() for _ in range(concurrency)))
+        async with OpenAIModel(spec, api_key="EMPTY", concurrency=concurrency) as model:
+            await ask_all(iter(samples), model, journal, score, concurrency=concurrency, observer=Progress())
+        assert sum(found.scored for found in scores.values()) == len(samples)
 
 
-_LOOPS = {"bare": bare_loop, "client": client_loop}
+_LOOPS = {"bare": bare_loop, "engine": engine_loop}
 
 
 if __name__ == "__main__":
