@@ -76,7 +76,7 @@ class Work:
         limit = ["--limit", str(self.limit)] if self.limit else []
         where = ["--base-url", self.url, "--model", "bench", "--data-dir", str(self.data_dir)]
         how = ["--output-dir", str(output), "--concurrency", str(self.concurrency), "--fresh"]
-        how += ["--no-report", "--no-probe"]  # lm-eval does nothing like it
+        how += ["--no-report", "--no-probe", "--no-triage"]  # lm-eval does nothing like it
         return [sys.executable, "-m", "assay", "run", self.task, *where, *how, *limit]
 
     def lm_eval(self, output: Path) -> list[str]:

@@ -49,7 +49,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     stopped_early: StoppedEarly | None = None
     """How much was asked, where that is not everything: the scores are then no full run's."""
     triage: Triage | None = None
-    """Why it scored as it did; None where all checks passed, or no samples files were written."""
+    """Why it scored as it did; None where all checks passed, or it was not to be said."""
 
 
 def conclude(plan: RunPlan, work: RunWork) -> Evaluation:
@@ -77,7 +77,8 @@ def conclude(plan: RunPlan, work: RunWork) -> Evaluation:
     if stopped_early is not None:
         mark_stopped_early(results, stopped_early)
     file = write_results(plan.folder, stamp, results, logged)
-    triage = explain_scores(file) if logged and needs_explanation(checks) else None
+    is_explained = plan.specification.triage and logged and needs_explanation(checks)
+    triage = explain_scores(file) if is_explained else None
     if triage is not None:
         results["assay"]["triage"] = triage.recorded
         write_document(file, results)

@@ -200,3 +200,9 @@ def test_a_better_model_is_not_blamed(plain: Evaluation, tmp_path: Path) -> None
     triage = against(plain, run(tmp_path, replace(PLAIN, accuracy=0.85, extra_tokens=1)))
     assert triage.headline.startswith(f"{NONE_FOUND}: no worse than the baseline")
     assert any(finding.cause is Cause.BOS_DOUBLED and not finding.is_cause for finding in triage.findings)
+
+
+def test_a_run_is_left_unexplained_on_request(tmp_path: Path) -> None:
+    evaluation = run(tmp_path, SimulatedModel(seed=6, accuracy=0.1), triage=False)
+    assert evaluation.triage is None
+    assert "triage" not in evaluation.results["assay"]

@@ -143,6 +143,12 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option(
     "--retry-failed", is_flag=True, help="Ask only what the last run of this has no answer to; never start another."
 )
+@click.option(
+    "--triage/--no-triage",
+    default=True,
+    show_default=True,
+    help="Say why the scores are low, unless every check is passed.",
+)
 @click.option("--report/--no-report", default=True, show_default=True, help="Write report_*.html beside the results.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
 def run(**options: Any) -> int:
@@ -192,6 +198,7 @@ def specification_of(options: dict[str, Any]) -> Any:
         fresh=options["fresh"],
         retry_failed=options["retry_failed"],
         probe=options["probe"],
+        triage=options["triage"],
     )
 
 
