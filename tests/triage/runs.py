@@ -23,6 +23,7 @@ def run(
     faults: Sequence[Fault] = (),
     checks: tuple[Check, ...] = (),
     options: dict[str, Any] | None = None,
+    triage: bool = True,
 ) -> Evaluation:
     """Evaluate a model; several of them are replicas behind endpoints of their own."""
     with ExitStack() as stack:
@@ -39,5 +40,6 @@ def run(
                 options=TaskOptions(**{"include_path": str(TASKS), **(options or {})}),
                 checks=checks,
                 output_dir=str(output_dir),
+                triage=triage,
             )
         )
