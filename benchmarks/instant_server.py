@@ -1,8 +1,10 @@
 """A server that answers every completion at once with the same text, and tells when the first request came.
 
-Run as ``python instant_server.py PORT TEXT``. GET /watch?PID names the client's process and starts counting anew;
-GET /stats gives ``requests``, the Unix times of the ``first`` and the ``last``, and what the client did from the first
-to the last time that it was looked at: ``seen_requests`` in ``seen_cpu`` CPU seconds; and starts counting anew, too.
+With a tokenizer it also gives the log-probabilities of a prompt's tokens. Run as
+``python -m benchmarks.instant_server PORT TEXT [TOKENIZER]``. GET /watch?PID names the client's process and starts
+counting anew; GET /stats gives ``requests``, the Unix times of the ``first`` and the ``last``, and what the client did
+from the first to the last time that it was looked at: ``seen_requests`` in ``seen_cpu`` CPU seconds; and starts counting
+anew, too.
 """
 
 from __future__ import annotations
@@ -13,6 +15,12 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from tests.parity.answers import OneTokenModel
 
 _LOOK_EVERY = 50
 
@@ -62,8 +70,9 @@ def cpu_seconds(pid: int) -> float:
 class InstantAnswers(asyncio.Protocol):
     """Just enough HTTP/1.1: keep-alive, Content-Length bodies, no pipelining."""
 
-    def __init__(self, replies: dict[bytes, bytes], stats: Stats) -> None:
+    def __init__(self, replies: dict[bytes, bytes], model: OneTokenModel | None, stats: Stats) -> None:
         self._replies = replies
+        self._model = model
         self._stats = stats
         self._received = b""
 
@@ -80,13 +89,16 @@ class InstantAnswers(asyncio.Protocol):
             if len(self._received) < head_end + 4 + length:
                 return
             path = self._received.split(b" ", 2)[1]
+            content = self._received[head_end + 4 : head_end + 4 + length]
             self._received = self._received[head_end + 4 + length :]
-            self._transport.write(self._reply(path))
+            self._transport.write(self._reply(path, content))
 
-    def _reply(self, path: bytes) -> bytes:
+    def _reply(self, path: bytes, content: bytes) -> bytes:
         if path.endswith(b"completions"):
             self._stats.count()
         body = self._replies.get(path)
+        if self._model is not None and b'"echo": true' in content:
+            body = msgspec.json.encode(self._model.reply(json.loads(content)["prompt"][0]))
         if path == b"/stats":
             body = json.dumps(self._stats.summary()).encode()
             self._stats.begin(self._stats.pid)
@@ -111,10 +123,18 @@ def replies(text: str) -> dict[bytes, bytes]:
     }
 
 
-async def serve(port: int, text: str) -> None:
+def _model(tokenizer: str) -> OneTokenModel:
+    from assay.tasks.tokenizer import Tokenizer
+    from tests.parity.answers import OneTokenModel
+
+    return OneTokenModel(Tokenizer(tokenizer))
+
+
+async def serve(port: int, text: str, tokenizer: str | None = None) -> None:
     stats, known = Stats(), replies(text)
+    model = None if tokenizer is None else _model(tokenizer)
     server = await asyncio.get_running_loop().create_server(
-        lambda: InstantAnswers(known, stats), "127.0.0.1", port, backlog=2048
+        lambda: InstantAnswers(known, model, stats), "127.0.0.1", port, backlog=2048
     )
     print("READY", flush=True)
     async with server:
@@ -122,4 +142,4 @@ async def serve(port: int, text: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(int(sys.argv[1]), sys.argv[2]))
+    asyncio.run(serve(int(sys.argv[1]), *sys.argv[2:]))

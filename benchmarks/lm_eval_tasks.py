@@ -5,6 +5,9 @@ request, peak memory, wall time. Usage::
 
     python -m benchmarks.lm_eval_tasks [TASK …] [--data-dir DIR] [--concurrency 256] [--limit N] [--runs 1]
 
+mmlu is scored by log-likelihood, on the completions endpoint and with a tokenizer; lm-eval's process then needs
+transformers, which may lie in a folder of its own (``--packages``).
+
 The data directory holds data sets as on the Hugging Face hub (``DIR/<owner>/<name>``). lm-eval runs inside it, so that
 hub names resolve to its folders; both engines get caches of their own, warmed by a first run that is not counted.
 """
@@ -21,15 +24,19 @@ import tempfile
 import time
 import urllib.request
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from benchmarks.child_packages import FOR_LM_EVAL, python_path
+from benchmarks.vocabulary import write_tokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ANSWERS = {"gsm8k_cot": "So 9 + 9 = 18. The answer is 18.", "mmlu_pro": "Let us see. The answer is (B)."}
-HERE = Path(__file__).resolve().parent
+SCORED_BY_LOGLIKELIHOOD = ("mmlu",)
+REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,10 @@ class Work:
     concurrency: int
     limit: int | None
     url: str
+    packages: Path = FOR_LM_EVAL
+    """What lm-eval's process has beyond this one's packages."""
+    tokenizer: str | None = None
+    """A folder; the task is then scored by log-likelihood."""
 
     def assay(self, output: Path) -> list[str]:
         """Assay's command."""
@@ -77,39 +88,48 @@ class Work:
         where = ["--base-url", self.url, "--model", "bench", "--data-dir", str(self.data_dir)]
         how = ["--output-dir", str(output), "--concurrency", str(self.concurrency), "--fresh"]
         how += ["--no-report", "--no-probe", "--no-triage"]  # lm-eval does nothing like it
-        return [sys.executable, "-m", "assay", "run", self.task, *where, *how, *limit]
+        scored = ["--completions", "--tokenizer", self.tokenizer] if self.tokenizer else []
+        return [sys.executable, "-m", "assay", "run", self.task, *where, *how, *scored, *limit]
 
     def lm_eval(self, output: Path) -> list[str]:
         """lm-eval's command."""
         limit = ["--limit", str(self.limit)] if self.limit else []
-        arguments = (
-            f"model=bench,base_url={self.url}/v1/chat/completions,num_concurrent={self.concurrency},"
-            "tokenized_requests=False,tokenizer_backend=None,timeout=7200"
-        )
-        how = ["--apply_chat_template", "--fewshot_as_multiturn", "--log_samples", "--output_path", str(output)]
-        model = ["--model", "local-chat-completions", "--model_args", arguments]
+        how = ["--log_samples", "--output_path", str(output)]
+        common = f"model=bench,num_concurrent={self.concurrency},timeout=7200"
+        if self.tokenizer:
+            tokens = f"tokenizer_backend=huggingface,tokenizer={self.tokenizer}"
+            arguments = f"{common},base_url={self.url}/v1/completions,{tokens}"
+            model = ["--model", "local-completions", "--model_args", arguments]
+        else:
+            no_tokens = "tokenized_requests=False,tokenizer_backend=None"
+            arguments = f"{common},base_url={self.url}/v1/chat/completions,{no_tokens}"
+            model = ["--model", "local-chat-completions", "--model_args", arguments]
+            how += ["--apply_chat_template", "--fewshot_as_multiturn"]
         return [sys.executable, "-m", "lm_eval", "run", *model, "--tasks", self.task, *how, *limit]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", default=list(ANSWERS))
+    parser.add_argument("tasks", nargs="*", default=list(ANSWERS), choices=[*ANSWERS, *SCORED_BY_LOGLIKELIHOOD])
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("ASSAY_DATA_DIR", "../shared/data/datasets"))
     parser.add_argument("--concurrency", type=int, default=256)
     parser.add_argument("--limit", type=int)
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--packages", type=Path, default=FOR_LM_EVAL)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="assay-bench-") as scratch:
+        data_dir = Path(arguments.data_dir).resolve()
+        vocabulary = write_tokenizer(Path(scratch) / "tokenizer", data_dir)
         for task in arguments.tasks:
-            with instant_server(ANSWERS[task]) as url:
-                data_dir = Path(arguments.data_dir).resolve()
-                work = Work(task, data_dir, arguments.concurrency, arguments.limit, url)
+            tokenizer = vocabulary if task in SCORED_BY_LOGLIKELIHOOD else None
+            with instant_server(ANSWERS.get(task, ""), tokenizer) as url:
+                work = Work(task, data_dir, arguments.concurrency, arguments.limit, url, arguments.packages, tokenizer)
                 compare(work, Path(scratch), arguments.runs)
 
 
 def compare(work: Work, scratch: Path, runs: int) -> None:
     """Measure both engines in turn and print the ratio of their medians."""
-    warm = Work(work.task, work.data_dir, work.concurrency, 2, work.url)
+    warm = replace(work, limit=2)
     measure(warm, "assay", scratch)
     measure(warm, "lm_eval", scratch)
     rows = {"lm_eval": [], "assay": []}  # type: dict[str, list[Measurement]]
@@ -129,6 +149,8 @@ def measure(work: Work, engine: str, scratch: Path) -> Measurement:
     command = work.assay(output) if engine == "assay" else work.lm_eval(output)
     caches = {"HF_HOME": f"{scratch}/hf-{engine}", "ASSAY_CACHE_DIR": f"{scratch}/assay-cache"}
     environment = {**os.environ, **caches, "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "EMPTY"}
+    if engine == "lm_eval":
+        environment["PYTHONPATH"] = python_path(work.packages)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # Compiled modules are kept, as they are for a user.
     started = time.time()
     with (output / "log").open("wb") as log:
@@ -153,7 +175,7 @@ def measure(work: Work, engine: str, scratch: Path) -> Measurement:
 
 def score(output: Path, task: str) -> float:
     results = json.loads(next(output.rglob("results_*.json")).read_text())["results"][task]
-    return float(next(value for key, value in results.items() if key.startswith("exact_match,")))
+    return float(next(value for key, value in results.items() if key.startswith(("exact_match,", "acc,"))))
 
 
 def watch(url: str, pid: int) -> None:
@@ -168,12 +190,12 @@ def stats(url: str) -> dict[str, Any]:
 
 
 @contextmanager
-def instant_server(answer: str) -> Iterator[str]:
+def instant_server(answer: str, tokenizer: str | None = None) -> Iterator[str]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, str(HERE / "instant_server.py"), str(port), answer]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE)
+    command = [sys.executable, "-m", "benchmarks.instant_server", str(port), answer, *filter(None, [tokenizer])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY)
     try:
         assert process.stdout is not None
         process.stdout.readline()

@@ -25,7 +25,8 @@ from assay.progress import Progress
 from assay.schedule import LongestFirst, Stream
 from assay.tasks.requests import Sample
 from assay.types import Answer, Request, Response
-from benchmarks.simulate_sequential import replace_section, table
+from benchmarks.pages import replace_section
+from benchmarks.simulate_sequential import table
 from benchmarks.simulated_server import Costs, ServerSpec, SimulatedServer, run_simulated
 
 SEED = 1234

@@ -2,7 +2,7 @@
 
 Every table is put between its markers in the page, so that the page never says anything that was not computed::
 
-    python benchmarks/simulate_sequential.py --write docs/statistics.md --images docs/images/statistics
+    python -m benchmarks.simulate_sequential --write docs/statistics.md --images docs/images/statistics
 
 With ``--answers`` (or ASSAY_MODEL_OUTPUTS_DIR) it also decides on the recorded answers of four real models, and with
 matplotlib installed it draws the plots. 10,000 random orders a setting take some 30 minutes
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 import time
 from importlib import import_module
@@ -30,6 +29,7 @@ from assay.stats.many import decide_many
 from assay.stats.plans import Decision, SequentialPlan, margin_plan, threshold_plan
 from assay.stats.power import required_n_for_margin
 from assay.stats.sequential import confidence_sequence
+from benchmarks.pages import replace_section
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -330,14 +330,6 @@ def draw_peeking(axes: Any, runs: int) -> None:
     axes.plot(t[kept], 100 * sequential[kept], color="tab:green", label="sequential test")
     axes.axhline(1, color="black", lw=1, ls="--", label="promised: at most 1 %")
     axes.set(xlabel="documents seen", ylabel="wrong passes so far (%)", xlim=(0, EXAMPLE_N), ylim=(0, None))
-
-
-def replace_section(page: Path, name: str, content: str) -> None:
-    text = page.read_text(encoding="utf-8")
-    pattern = re.compile(f"(<!-- {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
-    if not pattern.search(text):
-        sys.exit(f"{page} has no section <!-- {name} --> … <!-- end {name} -->")
-    page.write_text(pattern.sub(lambda match: f"{match[1]}{content}\n{match[2]}", text), encoding="utf-8")
 
 
 def progress(row: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ _SENTENCES = (
 )
 
 
-def write_small_tokenizer(folder: Path, **config: Any) -> str:
-    """A byte-level BPE tokenizer of some 400 tokens with ``<s>`` and ``</s>``; `config` goes into its configuration."""
+def write_small_tokenizer(
+    folder: Path, sentences: Iterable[str] = _SENTENCES, vocabulary: int = 400, **config: Any
+) -> str:
+    """A byte-level BPE tokenizer with ``<s>`` and ``</s>``, learnt from `sentences`; `config` goes into its files."""
     tokenizers = pytest.importorskip("tokenizers")
     tokenizer = tokenizers.ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(_SENTENCES, vocab_size=400, min_frequency=1, special_tokens=["<pad>", "<s>", "</s>"])
+    special = ["<pad>", "<s>", "</s>"]
+    tokenizer.train_from_iterator(sentences, vocab_size=vocabulary, min_frequency=1, special_tokens=special)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(str(folder / "tokenizer.json"))
     names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}

@@ -78,6 +78,19 @@ def test_a_minimum_that_is_not_met(server: ScriptedServer, tmp_path: Path) -> No
     assert "FAIL" in ran.stdout
 
 
+def test_a_task_that_sets_logging_up_does_not_let_lm_eval_speak(server: ScriptedServer, tmp_path: Path) -> None:
+    speak = "logging.getLogger('{}.any').warning('{} speaks')"
+    lines = ["import logging", "def score(doc, results):", "  logging.basicConfig()"]
+    lines += [f"  {speak.format(name, name)}" for name in ("lm_eval", "assay")] + ["  return {'exact_match': 1}"]
+    (tmp_path / "own.py").write_text("\n".join(lines))
+    own = f"include: {TASKS / 'counting.yaml'}\ntask: own\nprocess_results: !function own.score\n"
+    (tmp_path / "own.yaml").write_text(own)
+    ran = run(server, tmp_path, "own.yaml", "--limit", "2")
+    assert ran.returncode == 0, ran.stderr
+    assert "lm_eval speaks" not in ran.stderr
+    assert "assay speaks" in ran.stderr
+
+
 MISTAKES: list[tuple[list[str], int, str]] = [
     (["countin"], 2, "near: counting"),
     (["counting", "--min", "exact_match,strict=0.5"], 2, "it reports exact_match,get-answer"),

@@ -67,6 +67,7 @@ class OneTokenModel:
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._texts: dict[int, str] = {}
+        self._letters = [tokenizer.encode(letter)[0] for letter in "abcdefghijklmnopqrstuvwxyz"]
 
     def reply(self, ids: list[int]) -> Body:
         """The prompt's tokens and one more, with their log-probabilities, as vLLM gives them."""
@@ -87,7 +88,7 @@ class OneTokenModel:
         return {"object": "text_completion", "model": "scripted", "usage": usage, "choices": [choice]}
 
     def _likeliest(self, before: int, place: int) -> int:
-        return self._tokenizer.encode(chr(ord("a") + int(26 * _fraction(before, place))))[0]
+        return self._letters[int(len(self._letters) * _fraction(before, place))]
 
     def _text(self, token: int) -> str:
         if token not in self._texts:
@@ -105,6 +106,9 @@ def _prompt(body: Body) -> str:
 
 
 def _target(task: Any, doc: Any) -> str:
+    for program in ("canonical_solution", "code"):
+        if program in doc:
+            return str(doc[program])
     try:
         target = task.doc_to_target(doc)
         choices = task.doc_to_choice(doc) if task.get_config("doc_to_choice") else ()

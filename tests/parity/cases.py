@@ -75,7 +75,9 @@ GENERATIVE_BY_COMPLETIONS = (
     "mgsm_direct",
     "drop_without_training",
 )
+RUNNING_CODE = ("humaneval", "humaneval_instruct", "humaneval_64", "mbpp", "mbpp_instruct")
 WITH_OTHER_SETTINGS = ("gsm8k_cot", "bbh_fewshot_navigate", "mmlu_pro_law", "arc_challenge_chat", "gsm8k_cot_llama")
+WITH_EXAMPLES = ("hellaswag", "winogrande", "piqa", "arc_easy", "boolq", "mmlu_abstract_algebra", "openbookqa")
 
 # Their training or validation splits are not in the published extracts; lm-eval asks for them even at 0 shots.
 _WITHOUT_TRAINING = {
@@ -91,7 +93,10 @@ def batches(tokenizer: str, only: Sequence[str] = ()) -> Iterator[Batch]:
         Batch(tasks=GENERATIVE, endpoint="chat"),
         Batch(tasks=WITH_OTHER_SETTINGS, endpoint="chat", num_fewshot=2, fewshot_as_multiturn=False),
         Batch(tasks=GENERATIVE_BY_COMPLETIONS, endpoint="completions"),
+        Batch(tasks=RUNNING_CODE, endpoint="chat", runs_code=True),
+        Batch(tasks=RUNNING_CODE, endpoint="completions", runs_code=True),
         Batch(tasks=SCORED_BY_LOGLIKELIHOOD, endpoint="completions", tokenizer=tokenizer),
+        Batch(tasks=WITH_EXAMPLES, endpoint="completions", tokenizer=tokenizer, num_fewshot=2),
     )
     for batch in whole:
         tasks = tuple(task for task in batch.tasks if not only or task in only)

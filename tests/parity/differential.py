@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
+
 from assay.evaluation import evaluate
 from assay.lm_eval_process import run_lm_eval
+from assay.tasks.index import Kind, task_index
 from assay.tasks.library import load_tasks
 from assay.tasks.loglikelihood import needs_loglikelihood
 from assay.tasks.requests import RequestWriter, Sample, samples
@@ -40,6 +44,8 @@ class Batch:
     """A folder; needed for log-likelihoods."""
     num_fewshot: int | None = None
     fewshot_as_multiturn: bool = True
+    runs_code: bool = False
+    """Run the programs that are answered."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +84,7 @@ def compare(batch: Batch, place: Place, limit: int) -> Comparison:
         num_fewshot=batch.num_fewshot,
         fewshot_as_multiturn=batch.fewshot_as_multiturn,
         include_path=None if place.include_path is None else str(place.include_path),
+        confirm_run_unsafe_code=batch.runs_code,
         data_dir=str(place.data_dir),
     )
     loaded = load_tasks(batch.tasks, options, {})
@@ -121,19 +128,20 @@ def compare(batch: Batch, place: Place, limit: int) -> Comparison:
         batch,
         Counter(sample.task for sample, _ in asked),
         Counter(request.task for sample, _ in asked for request in sample.requests),
-        {name: sorted(load_names(name, theirs.results)) for name in batch.tasks},
+        {name: sorted(_tasks_of(name, theirs.results)) for name in batch.tasks},
         found,
         seconds,
     )
 
 
-def load_names(name: str, results: dict[str, Any]) -> Iterator[str]:
-    """The tasks of lm-eval's `results` that `name`, a task or group, stands for."""
-    members = results["group_subtasks"].get(name)
-    if not members:
-        yield name
-    for member in members or ():
-        yield from load_names(member, results)
+def _tasks_of(name: str, results: dict[str, Any]) -> set[str]:
+    """The tasks of lm-eval's `results` that `name`, a task, group or tag, stands for."""
+    entry = task_index().entries.get(name)
+    if entry is not None and entry.kind is Kind.TAG:
+        members: Sequence[str] = entry.tags
+    else:
+        members = results["group_subtasks"].get(name) or ()
+    return {task for member in members for task in _tasks_of(member, results)} if members else {name}
 
 
 def _all_samples(tasks: dict[str, Any], writer: RequestWriter, options: TaskOptions) -> Iterator[tuple[Sample, Any]]:
@@ -149,7 +157,12 @@ def _run_lm_eval(batch: Batch, place: Place, limit: int, url: str) -> str:
             f"tokenizer_backend=huggingface,tokenizer={batch.tokenizer},tokenized_requests=True"
         )
         extra = (*extra, "--model_args", arguments)
-    with contextlib.redirect_stdout(io.StringIO()):
+    data_dir = place.data_dir
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        if batch.runs_code:
+            extra = (*extra, "--confirm_run_unsafe_code")
+            data_dir = stack.enter_context(_code_eval_beside(place))
         _, file = run_lm_eval(
             url,
             MODEL,
@@ -161,14 +174,31 @@ def _run_lm_eval(batch: Batch, place: Place, limit: int, url: str) -> str:
             num_fewshot=batch.num_fewshot,
             max_concurrent=_CONCURRENCY,
             extra_args=extra,
-            data_dir=str(place.data_dir),
+            data_dir=str(data_dir),
         )
     return file
 
 
-def _at(model: ModelSpec, url: str) -> ModelSpec:
-    import msgspec
+@contextlib.contextmanager
+def _code_eval_beside(place: Place) -> Iterator[Path]:
+    """A folder that shows the data sets and, beside them, the metric that lm-eval would fetch from the hub."""
+    shown = place.scratch / "data-and-metric"
+    shown.mkdir(parents=True)
+    for folder in [*place.data_dir.iterdir(), Path(__file__).parent / "code_eval"]:
+        (shown / folder.name).symlink_to(folder.absolute())
+    settings = {"HF_ALLOW_CODE_EVAL": "1", "HF_MODULES_CACHE": str(place.scratch / "modules")}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield shown
+    finally:
+        for name, value in before.items():
+            del os.environ[name]
+            if value is not None:
+                os.environ[name] = value
 
+
+def _at(model: ModelSpec, url: str) -> ModelSpec:
     return msgspec.structs.replace(model, base_url=url)
 
 

@@ -6,11 +6,13 @@ goes wrong counts as unexplained, and so fails the sweep.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import multiprocessing
 import os
+import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from enum import StrEnum
 from pathlib import Path
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 _NAMES_A_PIECE = 400
 _SECONDS_A_TASK = 120
+_HUB_METRIC = re.compile("scoring needs the metric")
 _LOGLIKELIHOOD = ("multiple_choice", "loglikelihood", "loglikelihood_rolling")
 
 
@@ -40,8 +43,9 @@ class Reason(StrEnum):
     NONE = "runs: loaded with its data, first request written"
     DATA = "waits for its data alone"
     SOFTWARE = "needs a package or program that is not installed"
-    HUB_METRIC = "needs a metric that the evaluate library fetches from the hub"
-    UNSAFE_CODE = "runs code that the model writes"
+    HUB_METRIC = "needs a metric that the evaluate library fetches from the hub as a program"
+    UNSAFE_CODE = "runs code that the model writes: only with --confirm-run-unsafe-code"
+    OTHER_CODE = "compiles C++ that the model writes, and the sandbox runs Python only"
     MULTIMODAL = "needs images or sound"
     BROKEN = "broken in lm-eval: its own loader fails likewise"
     UNEXPLAINED = "unexplained"
@@ -71,31 +75,52 @@ def sweep(data_dir: Path, processes: int, pattern: str = "*") -> Iterator[Findin
     # Told before the libraries are imported: nothing is fetched, and nobody waits for the hub.
     os.environ["HF_HUB_OFFLINE"] = "1"
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for found in pool.map(_look_at, pieces, itertools.repeat(str(data_dir))):
+        for found in pool.map(look_at, pieces, itertools.repeat(str(data_dir))):
             yield from found
 
 
-def broken_groups() -> Iterator[tuple[str, str]]:
-    """Groups and tags that name what is not there, or cannot be read otherwise, with the message."""
+class BrokenGroup(NamedTuple):
+    """A group or tag that cannot be put together."""
+
+    name: str
+    message: str
+    is_lm_evals: bool
+    """Whether lm-eval's own loader fails likewise."""
+
+
+def broken_groups() -> list[BrokenGroup]:
+    """Put all groups and tags together, of tasks that are but names; return those where that fails."""
     from lm_eval.tasks._factory import TaskFactory
 
     from assay.tasks.factory import Factory
-    from assay.tasks.library import Registry, lm_eval_entry
+    from assay.tasks.library import Registry, lm_eval_entry, loading
 
-    class Outline(Factory):
-        """Builds groups of tasks that are but names."""
+    index = task_index()
+    entries = [entry for entry in index.entries.values() if entry.kind in (Kind.GROUP, Kind.TAG)]
+    broken = []
+    with loading(None):
+        for entry in entries:
+            by_us, by_them = (
+                functools.partial(_outline_of(made).build, lm_eval_entry(entry), registry=Registry(index))
+                for made in (Factory, TaskFactory)
+            )
+            try:
+                by_us()
+            except UnsupportedTaskError:
+                continue  # a task's affair
+            except AssayError as error:
+                broken.append(BrokenGroup(entry.name, str(error), _fails(by_them, str(error))))
+    return broken
 
+
+def _outline_of(factory: type[Any]) -> Any:
+    """A factory like this one, whose tasks are but names."""
+
+    class Outline(factory):  # type: ignore[misc]
         def _build_task(self, entry: Any, overrides: Any) -> Any:
             return _NamedOnly(entry.name)
 
-    assert issubclass(Factory, TaskFactory)
-    index = task_index()
-    for entry in index.entries.values():
-        if entry.kind in (Kind.GROUP, Kind.TAG):
-            try:
-                Outline(meta={}).build(lm_eval_entry(entry), registry=Registry(index))
-            except AssayError as error:
-                yield entry.name, str(error)
+    return Outline(meta={})
 
 
 class _NamedOnly:
@@ -106,13 +131,17 @@ class _NamedOnly:
 # -- in a process of the pool -----------------------------------------------------------------------------------------
 
 
-def _look_at(entries: Sequence[TaskEntry], data_dir: str) -> list[Finding]:
+def look_at(entries: Sequence[TaskEntry], data_dir: str) -> list[Finding]:
+    """Load each of `entries`."""
     from assay.tasks.library import loading
 
     index = task_index()
-    signal.signal(signal.SIGALRM, _give_up)
-    with loading(data_dir):
-        return [_finding(entry, index) for entry in entries]
+    before = signal.signal(signal.SIGALRM, _give_up)
+    try:
+        with loading(data_dir):
+            return [_finding(entry, index) for entry in entries]
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 def _give_up(*_: int | FrameType | None) -> None:
@@ -132,7 +161,7 @@ def _finding(entry: TaskEntry, index: TaskIndex) -> Finding:
         _write_first_request(entry.name, task)
     except AssayError as error:
         message = str(error)
-        reason, endpoint = _reason(entry, error)
+        reason, endpoint = _reason(entry, error, index)
     except BaseException as error:  # escaped from Assay's error tree, which is what this looks for
         reason, message = Reason.UNEXPLAINED, f"{type(error).__name__}: {error}"
     finally:
@@ -152,16 +181,20 @@ def _write_first_request(name: str, task: Any) -> None:
             raise ValueError("the first document asks nothing")
 
 
-def _reason(entry: TaskEntry, error: AssayError) -> tuple[Reason, str]:
-    if isinstance(error, MissingDependencyError):
-        return Reason.SOFTWARE, _endpoint(entry.output_type)
+def _reason(entry: TaskEntry, error: AssayError, index: TaskIndex, *, may_run_code: bool = False) -> tuple[Reason, str]:
     config = _config(entry)
-    endpoint = _endpoint(_output_type(config))
+    endpoint = _endpoint(_output_type(config) or entry.output_type)
+    if _HUB_METRIC.search(str(error)) or (isinstance(error, DataNotFoundError) and _calls_hub_metric(config)):
+        return Reason.HUB_METRIC, endpoint
     if isinstance(error, DataNotFoundError):
-        return Reason.HUB_METRIC if "whose code the evaluate library fetches" in str(error) else Reason.DATA, endpoint
+        return Reason.DATA, endpoint
+    if isinstance(error, MissingDependencyError):
+        return Reason.SOFTWARE, endpoint
     if isinstance(error, UnsupportedTaskError):
-        if config.get("unsafe_code"):
-            return Reason.UNSAFE_CODE, endpoint
+        if "compiles C++" in str(error):
+            return Reason.OTHER_CODE, endpoint
+        if config.get("unsafe_code") and not may_run_code:
+            return _reason_where_code_may_run(entry, index), endpoint
         if config.get("doc_to_image") or config.get("doc_to_audio"):
             return Reason.MULTIMODAL, endpoint
     if isinstance(error, TaskConfigError) and _fails_in_lm_eval(entry, str(error)):
@@ -182,6 +215,27 @@ def _config(entry: TaskEntry) -> dict[str, Any]:
     return config
 
 
+def _reason_where_code_may_run(entry: TaskEntry, index: TaskIndex) -> Reason:
+    from assay.tasks.library import build
+
+    try:
+        build([entry], index, {}, may_run_code=True)
+    except AssayError as error:
+        reason, _ = _reason(entry, error, index, may_run_code=True)
+        return Reason.UNSAFE_CODE if reason is Reason.DATA else reason
+    return Reason.UNSAFE_CODE
+
+
+def _calls_hub_metric(config: dict[str, Any]) -> bool:
+    """Whether answers are scored by calling a metric that is not lm-eval's own."""
+    from lm_eval.api.registry import metric_registry
+
+    if _output_type(config) != "generate_until" or config.get("process_results"):
+        return False
+    names = [(entry["metric"], entry.get("hf_evaluate")) for entry in config.get("metric_list") or ()]
+    return any(isinstance(name, str) and (hub is True or name not in metric_registry) for name, hub in names)
+
+
 def _output_type(config: dict[str, Any]) -> str | None:
     if "class" in config:
         return getattr(config["class"], "OUTPUT_TYPE", None)
@@ -200,8 +254,12 @@ def _fails_in_lm_eval(entry: TaskEntry, message: str) -> bool:
 
     from assay.tasks.library import lm_eval_entry
 
+    return _fails(lambda: TaskFactory(meta={}).build(lm_eval_entry(entry), registry={}), message)
+
+
+def _fails(build: Callable[[], Any], message: str) -> bool:
     try:
-        TaskFactory(meta={}).build(lm_eval_entry(entry), registry={})
+        build()
     except (Exception, SystemExit) as error:
         return " ".join(str(error).split()) in message
     return False

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import logging
 import os
 import sys
 from typing import Any
@@ -97,11 +98,23 @@ def _spare_unused_threads() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+def _leave_out_lm_evals_log() -> None:
+    """Show warnings of all others as they are shown where nobody has set logging up.
+
+    Some tasks' Python, and ROUGE's, set it up; what lm-eval tells the authors of tasks would be shown from there on.
+    """
+    handler = logging.StreamHandler()
+    handler.setLevel(logging.WARNING)
+    handler.addFilter(lambda record: record.name.partition(".")[0] not in ("lm_eval", "lm-eval"))
+    logging.getLogger().addHandler(handler)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every deliberate error becomes one line on stderr and its exit code."""
     if arguments is None:
         _spare_the_garbage_collector()
         _spare_unused_threads()
+        _leave_out_lm_evals_log()
     try:
         # Not cli.main(), which makes a broken pipe exit code 1: that says that a check is not met.
         with cli.make_context("assay", list(sys.argv[1:] if arguments is None else arguments)) as context:
