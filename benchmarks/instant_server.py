@@ -3,8 +3,8 @@
 With a tokenizer it also gives the log-probabilities of a prompt's tokens. Run as
 ``python -m benchmarks.instant_server PORT TEXT [TOKENIZER]``. GET /watch?PID names the client's process and starts
 counting anew; GET /stats gives ``requests``, the Unix times of the ``first`` and the ``last``, and what the client did
-from the first to the last time that it was looked at: ``seen_requests`` in ``seen_cpu`` CPU seconds; and starts counting
-anew, too.
+from the first to the last time that it was looked at: ``seen_requests`` in ``seen_cpu`` CPU seconds; and starts
+counting anew, too.
 """
 
 from __future__ import annotations
