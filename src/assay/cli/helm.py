@@ -87,6 +87,31 @@ def evaluate(
         raise NothingMeasuredError("not one request could be scored")
 
 
+@helm.command(short_help="Write a finished run of lm-eval's tasks as HELM's run directories.")
+@click.argument("run_", metavar="RUN")
+@click.option(
+    "--output-dir",
+    type=click.Path(path_type=Path),
+    default=Path("benchmark_output"),
+    show_default=True,
+    help="HELM's output path; the runs go to runs/SUITE/ in it.",
+    metavar="DIR",
+)
+@click.option("--suite", default="assay", show_default=True, help="HELM's suite of runs.", metavar="NAME")
+def export(run_: str, output_dir: Path, suite: str) -> None:
+    """Write a finished run of lm-eval's tasks, Assay's or lm-eval's, as HELM's run directories.
+
+    RUN is a results file, a samples file, or a folder of results. A schema for helm-summarize is written beside them.
+    """
+    from assay.helm.lm_eval_runs import write_helm_runs
+    from assay.helm.schema import SCHEMA
+    from assay.run_samples import results_file_of
+
+    for folder in write_helm_runs(results_file_of(run_), output_dir, suite):
+        print(folder)
+    print(f"helm-summarize --output-path {output_dir} --suite {suite} --schema-path {output_dir / SCHEMA} reads them")
+
+
 @helm.command(short_help="Show a run's statistics.")
 @click.argument("run_dir", type=click.Path(path_type=Path))
 @click.option("--all", "show_all", is_flag=True, help="Bookkeeping, too.")

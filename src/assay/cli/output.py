@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.cli import leave_pipe
-from assay.errors import NothingMeasuredError
+from assay.errors import AssayError, NothingMeasuredError
 from assay.gate import worst
 from assay.report.text import printable
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from assay.evaluation import Evaluation
 
 _FAILURES_SHOWN = 5
@@ -35,6 +34,22 @@ def report_beside(results_file: Path) -> Path | None:
         file=sys.stderr,
     )
     return None
+
+
+def helm_runs_of(results_file: Path, helm_dir: str) -> None:
+    """Write the run for HELM's tools; a remark says where, or why that failed: the run itself is done."""
+    from assay.helm.lm_eval_runs import write_helm_runs
+
+    try:
+        written = write_helm_runs(results_file, Path(helm_dir))
+    except AssayError as error:
+        print(
+            f"nothing was written for HELM ({printable(str(error), 400)}); the results are there, and "
+            f"assay helm export {results_file} --output-dir {helm_dir} tries again",
+            file=sys.stderr,
+        )
+        return
+    print(f"{len(written)} runs for HELM are in {written[0].parent}", file=sys.stderr)
 
 
 def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None) -> int:

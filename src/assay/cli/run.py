@@ -150,6 +150,7 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="Say why the scores are low, unless every check is passed.",
 )
 @click.option("--report/--no-report", default=True, show_default=True, help="Write report_*.html beside the results.")
+@click.option("--helm-dir", help="Write the run as HELM's run directories, too, under DIR/runs/assay/.", metavar="DIR")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON instead of a table.")
 def run(**options: Any) -> int:
     """Evaluate a served model on lm-eval tasks.
@@ -159,14 +160,18 @@ def run(**options: Any) -> int:
 
     Example: assay run gsm8k_cot --base-url http://localhost:8000 --model my-model --min exact_match,strict-match=0.6
     """
-    from assay.cli.output import present, report_beside
+    from assay.cli.output import helm_runs_of, present, report_beside
     from assay.evaluation import evaluate
     from assay.report.progress import watch
 
     specification = specification_of(options)
+    if options["helm_dir"] and not options["log_samples"]:
+        raise click.UsageError("--helm-dir needs the samples files: leave out --no-log-samples")
     with watch() as progress, contextlib.redirect_stdout(sys.stderr):  # tasks print; standard output is for results
         evaluation = evaluate(specification, progress)
     report = report_beside(evaluation.results_file) if options["report"] else None
+    if options["helm_dir"]:
+        helm_runs_of(evaluation.results_file, options["helm_dir"])
     return present(evaluation, as_json=options["as_json"], report=report)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -21,7 +21,7 @@ from assay.helm.stats import Stat, is_finite
 from assay.helm.structs import dump_json, parse_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from assay.helm.adaptation import ScenarioState
     from assay.helm.foreign import ForeignMetric
@@ -129,21 +129,46 @@ def write_run(
         UsageError: A metric cannot be computed, or the state is damaged.
         OutputError: The files cannot be written.
     """
+    with _drafting(output_dir) as draft, ExitStack() as stack:
+        spools = [_Spool(stack.enter_context(_scratch(draft))) for _ in metrics]
+        evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress)
+        _write_list_of_stats(draft / STATS, evaluated.stats)
+        with (draft / PER_INSTANCE_STATS).open("wb") as file:
+            write_list(file, (spool.file for spool in spools))
+        _write_inputs(draft, files, output_dir)
+    return evaluated
+
+
+def write_scored_run(
+    files: RunFiles, stats: Iterable[Stat], per_instance_stats: Iterable[PerInstanceStats], output_dir: Path
+) -> None:
+    """Write the files of a run whose statistics are known, each of them whole or not at all.
+
+    Raises:
+        OutputError: The files cannot be written.
+    """
+    with _drafting(output_dir) as draft, _scratch(draft) as scratch:
+        spool = _Spool(scratch)
+        for record in per_instance_stats:
+            spool(record)
+        with (draft / PER_INSTANCE_STATS).open("wb") as file:
+            write_list(file, [spool.file])
+        _write_list_of_stats(draft / STATS, stats)
+        _write_inputs(draft, files, output_dir)
+
+
+@contextmanager
+def _drafting(output_dir: Path) -> Iterator[Path]:
+    """A folder whose files go to the run's directory when the block ends well."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as stack:
-            draft = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".evaluating-", dir=output_dir)))
-            spools = [_Spool(stack.enter_context(_scratch(draft))) for _ in metrics]
-            evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress)
-            _write_list_of_stats(draft / STATS, evaluated.stats)
-            with (draft / PER_INSTANCE_STATS).open("wb") as file:
-                write_list(file, (spool.file for spool in spools))
-            _write_inputs(draft, files, output_dir)
+        with tempfile.TemporaryDirectory(prefix=".evaluating-", dir=output_dir) as folder:
+            draft = Path(folder)
+            yield draft
             for path in sorted(draft.glob("*.json")):
                 os.replace(path, output_dir / path.name)
     except OSError as error:
         raise OutputError(f"{output_dir} cannot be written: {error.strerror or error}") from None
-    return evaluated
 
 
 class _Spool:

@@ -1,0 +1,179 @@
+"""Runs of lm-eval's tasks as HELM's run directories, so that HELM's tools show them.
+
+Each task becomes a run. lm-eval's metrics become statistics with lm-eval's values; nothing is scored anew.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import NothingMeasuredError
+from assay.helm.adaptation import ScenarioState
+from assay.helm.lm_eval_states import CHOICES, adapter_spec, method_of, request_states
+from assay.helm.run_directory import RunFiles, write_scored_run
+from assay.helm.run_spec import MetricSpec, RunSpec
+from assay.helm.running.runs import as_in_names, helm_name
+from assay.helm.scenario import Scenario, ScenarioSpec
+from assay.helm.schema import SCHEMA, SCORES, write_schema
+from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
+from assay.run_samples import RunSamples
+from assay.runs import mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from assay.helm.adaptation import AdapterSpec, Number, RequestState
+    from assay.run_samples import RunSample
+
+SUITE = "assay"
+
+
+@dataclass
+class _Task:
+    """What comes together of one task's samples."""
+
+    name: str
+    names: Mapping[tuple[str, str], str]
+    """The statistic of a metric and a filter."""
+    split: str
+    spec: AdapterSpec
+    method: str
+    states: list[RequestState] = field(default_factory=list)
+    records: list[PerInstanceStats] = field(default_factory=list)
+    extra: dict[str, Moments] = field(default_factory=lambda: defaultdict(Moments))
+
+    def add(self, sample: RunSample) -> None:
+        """Take a sample that has a score."""
+        self.states += request_states(sample, self.method, self.spec, self.split)
+        stats = [Stat.of(self._name(name), value) for name, value in self._scores(sample)]
+        for name, value in _bookkeeping(sample, self.method):
+            self.extra[name].add(value)
+            stats.append(Stat.of(self._name(name), value))
+        self.records.append(PerInstanceStats(instance_id=f"id{sample.doc_id}", train_trial_index=0, stats=stats))
+
+    def aggregated(self, values: Mapping[str, Any]) -> list[Stat]:
+        """The run's statistics: lm-eval's values, and the means of what else is known."""
+        stats = [
+            Stat.of(self._name(name), values[f"{metric},{kind}"])
+            for (metric, kind), name in self.names.items()
+            if isinstance(values.get(f"{metric},{kind}"), int | float)
+        ]
+        return stats + [Stat.of(self._name(name), moments.mean) for name, moments in self.extra.items()]
+
+    def _scores(self, sample: RunSample) -> Iterator[tuple[str, float]]:
+        for kind, filtered in sample.filters.items():
+            for metric, score in filtered.metrics.items():
+                if (metric, kind) in self.names:
+                    yield self.names[metric, kind], mean([score])
+
+    def _name(self, name: str) -> MetricName:
+        return MetricName(name, self.split)
+
+
+def write_helm_runs(results_file: Path, output_path: Path, suite: str = SUITE) -> list[Path]:
+    """Write a finished run's tasks as HELM's runs, and a schema for ``helm-summarize``.
+
+    Samples that failed are left out: they have no score, and their prompts are not kept.
+
+    Args:
+        results_file: Assay's or lm-eval's, with its samples files beside it.
+        output_path: HELM's output path.
+        suite: the runs go to ``runs/<suite>/`` in it.
+
+    Returns:
+        The runs' directories.
+
+    Raises:
+        FileFormatError: a file of the run is missing or damaged.
+        NothingMeasuredError: no sample has a score.
+        OutputError: the directories cannot be written.
+    """
+    folder = output_path / "runs" / suite
+    written = []
+    with RunSamples(results_file) as samples:
+        model = helm_name(str(samples.results.get("model_name") or "model"))
+        for task in samples.tasks:
+            collected = _collect(samples, task, model)
+            if collected is not None:
+                written.append(_write(samples.results, collected, folder))
+    if not written:
+        raise NothingMeasuredError(f"{results_file} has no sample with a score, so there is nothing to write for HELM")
+    write_schema(folder, output_path / SCHEMA)
+    return written
+
+
+def _collect(samples: RunSamples, task: str, model: str) -> _Task | None:
+    collected = None
+    for doc_id in samples.doc_ids(task):
+        sample = samples.sample(task, doc_id)
+        if sample.failure is not None or not sample.prompts:
+            continue
+        collected = collected or _begin(samples.results, sample, model)
+        collected.add(sample)
+    return collected
+
+
+def _begin(results: Mapping[str, Any], sample: RunSample, model: str) -> _Task:
+    task, method = sample.task, method_of(sample)
+    is_test = bool(results.get("configs", {}).get(task, {}).get("test_split"))
+    num_fewshot = results.get("n-shot", {}).get(task) or 0
+    return _Task(
+        name=task,
+        names=_stat_names(results["results"][task]),
+        split="test" if is_test else "valid",
+        spec=adapter_spec(sample, method, model, num_fewshot),
+        method=method,
+    )
+
+
+def _stat_names(values: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+    """By metric and filter, what the statistic is called: the metric, and the filter where one alone is not enough."""
+    keys = [key.partition(",") for key, value in values.items() if "," in key and isinstance(value, int | float)]
+    pairs = [(metric, kind) for metric, _, kind in keys if not metric.endswith("_stderr")]
+    filters = {kind for _, kind in pairs}
+    return {(metric, kind): metric if len(filters) == 1 else f"{metric},{kind}" for metric, kind in pairs}
+
+
+def _bookkeeping(sample: RunSample, method: str) -> Iterator[tuple[str, Number]]:
+    """What HELM counts of every instance, as far as it is known."""
+    answers = sample.answers
+    yield "num_references", len(sample.prompts) if method == CHOICES else 1
+    yield "num_train_trials", 1
+    if all(answer.prompt_tokens is not None for answer in answers):
+        yield "num_prompt_tokens", sum(answer.prompt_tokens or 0 for answer in answers)
+    if all(answer.completion_tokens is not None for answer in answers):
+        yield "num_output_tokens", sum(answer.completion_tokens or 0 for answer in answers)
+    if any(answer.latency for answer in answers):
+        yield "inference_runtime", sum(answer.latency for answer in answers)
+    if method == CHOICES:
+        logprobs = [answer.logprob or 0 for answer in answers]
+        yield "predicted_index", logprobs.index(max(logprobs))
+
+
+def _write(results: Mapping[str, Any], task: _Task, folder: Path) -> Path:
+    config = results.get("configs", {}).get(task.name, {})
+    name = f"{task.name.replace('/', '_')}:model={as_in_names(task.spec.model)}"
+    version = results.get("versions", {}).get(task.name)
+    run_spec = RunSpec(
+        name=name,
+        scenario_spec=ScenarioSpec(f"lm_eval.tasks.{task.name}", {} if version is None else {"version": version}),
+        adapter_spec=task.spec,
+        metric_specs=[MetricSpec(SCORES, {"names": list(task.names.values()), "split": task.split})],
+        groups=[task.name],
+    )
+    data_set = config.get("dataset_path")
+    scenario = Scenario(
+        task.name,
+        f"The task {task.name} of lm-evaluation-harness{f', with the data set {data_set}' if data_set else ''}",
+        [tag for tag in _tags(config.get("tag")) if tag],
+    )
+    files = RunFiles(run_spec, scenario, ScenarioState(task.spec, task.states))
+    write_scored_run(files, task.aggregated(results["results"][task.name]), task.records, folder / name)
+    return folder / name
+
+
+def _tags(tag: Any) -> Sequence[str]:
+    return [tag] if isinstance(tag, str) else [str(one) for one in tag or ()]

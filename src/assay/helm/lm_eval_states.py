@@ -1,0 +1,161 @@
+"""A sample of an lm-eval task as HELM's request states: what was asked, and what was said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.helm.adaptation import AdapterSpec, GeneratedOutput, Request, RequestResult, RequestState, Token
+from assay.helm.scenario import CORRECT_TAG, Input, Instance, Output, Reference
+from assay.types import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.run_samples import Prompt, RunSample
+    from assay.types import Response
+
+GENERATION = "generation"
+CHOICES = "multiple_choice_separate_original"
+SCORING = "language_modeling"
+
+_DEFAULT_MAX_TOKENS = 256
+"""lm-eval's, where a task says nothing."""
+
+
+def method_of(sample: RunSample) -> str:
+    """HELM's name for how a sample's document was put to the model."""
+    if all(isinstance(answer.logprob, int | float) for answer in sample.answers) and sample.answers:
+        return CHOICES if len(sample.prompts) > 1 else SCORING
+    return GENERATION
+
+
+def adapter_spec(sample: RunSample, method: str, model: str, num_fewshot: int) -> AdapterSpec:
+    """How the task's documents were put to the model, as far as HELM has words for it.
+
+    Args:
+        sample: one of the task's.
+        method: its :func:`method_of`.
+        model: what the model is called in HELM's files.
+        num_fewshot: the number of examples.
+    """
+    request = _request(sample.prompts[0], method, model, _repeats(sample))
+    return AdapterSpec(
+        method=method,
+        input_prefix="",
+        input_suffix="",
+        output_prefix="",
+        output_suffix="",
+        instance_prefix="",
+        max_train_instances=num_fewshot,
+        num_outputs=request.num_completions,
+        model_deployment=model,
+        model=model,
+        temperature=request.temperature,
+        max_tokens=request.max_tokens,
+        stop_sequences=request.stop_sequences,
+    )
+
+
+def request_states(sample: RunSample, method: str, spec: AdapterSpec, split: str) -> Iterator[RequestState]:
+    """A sample's requests with their results.
+
+    Args:
+        sample: one that has a score.
+        method: its :func:`method_of`.
+        spec: its :func:`adapter_spec`.
+        split: the split that the document is of, in HELM's words.
+    """
+    instance = _instance(sample, method, split)
+    repeats = _repeats(sample)
+    for place, prompt in enumerate(sample.prompts):
+        first = place * repeats
+        times = sample.times[first : first + repeats]
+        yield RequestState(
+            instance=instance,
+            reference_index=place if method == CHOICES else None,
+            request_mode="original" if method == CHOICES else None,
+            train_trial_index=0,
+            request=_request(prompt, method, spec.model, repeats),
+            result=_result(prompt, sample.responses[first : first + repeats], times),
+            num_train_instances=spec.max_train_instances,
+            prompt_truncated=False,
+        )
+
+
+def _repeats(sample: RunSample) -> int:
+    return max(1, len(sample.responses) // len(sample.prompts))
+
+
+def _instance(sample: RunSample, method: str, split: str) -> Instance:
+    first = sample.prompts[0]
+    if method == CHOICES:
+        choices = [prompt.continuation or "" for prompt in sample.prompts]
+        references = [_reference(choice, is_right(sample, place)) for place, choice in enumerate(choices)]
+    else:
+        references = [_reference(first.continuation or sample.target, is_correct=True)]
+    # What a conversation's examples have in turns of their own is no part of the question.
+    question = first.content if isinstance(first.content, str) else first.content[-1].content
+    return Instance(Input(question), references, split=split, id=f"id{sample.doc_id}")
+
+
+def is_right(sample: RunSample, place: int) -> bool:
+    """Whether a choice is the right one: lm-eval's target is its number, or its text."""
+    choice = (sample.prompts[place].continuation or "").strip()
+    return sample.target.strip() in (str(place), choice)
+
+
+def _reference(text: str, is_correct: bool) -> Reference:
+    return Reference(Output(text), [CORRECT_TAG] if is_correct else [])
+
+
+def _request(prompt: Prompt, method: str, model: str, repeats: int) -> Request:
+    if method != GENERATION:
+        return Request(model, model, prompt=prompt.text, temperature=0, max_tokens=0, echo_prompt=True)
+    content, settings = prompt.content, prompt.settings
+    messages = None if isinstance(content, str) else [{"role": turn.role, "content": turn.content} for turn in content]
+    return Request(
+        model_deployment=model,
+        model=model,
+        prompt=prompt.text if messages is None else "",
+        messages=messages,
+        temperature=settings.get("temperature", 0),
+        top_p=settings.get("top_p", 1),
+        num_completions=repeats,
+        max_tokens=int(settings.get("max_tokens") or settings.get("max_gen_toks") or _DEFAULT_MAX_TOKENS),
+        stop_sequences=_stops(settings.get("until")),
+    )
+
+
+def _stops(until: Any) -> list[str]:
+    return [until] if isinstance(until, str) else [str(stop) for stop in until or ()]
+
+
+def _result(prompt: Prompt, responses: Sequence[Response], times: Sequence[float]) -> RequestResult:
+    answers = [response for response in responses if isinstance(response, Answer)]
+    scored = [answer.logprob for answer in answers if answer.logprob is not None]
+    # A long text that is scored goes in several windows.
+    outputs = [_scored(prompt, sum(scored))] if scored else [_generated(answer) for answer in answers]
+    return RequestResult(
+        success=True,
+        embedding=[],
+        completions=outputs,
+        cached=False,
+        request_time=max((answer.latency for answer in answers), default=0.0),
+        request_datetime=int(times[0]) if times else None,
+    )
+
+
+def _scored(prompt: Prompt, logprob: int | float) -> GeneratedOutput:
+    """What was scored counts as one token: its tokens' own values are not kept."""
+    token = Token(prompt.text if prompt.continuation is None else prompt.continuation, logprob)
+    return GeneratedOutput(prompt.text, logprob, [token])
+
+
+def _generated(answer: Answer) -> GeneratedOutput:
+    return GeneratedOutput(
+        text=answer.text or "",
+        logprob=0,
+        tokens=[],
+        finish_reason=None if answer.finish_reason is None else {"reason": answer.finish_reason},
+        thinking=None if answer.reasoning is None else {"text": answer.reasoning},
+    )

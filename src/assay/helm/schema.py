@@ -1,0 +1,64 @@
+"""A schema for ``helm-summarize``: which of the runs' statistics its tables are to show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.errors import OutputError
+from assay.helm.run_directory import RUN_SPEC, read_run_spec
+from assay.helm.structs import dump_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+SCHEMA = "schema_assay.yaml"
+"""What ``helm-summarize --schema-path`` is to be given."""
+SCORES = "assay.helm.lm_eval_runs.Scores"
+"""The class name under which run specifications list lm-eval's metrics. HELM need not know it, and there is none."""
+
+
+def write_schema(suite: Path, path: Path) -> None:
+    """Write a schema of all runs of a suite that list lm-eval's metrics. It is JSON, which is YAML as well.
+
+    Args:
+        suite: the folder of the runs' directories.
+        path: the file.
+
+    Raises:
+        FileFormatError: a run specification there is damaged.
+        OutputError: the file cannot be written.
+    """
+    groups: dict[str, tuple[Sequence[str], str]] = {}
+    for spec_path in sorted(suite.glob(f"*/{RUN_SPEC}")):
+        run_spec = read_run_spec(spec_path)
+        for spec in run_spec.metric_specs:
+            if spec.class_name == SCORES:
+                groups[run_spec.groups[0]] = spec.args["names"], spec.args["split"]
+    names = dict.fromkeys(name for listed, _ in groups.values() for name in listed)
+    schema = {
+        "metrics": [{"name": name, "display_name": name, "description": f"lm-eval's {name}"} for name in names],
+        "perturbations": [],
+        "metric_groups": [_metric_group(task, listed) for task, (listed, _) in groups.items()],
+        "run_groups": [_run_group(task, listed, split) for task, (listed, split) in groups.items()],
+    }
+    try:
+        path.write_bytes(dump_json(schema))
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def _metric_group(task: str, names: Sequence[str]) -> dict[str, Any]:
+    matchers = [{"name": name, "split": "${main_split}"} for name in names]
+    return {"name": f"{task}_scores", "display_name": "Scores", "metrics": matchers}
+
+
+def _run_group(task: str, names: Sequence[str], split: str) -> dict[str, Any]:
+    return {
+        "name": task,
+        "display_name": task,
+        "description": f"The task {task} of lm-evaluation-harness.",
+        "metric_groups": [f"{task}_scores"],
+        "environment": {"main_name": names[0], "main_split": split},
+        "taxonomy": {"task": "?", "what": "?", "when": "?", "who": "?", "language": "?"},
+    }

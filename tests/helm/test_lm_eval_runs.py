@@ -1,0 +1,160 @@
+"""A run of lm-eval's tasks as HELM's run directories: lm-eval's values, every answer, readable by HELM's tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import NothingMeasuredError
+from assay.evaluation import Evaluation, evaluate
+from assay.helm import RunSpec, StateFile
+from assay.helm.lm_eval_runs import write_helm_runs
+from assay.helm.run_directory import read_stats
+from assay.run_samples import read_samples, results_file_of
+from assay.types import ModelSpec, Specification, TaskOptions
+from tests.cli.test_run import assay
+from tests.result_files import write_run
+from tests.servers.scripted import Fault, ScriptedServer, reply_with
+
+TASKS = Path(__file__).parents[1] / "evaluation_tasks"
+
+
+def answer(body: dict[str, Any]) -> dict[str, Any]:
+    """One answer in three is right."""
+    numbers = [int(word) for word in body["messages"][-1]["content"].split() if word.isdigit()]
+    reply = reply_with(f"The answer is {sum(numbers) + numbers[0] % 3}", body)
+    reply["choices"][0]["message"]["reasoning_content"] = f"thinking of {numbers[0]}"
+    return reply
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
+    with ScriptedServer(answer=answer, models=["owner/scripted"], faults=[Fault("http_400", fraction=0.1)]) as server:
+        return evaluate(
+            Specification(
+                tasks=("counting", "naming"),
+                model=ModelSpec(base_url=server.url, model="owner/scripted", concurrency=8),
+                options=TaskOptions(include_path=str(TASKS), num_fewshot=1),
+                output_dir=str(tmp_path_factory.mktemp("run")),
+            )
+        )
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_bytes())
+
+
+def test_each_task_becomes_a_run_with_lm_evals_values(tmp_path: Path, run: Evaluation) -> None:
+    written = write_helm_runs(run.results_file, tmp_path)
+    assert written == [tmp_path / f"runs/assay/{task}:model=owner_scripted" for task in ("counting", "naming")]
+    for folder, task in zip(written, ("counting", "naming"), strict=True):
+        spec = RunSpec.from_json((folder / "run_spec.json").read_bytes())
+        assert (spec.name, spec.groups) == (folder.name, [task])
+        assert (spec.adapter_spec.method, spec.adapter_spec.model) == ("generation", "owner/scripted")
+        assert spec.adapter_spec.max_train_instances == 1
+        stats = {stat.name.name: stat for stat in read_stats(folder / "stats.json")}
+        assert stats["exact_match"].mean == run.results["results"][task]["exact_match,get-answer"]
+        assert stats["exact_match"].count == 1
+        assert read(folder, "scenario.json")["name"] == task
+
+
+def test_every_scored_sample_is_there_with_its_answer(tmp_path: Path, run: Evaluation) -> None:
+    folder, _ = write_helm_runs(run.results_file, tmp_path)
+    samples = [one for one in read_samples(run.results_file) if one.task == "counting" and one.failure is None]
+    assert 40 < len(samples) < 60, "some failed, and have no place in HELM's files"
+    state = StateFile(folder / "scenario_state.json").load()
+    records = read(folder, "per_instance_stats.json")
+    assert (folder / "scenario_state.json").read_bytes() == state.to_json()
+    for sample, one, record in zip(samples, state.request_states, records, strict=True):
+        (said,) = sample.answers
+        assert one.instance.id == record["instance_id"] == f"id{sample.doc_id}"
+        assert one.instance.all_correct_references[0].output.text == sample.target
+        assert one.request.messages is not None
+        assert one.request.messages[-1]["content"] == one.instance.input.text
+        assert len(one.request.messages) == 3, "the example has turns of its own"
+        assert one.request.stop_sequences == ["\n"]
+        (completion,) = one.answer.completions
+        assert completion.text == said.text
+        assert completion.thinking == {"text": f"thinking of {sample.doc_id}"}
+        assert one.answer.request_time == said.latency
+        values = {stat["name"]["name"]: stat["mean"] for stat in record["stats"]}
+        assert values["exact_match"] == sample.filters["get-answer"].metrics["exact_match"]
+        assert values["num_output_tokens"] == said.completion_tokens
+
+
+def test_choices_are_references_with_their_log_probabilities(tmp_path: Path, oracles_dir: Path) -> None:
+    results_file = results_file_of(oracles_dir / "lm_eval/loglik_arc_challenge")
+    (folder,) = write_helm_runs(results_file, tmp_path)
+    state = StateFile(folder / "scenario_state.json").load()
+    assert state.adapter_spec.method == "multiple_choice_separate_original"
+    records = {one["instance_id"]: one["stats"] for one in read(folder, "per_instance_stats.json")}
+    for sample in read_samples(results_file):
+        mine = [one for one in state.request_states if one.instance.id == f"id{sample.doc_id}"]
+        assert [one.answer.completions[0].logprob for one in mine] == [one.logprob for one in sample.answers]
+        assert [one.request.prompt for one in mine] == [prompt.text for prompt in sample.prompts]
+        values = {stat["name"]["name"]: stat["mean"] for stat in records[f"id{sample.doc_id}"]}
+        right = [number for number, one in enumerate(mine[0].instance.references) if one.is_correct]
+        assert len(right) == 1
+        assert values["acc"] == (values["predicted_index"] == right[0])
+    stats = {stat.name.name: stat.mean for stat in read_stats(folder / "stats.json")}
+    expected = json.loads(results_file.read_bytes())["results"]["arc_challenge"]
+    assert (stats["acc"], stats["acc_norm"]) == (expected["acc,none"], expected["acc_norm,none"])
+
+
+def test_filters_are_named_where_there_are_several(tmp_path: Path, oracles_dir: Path) -> None:
+    results_file = results_file_of(oracles_dir / "lm_eval/chat_gsm8k_cot")
+    (folder,) = write_helm_runs(results_file, tmp_path, "v1")
+    assert folder.parent == tmp_path / "runs/v1"
+    stats = {stat.name.name: stat.mean for stat in read_stats(folder / "stats.json")}
+    expected = json.loads(results_file.read_bytes())["results"]["gsm8k_cot"]
+    for key in ("exact_match,strict-match", "exact_match,flexible-extract"):
+        assert stats[key] == expected[key]
+
+
+def test_a_run_whose_prompts_are_not_kept_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, {"some": [1, 0]})
+    with pytest.raises(NothingMeasuredError, match="nothing to write for HELM"):
+        write_helm_runs(results_file_of(tmp_path), tmp_path / "helm")
+
+
+def test_assay_run_writes_them_on_the_way(tmp_path: Path) -> None:
+    with ScriptedServer(answer=lambda _: "The answer is 8", models=["scripted"]) as server:
+        where = ["--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS), "--no-report"]
+        ran = assay("run", "counting", *where, "--limit", "10", "--helm-dir", "helm", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    (folder,) = (tmp_path / "helm/runs/assay").iterdir()
+    assert f"1 runs for HELM are in {folder.parent.relative_to(tmp_path)}" in ran.stderr
+    again = assay("helm", "export", "results", "--output-dir", "again", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    for name in ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats"):
+        file = f"runs/assay/{folder.name}/{name}.json"
+        assert (tmp_path / "helm" / file).read_bytes() == (tmp_path / "again" / file).read_bytes()
+    (tmp_path / "blocked").write_text("a file")
+    with ScriptedServer(answer=lambda _: "The answer is 8", models=["scripted"]) as server:
+        where = ["--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS), "--no-report"]
+        ran = assay("run", "counting", *where, "--limit", "10", "--helm-dir", "blocked", cwd=tmp_path)
+    assert ran.returncode == 0, "the run itself is done"
+    assert "nothing was written for HELM" in ran.stderr
+
+
+def test_helm_summarize_shows_them(tmp_path: Path, run: Evaluation) -> None:
+    python = os.environ.get("ASSAY_HELM_PYTHON")
+    if python is None:
+        pytest.skip("ASSAY_HELM_PYTHON names no interpreter that has crfm-helm")
+    folder, _ = write_helm_runs(run.results_file, tmp_path)
+    summarize = [python, "-m", "helm.benchmark.presentation.summarize", "--suite", "assay", "-o", str(tmp_path)]
+    schema = ["--schema-path", str(tmp_path / "schema_assay.yaml")]
+    subprocess.run([*summarize, *schema], check=True, capture_output=True, cwd=tmp_path)
+    for task in ("counting", "naming"):
+        (table,) = read(tmp_path / "runs/assay/groups", f"{task}.json")
+        value = run.results["results"][task]["exact_match,get-answer"]
+        assert [[cell["value"] for cell in row] for row in table["rows"]] == [["owner/scripted", value]]
+    shown = read(folder, "display_predictions.json")
+    assert [one["predicted_text"] for one in shown] == [
+        one.answer.completions[0].text for one in StateFile(folder / "scenario_state.json")
+    ]
