@@ -16,7 +16,8 @@ from assay.models.auto_concurrency import MOST, START, AutoConcurrency, concurre
 from assay.models.concurrency import Concurrency, Sent, ServerLoad
 from assay.types import Answer, Failure, FailureCause, ModelSpec
 
-ANSWER = Answer(text="", completion_tokens=1)
+ANSWER = Answer(text="", completion_tokens=2)
+LOGLIKELIHOOD = Answer(text=None, logprob=-1.0, is_greedy=True, completion_tokens=1)
 
 
 def fill(limited: Concurrency, now: float = 0.0) -> list[Sent]:
@@ -106,6 +107,21 @@ def test_a_tenth_as_many_wait_as_run(batch: int) -> None:
             limited.ended(out.pop(0), "task", ANSWER, second + 0.9)
     assert batch < limited.limit <= batch * 1.25 + 1
     assert limited.summary()["decided_by"] == "queue"
+
+
+@pytest.mark.parametrize("running", [0, 1])
+def test_gauges_told_between_steps_say_nothing_of_requests_that_take_one(running: int) -> None:
+    """As vLLM's were seen to be in runs of log-likelihoods: 0 running, 7 waiting, and 1 with a prompt read in part."""
+    limited = AutoConcurrency()
+    out: list[Sent] = []
+    for second in range(200):
+        out += fill(limited, second)
+        done, out = out[:8], out[8:]
+        for sent in done:
+            limited.ended(sent, "task", LOGLIKELIHOOD, second + 0.9)
+        limited.loaded(ServerLoad(running, len(out)), second + 0.95)
+    assert limited.limit >= START
+    assert limited.summary()["decided_by"] in ("throughput", "start")
 
 
 def test_a_queue_of_a_moment_changes_nothing() -> None:

@@ -61,7 +61,9 @@ class AutoConcurrency(Concurrency):
 
     - It doubles from 16 while each doubling brings at least a tenth more throughput; a doubling that brought nothing is
       taken back, and tried again later.
-    - Where the server tells its load, no guess is needed: about a tenth as many requests wait as run.
+    - Where the server tells its load, no guess is needed: about a tenth as many requests wait as run. Except where
+      answers are of one token, as log-likelihoods are: their requests come and go within a step of the server, which
+      tells its load between steps, so that none seems to run, and what came during the step seems to queue.
     - On 429, a time-out, a server that went away, or many errors it falls by half, and from then on rises slowly.
 
     Args:
@@ -85,6 +87,8 @@ class AutoConcurrency(Concurrency):
         self._load_known_until = float("-inf")
         self._outcomes: deque[bool] = deque(maxlen=_OUTCOMES_KEPT)
         """Of the last attempts, whether each was an error."""
+        self._are_short: deque[bool] = deque(maxlen=_OUTCOMES_KEPT)
+        """Of the last answers, whether each was of one token."""
         self._fell_at = float("-inf")
         self._cautious_below: int | None = None
         """The limit that it fell from; from there on it looks for more as before the fall."""
@@ -102,6 +106,7 @@ class AutoConcurrency(Concurrency):
         if not isinstance(response, Answer):
             return
         self._outcomes.append(False)
+        self._are_short.append(response.logprob is not None or response.completion_tokens == 1)
         if was_full and sent.level is self._level and response.attempts == 1:
             self._level.add(task, work_of(response), now - sent.at, sent.among)
             if now >= self._load_known_until:
@@ -137,6 +142,9 @@ class AutoConcurrency(Concurrency):
         """The server said how many requests it runs and how many wait."""
         if 2 * (load.running + load.waiting) < self.in_flight:
             return  # Of one server among several behind one address, or not even of this one.
+        if not load.running or 2 * sum(self._are_short) > len(self._are_short):
+            self._load_known_until = float("-inf")
+            return  # Told between steps, of requests that take one.
         self._load_known_until = now + _LOAD_LASTS
         self._waiting.append(load.waiting)
         queue = min(self._waiting) if len(self._waiting) == _LOADS_IN_A_ROW else 0
