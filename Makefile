@@ -13,8 +13,9 @@ LM_EVAL_WHEELS := transformers==5.24.0 safetensors==0.8.0
 PUNKT_WHEEL := llama-index-core==0.14.25
 HELM := crfm-helm==0.5.16
 HELM_TORCH := torch==2.13.0
+HELM_RANKING := pytrec-eval-terrier==0.5.11
 WEB_EXTRAS := .[web]
-TEST_EXTRAS := .[demo,ifeval,helm,lm-eval,tokenizer,dev]
+TEST_EXTRAS := .[demo,ifeval,helm,helm-ranking,lm-eval,tokenizer,dev]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -97,7 +98,7 @@ clean:
 	@echo "== installing HELM (2 GB) in an environment of its own"
 	@$(PYTHON) -m venv .venv-helm
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-helm/bin/python -m pip install --quiet $(HELM_TORCH)
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-helm/bin/python -m pip install --quiet $(HELM)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-helm/bin/python -m pip install --quiet $(HELM) $(HELM_RANKING)
 	@touch $@
 
 .venv/created:

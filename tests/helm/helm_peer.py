@@ -39,6 +39,7 @@ def main() -> None:
         reply: dict[str, Any] = {"stats": [], "per_instance_stats": []}
         try:
             state = _with_shared_instances(from_json(json.dumps(job["state"]).encode(), state_class))
+            _give_back_tests(state, job["state"])
             for spec in job["metrics"]:
                 result = metric.create_metric(metric.MetricSpec(**spec)).evaluate(state, None, "", 1)
                 reply["stats"] += [asdict_without_nones(stat) for stat in result.aggregated_stats]
@@ -61,6 +62,18 @@ def _with_shared_instances(state: Any) -> Any:
         key = (instance.id, instance.split, instance.sub_split, instance.perturbation)
         states.append(dataclasses.replace(one, instance=shared.setdefault(key, instance)))
     return type(state)(state.adapter_spec, states, state.annotator_specs)
+
+
+def _give_back_tests(state: Any, saved: dict[str, Any]) -> None:
+    """HELM's references of programming problems carry tests, which its files do not keep."""
+    code_reference = _helm("benchmark.scenarios.code_scenario").CodeReference
+    for one, saved_one in zip(state.request_states, saved["request_states"], strict=True):
+        for place, saved_reference in enumerate(saved_one["instance"]["references"]):
+            if tests := saved_reference.get("test_cases"):
+                theirs = one.instance.references[place]
+                one.instance.references[place] = code_reference(
+                    test_cases=tests, output=theirs.output, tags=theirs.tags
+                )
 
 
 if __name__ == "__main__":

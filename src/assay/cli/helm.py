@@ -37,6 +37,17 @@ helm.add_command(run)
     metavar="hf:PATH|MODULE:OBJECT",
 )
 @click.option("--first-metric-only", is_flag=True, help="Compute only the run's first metric, as FlexLLMGen does.")
+@click.option(
+    "--confirm-run-unsafe-code",
+    is_flag=True,
+    help="Allow the scores that run what the model wrote (pass, code_eval_acc); it is run in a sandbox.",
+)
+@click.option(
+    "--code-tests",
+    type=click.Path(path_type=Path),
+    help="HumanEval.jsonl, which the tests are in (default: where HELM keeps it, seen from RUN_DIR).",
+    metavar="FILE",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
 def evaluate(
     path: Path,
@@ -46,6 +57,8 @@ def evaluate(
     parallelism: int,
     tokenizer: str | None,
     first_metric_only: bool,
+    confirm_run_unsafe_code: bool,
+    code_tests: Path | None,
     as_json: bool,
 ) -> None:
     """Compute HELM's metrics from the requests and results that a run has saved.
@@ -57,7 +70,8 @@ def evaluate(
     from assay.helm.evaluate import plan
     from assay.helm.metrics.registry import create_metric
     from assay.helm.run_directory import STATS, RunFiles, metrics_of, write_run
-    from assay.helm.selection import find_run, load_tokenizer, select_metrics
+    from assay.helm.scoring.code import UnsafeCode
+    from assay.helm.selection import find_code_tests, find_run, load_tokenizer, select_metrics
 
     run = find_run(path, run_spec)
     if metrics:
@@ -69,7 +83,8 @@ def evaluate(
             "which metrics? there is no run_spec.json beside the state; use --metric or --run-spec"
         )
     service = None if tokenizer is None else load_tokenizer(tokenizer)
-    plans = plan(chosen, run.state.adapter_spec, service is not None)
+    unsafe_code = UnsafeCode(code_tests or find_code_tests(run.folder)) if confirm_run_unsafe_code else None
+    plans = plan(chosen, run.state.adapter_spec, service is not None, unsafe_code)
     remark(plans.left_out)
     if not plans.metrics:
         raise NothingMeasuredError("no metric can be computed")
@@ -80,7 +95,7 @@ def evaluate(
         )
     files = RunFiles(run.run_spec, run.scenario, run.state)
     with counting() as tell:
-        evaluated = write_run(files, plans.metrics, output_dir or run.folder, service, parallelism, tell)
+        evaluated = write_run(files, plans.metrics, output_dir or run.folder, service, parallelism, tell, unsafe_code)
     remark_evaluated(evaluated)
     print_stats(evaluated.stats, as_json, show_all=False)
     if evaluated.num_requests and not any(stat.count for stat in evaluated.stats):

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from assay.helm.metrics.base import Metric
     from assay.helm.metrics.registry import create_metric
     from assay.helm.run_directory import run_entry
+    from assay.helm.scoring.code import UnsafeCode
 
 _LATER = {
     "Metric": "assay.helm.metrics.base",
+    "UnsafeCode": "assay.helm.scoring.code",
     "create_metric": "assay.helm.metrics.registry",
     "run_entry": "assay.helm.run_directory",
 }
@@ -80,6 +82,7 @@ __all__ = [
     "StateFile",
     "Substitution",
     "Token",
+    "UnsafeCode",
     "create_metric",
     "run_entry",
 ]

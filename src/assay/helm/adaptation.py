@@ -183,6 +183,10 @@ class ScenarioState(HelmStruct, frozen=True, dict=True, gc=True):
             first.setdefault(instance_key(state.instance), state.instance)
         return list(first.values())
 
+    def mentions(self, key: str) -> bool:
+        """Whether some record has an object under this key."""
+        return f'"{key}": {{'.encode() in self.to_json()
+
     def get_request_states(
         self, train_trial_index: int, instance: Instance, reference_index: int | None
     ) -> list[RequestState]:

@@ -16,7 +16,9 @@ from assay.helm.metrics.base import (
     Metric,
     Setting,
     add_groups,
+    check_permission,
     check_possible,
+    check_tests,
     token_counter,
 )
 from assay.helm.state_file import StateFile
@@ -24,6 +26,7 @@ from assay.helm.state_file import StateFile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from assay.helm.scoring.code import UnsafeCode
     from assay.helm.stats import PerInstanceStats, Stat
     from assay.helm.tokenization import TokenizerService
 
@@ -81,22 +84,32 @@ class Plan:
     """One line for whatever cannot be computed without a tokenizer."""
 
 
-def plan(metrics: Sequence[Metric | ForeignMetric], adapter_spec: AdapterSpec, has_tokenizer: bool) -> Plan:
+def plan(
+    metrics: Sequence[Metric | ForeignMetric],
+    adapter_spec: AdapterSpec,
+    has_tokenizer: bool,
+    unsafe_code: UnsafeCode | None = None,
+) -> Plan:
     """Sort out what cannot be computed in this setting.
 
     HELM computes nothing but its language modelling metric where an instance may have several requests.
+
+    Raises:
+        UnsupportedTaskError: A metric runs what the model wrote, and nobody has allowed that.
     """
     possible: list[Metric | ForeignMetric] = []
     left_out = []
     for metric in metrics:
         name = type(metric).__name__
         if isinstance(metric, ForeignMetric):
+            metric.check_permission(unsafe_code)
             possible.append(metric)
         elif adapter_spec.method == LANGUAGE_MODELING and not metric.handles_language_modeling:
             left_out.append(f"{name} is not made for language modelling runs and is left out")
         elif not metric.is_possible(adapter_spec, has_tokenizer):
             left_out.append(f"{name} needs a tokenizer and is left out")
         else:
+            check_permission(metric, unsafe_code)
             possible.append(metric)
             missing = None if has_tokenizer else metric.without_tokenizer(adapter_spec)
             if missing:
@@ -111,6 +124,7 @@ def evaluate(
     sinks: Sequence[Sink],
     parallelism: int = DEFAULT_PARALLELISM,
     progress: Callable[[int], None] = lambda _: None,
+    unsafe_code: UnsafeCode | None = None,
 ) -> Evaluated:
     """Compute metrics over a run's requests.
 
@@ -124,17 +138,24 @@ def evaluate(
         sinks: One for each metric; takes its per-instance statistics in order.
         parallelism: Processes that may score at the same time. It changes no value.
         progress: Told now and then how many requests have been taken.
+        unsafe_code: Permission to run what the model wrote, for scores that do.
 
     Raises:
         MissingDependencyError: A metric needs a tokenizer and there is none.
+        UnsupportedTaskError: A metric runs what the model wrote, and nobody has allowed that.
+        DataNotFoundError: A metric runs what the model wrote, and there are no tests.
         FileFormatError: The state is damaged or contradicts itself.
     """
     for metric in metrics:
         if isinstance(metric, Metric):
             check_possible(metric, source.adapter_spec, metric_service is not None)
+            check_permission(metric, unsafe_code)
+            check_tests(metric, source, unsafe_code)
+        else:
+            metric.check_permission(unsafe_code)
     if isinstance(source, StateFile) and any(isinstance(metric, ForeignMetric) for metric in metrics):
         source = source.load()
-    job = _Job(metrics, metric_service, sinks, parallelism, progress)
+    job = _Job(metrics, metric_service, sinks, parallelism, progress, unsafe_code)
     if isinstance(source, ScenarioState):
         return job.in_memory(source)
     try:
@@ -152,6 +173,7 @@ class _Job:
     sinks: Sequence[Sink]
     parallelism: int
     progress: Callable[[int], None]
+    unsafe_code: UnsafeCode | None
 
     def as_read(self, source: StateFile) -> Evaluated:
         with ExitStack() as stack:
@@ -169,7 +191,7 @@ class _Job:
                 pass
             unanswered = add_groups(evaluations, groups_in_memory(state))
             foreign = {
-                place: metric.evaluate(state, self.service, None, self.parallelism)
+                place: metric.evaluate(state, self.service, None, self.parallelism, self.unsafe_code)
                 for place, metric in enumerate(self.metrics)
                 if isinstance(metric, ForeignMetric)
             }
@@ -184,7 +206,8 @@ class _Job:
         evaluations = []
         for metric, sink in zip(self.metrics, self.sinks, strict=True):
             if isinstance(metric, Metric):
-                evaluation = metric.begin(Setting(adapter_spec, tokens, perturbed, self.parallelism, sink))
+                setting = Setting(adapter_spec, tokens, perturbed, self.parallelism, sink, self.unsafe_code)
+                evaluation = metric.begin(setting)
                 stack.callback(evaluation.close)
                 evaluations.append(evaluation)
         return evaluations

@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError
+from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError, UnsupportedTaskError
 from assay.helm.adaptation import instance_key
 from assay.helm.stats import MetricResult, PerInstanceStats, Stat
 from assay.helm.tokenization import TokenizationRequest
@@ -15,7 +15,12 @@ from assay.helm.tokenization import TokenizationRequest
 if TYPE_CHECKING:
     from assay.helm.adaptation import InstanceKey, RequestState, ScenarioState
     from assay.helm.run_spec import MetricSpec
+    from assay.helm.scoring.code import UnsafeCode
     from assay.helm.tokenization import TokenizerService
+
+
+_RUN_CODE = ("helm.benchmark.metrics.code_metrics.", "helm.benchmark.metrics.codeinsights_")
+"""How the names of HELM's classes begin that run programs themselves."""
 
 
 class ForeignMetric:
@@ -35,18 +40,33 @@ class ForeignMetric:
         except (TypeError, ValueError, AssertionError) as error:
             raise SpecificationError(f"{self.class_name}: {error}") from None
 
+    def check_permission(self, unsafe_code: UnsafeCode | None) -> None:
+        """Refuse a class that runs what the model wrote, unless that was allowed.
+
+        Raises:
+            UnsupportedTaskError: It was not allowed.
+        """
+        if unsafe_code is None and self.class_name.startswith(_RUN_CODE):
+            raise UnsupportedTaskError(
+                f"{self.class_name} runs code that the model wrote, in the installed HELM and without a sandbox; "
+                "`assay helm evaluate --confirm-run-unsafe-code`, or unsafe_code=UnsafeCode() in Python, allows it"
+            )
+
     def evaluate(
         self,
         scenario_state: ScenarioState,
         metric_service: TokenizerService | None,
         eval_cache_path: str | None = None,
         parallelism: int = 4,
+        unsafe_code: UnsafeCode | None = None,
     ) -> MetricResult:
         """Let HELM compute the metric; the arguments are those of `assay.helm.metrics.base.Metric.evaluate`.
 
         Raises:
+            UnsupportedTaskError: The metric runs what the model wrote, and nobody has allowed that.
             SpecificationError: HELM's metric fails on this run; the message is HELM's.
         """
+        self.check_permission(unsafe_code)
         theirs = _their_state(scenario_state)
         service = None if metric_service is None else _TheirService(metric_service)
         try:

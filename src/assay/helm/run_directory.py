@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from assay.helm.foreign import ForeignMetric
     from assay.helm.metrics.base import Metric
     from assay.helm.scenario import Scenario
+    from assay.helm.scoring.code import UnsafeCode
     from assay.helm.stats import PerInstanceStats
     from assay.helm.tokenization import TokenizerService
 
@@ -95,6 +96,7 @@ def run_entry(
     scenario: Scenario | Path | None = None,
     first_metric_only: bool = False,
     parallelism: int = DEFAULT_PARALLELISM,
+    unsafe_code: UnsafeCode | None = None,
 ) -> Evaluated:
     """Evaluate all metrics of a run and write its five files, each of them whole or not at all.
 
@@ -106,13 +108,15 @@ def run_entry(
         scenario: What ``scenario.json`` says, or such a file.
         first_metric_only: Evaluate only the first metric, as FlexLLMGen does.
         parallelism: Processes that may score at the same time.
+        unsafe_code: Permission to run what the model wrote, for scores that do.
 
     Raises:
         UsageError: A metric cannot be computed, or the state is damaged.
         OutputError: The files cannot be written.
     """
     metrics = metrics_of(run_spec, first_metric_only)
-    return write_run(RunFiles(run_spec, scenario, state), metrics, output_dir, metric_service, parallelism)
+    files = RunFiles(run_spec, scenario, state)
+    return write_run(files, metrics, output_dir, metric_service, parallelism, unsafe_code=unsafe_code)
 
 
 def write_run(
@@ -122,6 +126,7 @@ def write_run(
     metric_service: TokenizerService | None = None,
     parallelism: int = DEFAULT_PARALLELISM,
     progress: Callable[[int], None] = lambda _: None,
+    unsafe_code: UnsafeCode | None = None,
 ) -> Evaluated:
     """Evaluate metrics over a run's requests and write its files, each of them whole or not at all.
 
@@ -131,7 +136,7 @@ def write_run(
     """
     with _drafting(output_dir) as draft, ExitStack() as stack:
         spools = [_Spool(stack.enter_context(_scratch(draft))) for _ in metrics]
-        evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress)
+        evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress, unsafe_code)
         _write_list_of_stats(draft / STATS, evaluated.stats)
         with (draft / PER_INSTANCE_STATS).open("wb") as file:
             write_list(file, (spool.file for spool in spools))

@@ -12,6 +12,7 @@ from assay.errors import FileFormatError, SpecificationError, UnknownMetricError
 from assay.helm.metrics.registry import NATIVE
 from assay.helm.run_directory import RUN_SPEC, SCENARIO, SCENARIO_STATE, read_run_spec
 from assay.helm.run_spec import MetricSpec, RunSpec
+from assay.helm.scoring.code import CODE_SCORES
 from assay.helm.scoring.scorer import SCORES
 from assay.helm.state_file import StateFile
 from assay.helm.tokenization import EncoderService, OptTokenizer, TokenizerService
@@ -58,6 +59,13 @@ def find_run(path: Path, run_spec: Path | None = None) -> Run:
     )
 
 
+def find_code_tests(folder: Path) -> Path | None:
+    """HumanEval's problems where HELM keeps them, seen from a run's directory."""
+    kept = folder.resolve().parents[2:3]  # benchmark_output/runs/SUITE/RUN
+    path = kept[0] / "scenarios" / "code" / "HumanEval.jsonl" if kept else None
+    return path if path is not None and path.is_file() else None
+
+
 def select_metrics(names: Sequence[str], run_spec: RunSpec | None) -> list[MetricSpec]:
     """Find metrics by what a user calls them.
 
@@ -70,7 +78,7 @@ def select_metrics(names: Sequence[str], run_spec: RunSpec | None) -> list[Metri
     scores: list[str] = []
     specs: list[MetricSpec] = []
     for name in names:
-        if name in SCORES:
+        if name in SCORES or name in CODE_SCORES:
             scores.append(name)
         else:
             specs += _by_class(name, run_spec)

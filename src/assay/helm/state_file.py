@@ -59,7 +59,7 @@ class StateFile:
         """Whether some record of the file has an object under this key."""
         needle = f'"{key}": {{'.encode()
         if self._whole is not None:
-            return needle in self._whole.to_json()
+            return self._whole.mentions(key)
         with self.path.open("rb") as file:
             kept = b""
             while chunk := file.read(_CHUNK):

@@ -19,9 +19,10 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from assay.helm import MetricSpec, ScenarioState, create_metric
+from assay.helm import MetricSpec, ScenarioState, UnsafeCode, create_metric
 from assay.helm.scoring.scorer import SCORES, require_word_tokenizer
 from assay.helm.tokenization import EncoderService
+from tests.helm import states as made
 from tests.helm.conftest import WordTokenizer
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
@@ -191,10 +192,19 @@ def states(draw: st.DrawFn, method: str) -> dict[str, Any]:
 def compare(peer: Peer, state: dict[str, Any], metrics: list[dict[str, Any]]) -> None:
     theirs = peer.evaluate(state, metrics)
     assume("error" not in theirs)
+    assert_same(theirs, state, metrics)
+
+
+def assert_same(
+    theirs: dict[str, Any],
+    state: dict[str, Any],
+    metrics: list[dict[str, Any]],
+    unsafe_code: UnsafeCode | None = None,
+) -> None:
     ours_state = ScenarioState.from_builtins(state)
     ours = [
         create_metric(MetricSpec(spec["class_name"], spec["args"])).evaluate(
-            ours_state, EncoderService(WordTokenizer()), parallelism=1
+            ours_state, EncoderService(WordTokenizer()), parallelism=1, unsafe_code=unsafe_code
         )
         for spec in metrics
     ]
@@ -318,3 +328,72 @@ def test_error_rates(peer: Peer, gold: str, prediction: str) -> None:
     }
     state = {"adapter_spec": {"method": "generation", "num_outputs": 1}, "request_states": [request]}
     compare(peer, state, [generation(["wer_score", "mer_score", "wip_score", "cer_score"])])
+
+
+def test_programs(peer: Peer) -> None:
+    problem = {
+        "task_id": "HumanEval/x",
+        "prompt": "import os\n\ndef double(number):\n",
+        "canonical_solution": "    return 2 * number\n",
+        "test": "def check(candidate):\n    assert candidate(4) == 8\n",
+        "entry_point": "double",
+    }
+    answers = [
+        ("return 2 * number", "return number"),
+        ("return number +", "\n    return number + number\n"),
+        ("raise SystemExit", "import numpy\n    return int(numpy.int64(2) * number)"),
+        ("os.getcwd()\n    return 8", "os._exit(0)"),
+        ("while True: pass", "print('x')\n    return 8"),
+        ("return int(input() or 8)", "return 8\n\ndef check(candidate): pass"),
+    ]
+    states = []
+    for number, texts in enumerate(answers):
+        one = made.generation(number, made.result(*texts), [problem["canonical_solution"]]).to_builtins()
+        one["instance"]["references"][0]["test_cases"] = problem
+        states.append(one)
+    run = {**made.state([], num_outputs=2).to_builtins(), "request_states": states}
+    metrics = [generation(["pass", "exact_match", "code_eval_acc"])]
+    assert_same(peer.evaluate(run, metrics), run, metrics, UnsafeCode())
+
+
+@st.composite
+def rankings(draw: st.DrawFn) -> dict[str, Any]:
+    requests = []
+    for number in range(draw(st.integers(1, 3))):
+        size = draw(st.integers(1, 5))
+        relevances = draw(st.lists(st.integers(0, 2), min_size=size, max_size=size).filter(any))
+        references = [
+            {
+                "output": {"text": "passage"},
+                "tags": [f"relevance={relevance}", *draw(st.sampled_from(([], ["rank=1"], ["rank=3"], ["correct"])))],
+            }
+            for relevance in relevances
+        ]
+        for perturbation in perturbations(draw):
+            instance = {"input": {"text": "q"}, "references": references, "split": "test", "id": f"id{number}"}
+            if perturbation is not None:
+                instance["perturbation"] = perturbation
+            for index in range(size):
+                answer = made.result(draw(st.sampled_from(["Yes", " yes", "no\n", "perhaps"])), logprob=draw(logprobs))
+                one = made.generation(number, answer).to_builtins()
+                requests.append({**one, "instance": instance, "reference_index": index, "request_mode": "original"})
+    return {**made.state([], "ranking_binary").to_builtins(), "request_states": requests}
+
+
+@often
+@given(state=rankings(), rank=st.sampled_from([None, 1, 2]), has_degrees=st.booleans())
+def test_ranking(peer: Peer, state: dict[str, Any], rank: int | None, has_degrees: bool) -> None:
+    pytest.importorskip("pytrec_eval", reason="pytrec-eval-terrier is not installed")
+    args = {
+        "method": "ranking_binary",
+        "measure_names": ["recip_rank", "recip_rank.2", "success.1", "recall.2", "ndcg_cut.3", "ndcg_cut", "map"],
+        "correct_output": "Yes",
+        "wrong_output": "No",
+        "rank": rank,
+        "multiple_relevance_values": has_degrees,
+    }
+    metrics = [{"class_name": f"{METRICS}ranking_metrics.RankingMetric", "args": args}]
+    theirs = peer.evaluate(state, metrics)
+    if theirs.get("error", "").startswith("OptionalDependencyNotInstalled"):
+        pytest.skip("HELM's environment has no pytrec_eval")
+    assert_same(theirs, state, metrics)

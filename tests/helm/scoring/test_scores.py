@@ -110,7 +110,7 @@ def test_the_first_answer_alone_has_no_second_name() -> None:
     ("names", "error", "message"),
     [
         (["exact_mach"], UnknownMetricError, "HELM has no score 'exact_mach'; there are exact_match, "),
-        (["pass"], UnknownMetricError, "it runs the code that the model wrote"),
+        (["cider"], UnknownMetricError, "it needs pycocoevalcap and Java"),
         (["f1_score", "f1_score"], SpecificationError, "'f1_score' is asked for twice"),
     ],
 )

@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from assay.errors import MissingDependencyError, UnsupportedTaskError
+from assay.errors import DataNotFoundError, MissingDependencyError, UnsupportedTaskError
 from assay.helm.groups import LANGUAGE_MODELING, Group, groups_in_memory
+from assay.helm.scoring.code import TESTS_KEY, UnsafeCode
 from assay.helm.stats import MetricResult, PerInstanceStats, Stat
 from assay.helm.tokenization import TokenCounter, TokenizerService
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from assay.helm.adaptation import AdapterSpec, RequestState, ScenarioState
+    from assay.helm.state_file import StateFile
 
 DEFAULT_PARALLELISM = 4
 
@@ -30,6 +32,8 @@ class Setting:
     parallelism: int
     emit: Callable[[PerInstanceStats], None]
     """Takes each instance's statistics, in order."""
+    unsafe_code: UnsafeCode | None = None
+    """Permission to run what the model wrote."""
 
 
 class Evaluation(ABC):
@@ -59,6 +63,11 @@ class Metric(ABC):
     handles_language_modeling: ClassVar[bool] = False
     """HELM's other metrics refuse language modelling runs."""
 
+    @property
+    def code_scores(self) -> tuple[str, ...]:
+        """Scores that run what the model wrote."""
+        return ()
+
     @abstractmethod
     def begin(self, setting: Setting) -> Evaluation:
         """Start to evaluate a run."""
@@ -77,6 +86,7 @@ class Metric(ABC):
         metric_service: TokenizerService | None,
         eval_cache_path: str | None = None,  # noqa: ARG002 - HELM's interface; nothing here needs a cache
         parallelism: int = DEFAULT_PARALLELISM,
+        unsafe_code: UnsafeCode | None = None,
     ) -> MetricResult:
         """Compute the metric.
 
@@ -85,12 +95,17 @@ class Metric(ABC):
             metric_service: Answers HELM's tokenize requests; ``None`` where no tokenizer is at hand.
             eval_cache_path: Not used.
             parallelism: Processes that may score at the same time. It changes no value.
+            unsafe_code: Permission to run what the model wrote, for scores that do.
 
         Raises:
             MissingDependencyError: Nothing can be computed without a tokenizer.
+            UnsupportedTaskError: A score runs what the model wrote, and nobody has allowed that.
+            DataNotFoundError: A score runs what the model wrote, and there are no tests.
             FileFormatError: The requests contradict each other.
         """
         check_possible(self, scenario_state.adapter_spec, metric_service is not None)
+        check_permission(self, unsafe_code)
+        check_tests(self, scenario_state, unsafe_code)
         per_instance: list[PerInstanceStats] = []
         states = scenario_state.request_states
         setting = Setting(
@@ -99,6 +114,7 @@ class Metric(ABC):
             any(state.instance.perturbation is not None for state in states),
             parallelism,
             per_instance.append,
+            unsafe_code,
         )
         evaluation = self.begin(setting)
         try:
@@ -134,6 +150,33 @@ def check_possible(metric: Metric, adapter_spec: AdapterSpec, has_tokenizer: boo
         raise UnsupportedTaskError(f"{name} is not made for language modelling runs; LanguageModelingMetric is")
     if not metric.is_possible(adapter_spec, has_tokenizer):
         raise MissingDependencyError(f"{name} needs a tokenizer and was given none")
+
+
+def check_permission(metric: Metric, unsafe_code: UnsafeCode | None) -> None:
+    """Refuse scores that run what the model wrote, unless that was allowed.
+
+    Raises:
+        UnsupportedTaskError: It was not.
+    """
+    if metric.code_scores and unsafe_code is None:
+        raise UnsupportedTaskError(
+            f"the score {metric.code_scores[0]!r} runs code that the model wrote (in a sandbox); `assay helm evaluate "
+            "--confirm-run-unsafe-code`, or unsafe_code=UnsafeCode() in Python, allows it"
+        )
+
+
+def check_tests(metric: Metric, source: ScenarioState | StateFile, unsafe_code: UnsafeCode | None) -> None:
+    """Refuse scores that run what the model wrote where there is nothing to test it with.
+
+    Raises:
+        DataNotFoundError: There are no tests.
+    """
+    has_tests = unsafe_code is not None and unsafe_code.tests is not None
+    if metric.code_scores and not has_tests and not source.mentions(TESTS_KEY):
+        raise DataNotFoundError(
+            f"the score {metric.code_scores[0]!r} needs the problems' tests, which HELM does not save with a run; "
+            "--code-tests takes HumanEval.jsonl, which HELM keeps in benchmark_output/scenarios/code"
+        )
 
 
 def token_counter(service: TokenizerService | None, adapter_spec: AdapterSpec) -> TokenCounter | None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _MASS_BINS = 10
 _SMALLEST = 1e-12
 """How close to 0 and 1 a confidence comes at most before its log odds are taken."""
+_BLOCK = 1 << 16
+"""Samples at a time, which bounds the memory for what is worked out on the way."""
 _PENALTY = 1e-10
 """Of the squared slope, as against the sum of all losses."""
 
@@ -94,7 +96,18 @@ def platt_scaling(log_odds: Floats, correct: Integers) -> tuple[float, float]:
 
 
 def _logistic_loss(raw: Floats, labels: Floats) -> tuple[Floats, Floats]:
-    """Each sample's loss, and its derivative with respect to the raw prediction, without overflow or cancellation."""
+    """Each sample's loss, and its derivative with respect to the raw prediction."""
+    import numpy as np
+
+    losses, gradients = np.empty_like(raw), np.empty_like(raw)
+    for begin in range(0, len(raw), _BLOCK):
+        part = slice(begin, begin + _BLOCK)
+        losses[part], gradients[part] = _block_of_logistic_loss(raw[part], labels[part])
+    return losses, gradients
+
+
+def _block_of_logistic_loss(raw: Floats, labels: Floats) -> tuple[Floats, Floats]:
+    """As above, in the form that neither overflows nor cancels."""
     import numpy as np
 
     is_low = raw <= -2
@@ -139,11 +152,13 @@ def _errors(prefix: str, confidences: Floats, correct: Integers) -> Named:
 
 def _equal_mass_bins(confidences: Floats) -> list[float]:
     """Upper bounds of bins with about as many confidences each."""
-    ordered = sorted(confidences.tolist())
+    import numpy as np
+
+    ordered = np.sort(confidences)
     num_bins = min(_MASS_BINS, len(ordered))
     size, larger = divmod(len(ordered), num_bins)
     ends = [number * size + min(number, larger) for number in range(1, num_bins)]
-    return sorted({*((ordered[end - 1] + ordered[end]) / 2.0 for end in ends), 1.0})
+    return sorted({*(float(ordered[end - 1] + ordered[end]) / 2.0 for end in ends), 1.0})
 
 
 def _calibration_error(confidences: Floats, correct: Integers, bins: Sequence[float]) -> float:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import SpecificationError
 from assay.helm.metrics.base import Evaluation, Metric, Setting
 from assay.helm.metrics.calibration import calibration
 from assay.helm.metrics.requests import language_modeling_statistics, perplexity, request_statistics
 from assay.helm.metrics.table import Named, Perturbations, TrialTable
+from assay.helm.scoring.code import CODE_SCORES, CodeScorer
 from assay.helm.scoring.pool import Scores, ScoringPool
-from assay.helm.scoring.scorer import Answer, Scorer, check_names
+from assay.helm.scoring.scorer import Answer, Scorer, check_names, stat_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from assay.helm.adaptation import AdapterSpec, GeneratedOutput, RequestState
     from assay.helm.groups import Group
     from assay.helm.stats import Stat
+    from assay.sandbox.program import RunResult
 
 _BATCH = 64
 _BATCHES_AHEAD = 3
@@ -40,6 +42,11 @@ class BasicGenerationMetric(Metric):
     def begin(self, setting: Setting) -> Evaluation:
         """Start to evaluate a run."""
         return _Evaluation(self.names, setting)
+
+    @property
+    def code_scores(self) -> tuple[str, ...]:
+        """Those of its scores that run what the model wrote."""
+        return code_scores(self.names)
 
     def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
         """The counts that depend on the prompt's tokens are left out."""
@@ -63,7 +70,7 @@ class AnswerEvaluation(Evaluation):
 
     def add_answer(self, group: Group) -> None:
         """Take a group whose generation was answered. Its scores may come later."""
-        reason = _unscorable(group)
+        reason = _unscorable(group) or self._scores.unscorable(group)
         if reason is not None:
             self.unscored.append(reason)
             return
@@ -121,19 +128,48 @@ def _unscorable(group: Group) -> str | None:
     return None
 
 
+def code_scores(names: Sequence[str]) -> tuple[str, ...]:
+    """Those scores that run what the model wrote."""
+    return tuple(name for name in names if name in CODE_SCORES)
+
+
+class _Scored(NamedTuple):
+    """A group on its way to its scores."""
+
+    group: Group
+    answer: Answer | None
+    runs: Sequence[Future[RunResult]]
+    """Its programs, where scores run them."""
+
+
 class _AnswerScores:
     """Scores groups' answers in batches, which processes may share, and gives them back in order."""
 
     def __init__(self, names: tuple[str, ...], setting: Setting) -> None:
         self._spec = setting.adapter_spec
-        self._scorer = Scorer(names, setting.adapter_spec.num_outputs)
+        num_outputs = setting.adapter_spec.num_outputs
+        self._stat_names = stat_names(names, num_outputs)
+        self._scorer = Scorer([name for name in names if name not in CODE_SCORES], num_outputs)
+        self._code: CodeScorer | None = None
+        if setting.unsafe_code is not None and code_scores(names):
+            self._code = CodeScorer(code_scores(names), num_outputs, setting.unsafe_code)
         self._pool = ScoringPool(self._scorer, setting.parallelism)
-        self._batch: list[tuple[Group, Answer | None]] = []
-        self._pending: deque[tuple[list[tuple[Group, Answer | None]], Future[Scores]]] = deque()
+        self._batch: list[_Scored] = []
+        self._pending: deque[tuple[list[_Scored], Future[Scores]]] = deque()
+
+    def unscorable(self, group: Group) -> str | None:
+        """Why a group's programs cannot be tested, if they cannot."""
+        if self._code is None or not self._code.lacks_tests(group.instance):
+            return None
+        return f"instance {group.instance.id}, trial {group.trial}: there are no tests for its programs"
 
     def add(self, group: Group) -> None:
         """Take a group whose generation was answered."""
-        self._batch.append((group, _answer_of(self._spec, group)))
+        answer = _answer_of(self._spec, group)
+        runs: Sequence[Future[RunResult]] = ()
+        if self._code is not None and answer is not None:
+            runs = self._code.submit(group.instance, answer.predictions)
+        self._batch.append(_Scored(group, answer, runs))
         if len(self._batch) >= _BATCH:
             self._submit()
 
@@ -149,11 +185,13 @@ class _AnswerScores:
     def close(self) -> None:
         """Stop the processes."""
         self._pool.close()
+        if self._code is not None:
+            self._code.close()
 
     def _submit(self) -> None:
         if not self._batch:
             return
-        answers = [answer for _, answer in self._batch if answer is not None]
+        answers = [one.answer for one in self._batch if one.answer is not None]
         self._pending.append((self._batch, self._pool.submit(answers)))
         self._batch = []
 
@@ -162,12 +200,15 @@ class _AnswerScores:
         while len(self._pending) > ahead:
             batch, future = self._pending.popleft()
             scores = iter(future.result())
-            scored += [(group, [] if answer is None else self._named(group, next(scores))) for group, answer in batch]
+            scored += [(one.group, [] if one.answer is None else self._named(one, next(scores))) for one in batch]
         return scored
 
-    def _named(self, group: Group, scores: Sequence[int | float | None]) -> Named:
-        confidence = ("max_prob", _probability(_likeliest_first(group.answer)[0]))
-        return [confidence, *zip(self._scorer.stat_names, scores, strict=True)]
+    def _named(self, scored: _Scored, scores: Sequence[int | float | None]) -> Named:
+        confidence = ("max_prob", _probability(_likeliest_first(scored.group.answer)[0]))
+        by_name = dict(zip(self._scorer.stat_names, scores, strict=True))
+        if self._code is not None and scored.answer is not None:
+            by_name |= self._code.scores(len(scored.answer.predictions), scored.runs)
+        return [confidence, *((name, by_name[name]) for name in self._stat_names)]
 
 
 def _answer_of(adapter_spec: AdapterSpec, group: Group) -> Answer | None:

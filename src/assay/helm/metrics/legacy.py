@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.helm.groups import LANGUAGE_MODELING, Group
 from assay.helm.metrics.base import Evaluation, Metric, Setting
 from assay.helm.metrics.calibration import calibration_with_count
-from assay.helm.metrics.generation import AnswerEvaluation
+from assay.helm.metrics.generation import AnswerEvaluation, code_scores
 from assay.helm.metrics.language_modeling import LanguageModelingTable
 from assay.helm.metrics.reference import Choice, asks_about_references, choose
 from assay.helm.metrics.requests import perplexity, request_statistics
@@ -43,6 +43,11 @@ class BasicMetric(Metric):
         if setting.adapter_spec.method == LANGUAGE_MODELING:
             return _LanguageModeling(self.names, setting)
         return _Basic(self.names, setting)
+
+    @property
+    def code_scores(self) -> tuple[str, ...]:
+        """Those of its scores that run what the model wrote."""
+        return code_scores(self.names)
 
     def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
         """The counts that depend on the prompt's tokens are left out."""

@@ -32,6 +32,7 @@ NATIVE: Mapping[str, str] = {
         ),
         "bias_metrics.BiasMetric": "bias.BiasMetric",
         "bbq_metrics.BBQMetric": "bbq.BBQMetric",
+        "ranking_metrics.RankingMetric": "ranking.RankingMetric",
         "machine_translation_metrics.MachineTranslationMetric": "translation.MachineTranslationMetric",
     }.items()
 }

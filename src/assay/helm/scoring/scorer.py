@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError
 from assay.helm.scoring import matching, mathematics, overlap
+from assay.helm.scoring.code import CODE_SCORES
 from assay.helm.scoring.error_rates import chinese_error_rate, error_rate
 from assay.helm.scoring.nltk_package import import_nltk
 from assay.helm.scoring.text import Text
@@ -53,8 +54,6 @@ SCORES: dict[str, ScoreFunction] = {
 
 _NOT_NATIVE = {
     "cider": "it needs pycocoevalcap and Java",
-    "pass": "it runs the code that the model wrote",
-    "code_eval_acc": "it runs the code that the model wrote",
 }
 _STEMMING = ("rouge_1", "rouge_2", "rouge_l")
 _TOKENIZING = ("bleu_1", "bleu_4")
@@ -97,9 +96,7 @@ class Scorer:
     @property
     def stat_names(self) -> tuple[str, ...]:
         """Names of what `score` gives, in order."""
-        if self.num_outputs == 1:
-            return self.names
-        return tuple(stat for name in self.names for stat in (name, f"{name}@{self.num_outputs}"))
+        return stat_names(self.names, self.num_outputs)
 
     def score(self, answer: Answer) -> list[Score]:
         """For each name the best score of the first prediction over all right answers, then that of all predictions."""
@@ -127,6 +124,13 @@ class Scorer:
         return text
 
 
+def stat_names(names: Sequence[str], num_outputs: int) -> tuple[str, ...]:
+    """Names of the statistics of scores, in order."""
+    if num_outputs == 1:
+        return tuple(names)
+    return tuple(stat for name in names for stat in (name, f"{name}@{num_outputs}"))
+
+
 def _best(scores: list[Score]) -> Score:
     numbers = [score for score in scores if score is not None]
     return max(numbers) if numbers else None
@@ -143,8 +147,8 @@ def check_names(names: Sequence[str]) -> None:
     for name in names:
         if name in _NOT_NATIVE:
             raise UnknownMetricError(f"the score {name!r} is not computed here: {_NOT_NATIVE[name]}")
-        if name not in SCORES:
-            raise UnknownMetricError(f"HELM has no score {name!r}; there are {', '.join(SCORES)}")
+        if name not in SCORES and name not in CODE_SCORES:
+            raise UnknownMetricError(f"HELM has no score {name!r}; there are {', '.join((*SCORES, *CODE_SCORES))}")
     if len(set(names)) != len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
         raise SpecificationError(f"the score {twice!r} is asked for twice; once is enough")
