@@ -84,9 +84,9 @@ def run(**options: Any) -> None:
     Example: assay helm run runs/v1/gsm:model=openai_gpt2 --base-url http://localhost:8000 --model my-model
     """
     from assay.cli.helm_output import print_stats, remark, remark_evaluated
-    from assay.errors import NothingMeasuredError, SamplesFailedError
+    from assay.errors import NothingMeasuredError, SamplesFailedError, SpecificationError
     from assay.helm.evaluate import plan
-    from assay.helm.run_directory import RunFiles, metrics_of, write_run
+    from assay.helm.run_directory import RunFiles, possible_metrics, write_run
     from assay.helm.running.answering import answered
     from assay.interruption import interruptible
     from assay.report.progress import watch
@@ -97,13 +97,16 @@ def run(**options: Any) -> None:
         source = _source(options)
         run = _run(options, source)
         service = _tokenizer(options)
-        plans = plan(
-            metrics_of(run.run_spec, options["first_metric_only"]), run.state.adapter_spec, service is not None
-        )
-        remark(plans.left_out)
+        metrics, impossible = possible_metrics(run.run_spec, options["first_metric_only"])
+        plans = plan(metrics, run.state.adapter_spec, service is not None)
+        remark([*impossible, *plans.left_out])
+        if run.run_spec.annotators:
+            remark(["the run's annotators are HELM's own and do not run here; what rests on them is left out"])
         if not plans.metrics:
             raise NothingMeasuredError("no metric can be computed")
         folder = run.folder_in(output_dir / "runs" / options["suite"])
+        if folder.exists() and folder.samefile(options["what"]):
+            raise SpecificationError(f"{folder} would be replaced, which is the run to be asked; name another --suite")
         with watch() as progress:
             work = answered(run.run_spec, run.state, source, journals, progress, fresh=options["fresh"])
             with work as done:
@@ -170,11 +173,11 @@ def _run(options: dict[str, Any], source: Source) -> RunToAnswer:
     if path.exists():
         if options["max_eval_instances"] or options["plugins"]:
             raise SpecificationError(f"{path} is a run directory: its requests are taken as they are")
-        return read_run(path, options["helm_name"] or helm_name(model))
+        return read_run(path, helm_name(model, options["helm_name"]))
     tokenizer = options["tokenizer"] or (options["model"] if options["model"].startswith(_LOCAL) else None)
     entry = Entry(
         description=options["what"],
-        model=options["helm_name"] or helm_name(model),
+        model=helm_name(model, options["helm_name"]),
         is_named=options["helm_name"] is not None,
         tokenizer=tokenizer.removeprefix(_LOCAL) if tokenizer and tokenizer.startswith(_LOCAL) else None,
         window=source.window or options["max_length"],

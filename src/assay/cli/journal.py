@@ -197,7 +197,9 @@ def _asked_line(header: Header | None) -> str:
     if not isinstance(model, dict):
         return "?"
     tasks = ", ".join(str(task) for task in specification.get("tasks", ()))
-    return printable(f"{tasks} of {model.get('model')} at {model.get('base_url')} ({model.get('endpoint')})", 500)
+    # A model that ran in the process has no address.
+    where = f" at {model['base_url']} ({model.get('endpoint')})" if "base_url" in model else ""
+    return printable(f"{tasks} of {model.get('model')}{where}", 500)
 
 
 def _begun_line(summary: _Summary) -> str:

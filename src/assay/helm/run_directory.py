@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from assay.errors import FileFormatError, OutputError
+from assay.errors import FileFormatError, MissingDependencyError, OutputError, UnknownMetricError
 from assay.helm.evaluate import Evaluated, evaluate
 from assay.helm.metrics.base import DEFAULT_PARALLELISM
 from assay.helm.metrics.registry import create_metric
@@ -70,12 +70,33 @@ def metrics_of(run_spec: RunSpec, first_only: bool = False) -> list[Metric | For
         run_spec: The run.
         first_only: Take only the first metric, and no token counts, as FlexLLMGen does.
     """
+    return [create_metric(spec) for spec in _metric_specs(run_spec, first_only)]
+
+
+def possible_metrics(run_spec: RunSpec, first_only: bool = False) -> tuple[list[Metric | ForeignMetric], list[str]]:
+    """Those of a run's metrics that can be computed here, and a line for each of the others, which HELM computes.
+
+    Args:
+        run_spec: The run.
+        first_only: As for :func:`metrics_of`.
+    """
+    metrics = []
+    impossible = []
+    for spec in _metric_specs(run_spec, first_only):
+        try:
+            metrics.append(create_metric(spec))
+        except (MissingDependencyError, UnknownMetricError) as error:
+            impossible.append(f"left out: {error}")
+    return metrics, impossible
+
+
+def _metric_specs(run_spec: RunSpec, first_only: bool) -> list[MetricSpec]:
     specs = run_spec.metric_specs
     if first_only:
-        specs = specs[:1]
-    elif run_spec.adapter_spec.predates_deployments and _TOKENS_METRIC not in specs:
-        specs = [*specs, _TOKENS_METRIC]
-    return [create_metric(spec) for spec in specs]
+        return specs[:1]
+    if run_spec.adapter_spec.predates_deployments and _TOKENS_METRIC not in specs:
+        return [*specs, _TOKENS_METRIC]
+    return specs
 
 
 @dataclass(frozen=True)

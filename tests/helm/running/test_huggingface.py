@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,21 @@ def test_no_model_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(SpecificationError, match="cannot be loaded"):
         HuggingFaceEngine(str(tmp_path))
+
+
+def test_description_to_five_files(tmp_path: Path, folder: Path) -> None:
+    """The whole way: HELM's run specification and prompts, a model in this process, metrics."""
+    if not os.environ.get("ASSAY_HELM_PYTHON"):
+        pytest.skip("ASSAY_HELM_PYTHON names no interpreter that has crfm-helm")
+    run_command("simple_mcqa", "--model", f"hf:{folder}", "--max-eval-instances", "6", "--output-dir", tmp_path)
+    answered = tmp_path / f"runs/assay/simple_mcqa:model=local_{folder.name}"
+    states = read(answered, "scenario_state.json")["request_states"]
+    assert len(states) == 6
+    for one in states:
+        assert one["num_train_instances"] < 5, "examples that do not fit into the small window are left out by HELM"
+        assert one["result"]["completions"][0]["logprob"] < 0
+    assert 0 <= stat(answered, "exact_match") <= 1
+    assert stat(answered, "num_prompt_tokens") <= WINDOW
 
 
 def test_run_directory_to_five_files(tmp_path: Path, folder: Path) -> None:

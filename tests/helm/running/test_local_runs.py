@@ -100,6 +100,18 @@ def test_prompts_that_do_not_fit_are_cut_and_say_so(tmp_path: Path) -> None:
     assert {(one.request.prompt, one.prompt_truncated) for one in done.state.request_states} == {("question", True)}
 
 
+def test_a_prompt_that_is_scored_is_never_cut(tmp_path: Path) -> None:
+    engine = WordEngine()
+    engine.window = 11  # letters, which are this engine's tokens
+    run_dir = write_run(tmp_path / "run", count=12, max_tokens=0, echo_prompt=True)
+    run = read_run(run_dir, "local/words")
+    with answered(run.run_spec, run.state, LocalSource(engine), tmp_path, Progress()) as done:
+        assert set(done.failures) == {10, 11}
+    assert done.causes == "2 context_too_long"
+    assert done.state.request_states[10].result is None
+    assert done.state.request_states[10].request.prompt == "question 10:"
+
+
 def test_what_the_engine_cannot_answer_is_refused_before_anything_runs(tmp_path: Path) -> None:
     engine = WordEngine()
     with pytest.raises(UnsupportedTaskError, match="no penalties"):

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assay.errors import SamplesFailedError, SpecificationError, UnsupportedTaskError
-from assay.helm import StateFile
+from assay.helm import AnnotatorSpec, MetricSpec, RunSpec, StateFile
 from assay.tasks.tokenizer import Tokenizer
-from tests.helm.running.runs import number_of, read, run_command, stat, write_run
+from tests.helm.running.runs import NAME, number_of, read, run_command, stat, write_run
 from tests.servers.echoing import ImaginaryModel
 from tests.servers.scripted import ScriptedServer
 from tests.small_tokenizer import write_small_tokenizer
@@ -149,6 +150,24 @@ def test_all_completions_are_kept(tmp_path: Path) -> None:
     assert stat(tmp_path / ANSWERED, "exact_match@3") == 1
 
 
+def test_metrics_that_only_helm_computes_are_left_out_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = write_run(tmp_path / "earlier")
+    spec = RunSpec.from_json((run_dir / "run_spec.json").read_bytes())
+    theirs = MetricSpec("helm.benchmark.metrics.nonesuch_metrics.NonesuchMetric")
+    spec = msgspec.structs.replace(
+        spec, metric_specs=[theirs, *spec.metric_specs], annotators=[AnnotatorSpec("helm.nonesuch.Annotator")]
+    )
+    (run_dir / "run_spec.json").write_bytes(spec.to_json())
+    with serve(right) as server:
+        ask(run_dir, server, tmp_path)
+    said = capsys.readouterr().err
+    assert "left out: helm.benchmark.metrics.nonesuch_metrics.NonesuchMetric is not computed here" in said
+    assert "annotators are HELM's own" in said
+    assert stat(tmp_path / ANSWERED, "exact_match") == 1
+
+
 @pytest.fixture(scope="module")
 def imaginary(tmp_path_factory: pytest.TempPathFactory) -> ImaginaryModel:
     return ImaginaryModel(Tokenizer(write_small_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
@@ -183,6 +202,12 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
         run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1", "--max-eval-instances", "3")
     with pytest.raises(SpecificationError, match="--stream"):
         run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1", "--stream")
+    with pytest.raises(SpecificationError, match="CREATOR/NAME"):
+        run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1", "--helm-name", "a,b")
+    own = write_run(tmp_path / "runs/assay" / NAME)
+    options = ("--model", "x", "--base-url", "http://localhost:1", "--helm-name", "m/m", "--output-dir", tmp_path)
+    with pytest.raises(SpecificationError, match="would be replaced"):
+        run_command(own, *options)
     (run_dir / "run_spec.json").unlink()
     with pytest.raises(SpecificationError, match=r"no run_spec\.json"):
         run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1")

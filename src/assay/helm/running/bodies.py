@@ -10,15 +10,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import UnsupportedTaskError
-from assay.models.echo_probe import EchoTrial
-from assay.types import EndpointKind, LogprobSource, TextTail
+from assay.types import EndpointKind, LogprobSource
 
 if TYPE_CHECKING:
     from assay.helm.adaptation import Request
-
-_WEEK = "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday"
-_TRIAL_CONTEXT = f"The days of the week are {_WEEK}. The days of the week are {_WEEK.partition(', Thursday')[0]},"
-_TRIAL_CONTINUATION = " Thursday"
 
 
 def is_scoring(request: Request) -> bool:
@@ -61,29 +56,18 @@ def body_of(request: Request, model: str, endpoint: EndpointKind, source: Logpro
         source: how it tells a prompt's log-probabilities, where that is needed.
     """
     if is_scoring(request):
-        return scoring_body(request.prompt, model, source or LogprobSource.ECHO)
+        return _scoring(request.prompt, model, source or LogprobSource.ECHO)
     body = _chat(request, model) if endpoint == "chat" else _completions(request, model)
     return json.dumps(body).encode("ascii")
 
 
-def scoring_body(prompt: str, model: str, source: LogprobSource) -> bytes:
+def _scoring(prompt: str, model: str, source: LogprobSource) -> bytes:
     """The body that asks for a prompt's own log-probabilities.
 
     One token more is asked for, since not all servers take zero; it is not looked at.
     """
     way = {"logprobs": 1, "echo": True} if source is LogprobSource.ECHO else {"prompt_logprobs": 1}
     return json.dumps({"model": model, "prompt": prompt, "temperature": 0, "max_tokens": 1, **way}).encode("ascii")
-
-
-def trial(model: str, source: LogprobSource) -> EchoTrial:
-    """Questions that show whether a server gives a prompt's log-probabilities, and gives them right."""
-    whole = _TRIAL_CONTEXT + _TRIAL_CONTINUATION
-    return EchoTrial(
-        whole,
-        scoring_body(whole, model, source),
-        TextTail(_TRIAL_CONTINUATION),
-        beginning=scoring_body(_TRIAL_CONTEXT, model, source),
-    )
 
 
 def _completions(request: Request, model: str) -> dict[str, Any]:

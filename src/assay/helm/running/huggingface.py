@@ -127,9 +127,21 @@ class HuggingFaceEngine:
         return len(self._ids(prompt))
 
     def generate(self, requests: Sequence[Request]) -> Sequence[Sequence[Completion]]:
-        """Answer a batch."""
-        with self._torch.inference_mode():
-            return self._scored(requests) if is_scoring(requests[0]) else self._generated(requests)
+        """Answer a batch.
+
+        Raises:
+            SpecificationError: it does not fit into memory.
+        """
+        try:
+            with self._torch.inference_mode():
+                return self._scored(requests) if is_scoring(requests[0]) else self._generated(requests)
+        except RuntimeError as error:
+            if "memory" not in str(error):
+                raise
+            raise SpecificationError(
+                f"a batch of {len(requests)} prompts does not fit into memory; answers so far are kept: run the same "
+                "command again with a smaller --batch-size"
+            ) from error
 
     def _generated(self, requests: Sequence[Request]) -> list[list[Completion]]:
         one = requests[0]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.helm.running.bodies import is_scoring
 from assay.tasks.requests import Sample
-from assay.types import Answer
+from assay.types import Answer, Failure, FailureCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +52,8 @@ class LocalSource:
         """Refuse what the engine cannot answer, and cut prompts to its window."""
         for request in requests:
             self.engine.refuse_impossible(request)
-        return [self.engine.fitted(request) for request in requests]
+        # Of a prompt that is scored the end is what counts.
+        return [request if is_scoring(request) else self.engine.fitted(request) for request in requests]
 
     def payload(self, request: Request) -> bytes:
         """The whole request."""
@@ -63,19 +65,34 @@ class LocalSource:
         """Answer what the journal does not hold."""
         responses: list[Response | None] = [journal.lookup(call.key) for call in calls]
         missing = [place for place, response in enumerate(responses) if response is None]
-        for place, response in enumerate(responses):
+        for call, response in zip(calls, responses, strict=True):
             if response is not None:
-                progress.completed(_sample(calls[place]), [response])
-        for batch in self._batches(missing, requests):
+                progress.completed(_sample(call), [response])
+        for place, response in self._generated(missing, requests):
+            responses[place] = response
+            journal.append(calls[place], response)
+            progress.responded(calls[place], response)
+            progress.completed(_sample(calls[place]), [response])
+        return [response for response in responses if response is not None]
+
+    def _generated(self, places: Sequence[int], requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+        fitting = []
+        for place in places:
+            if is_scoring(requests[place]) and self.engine.length(requests[place].prompt) > self.engine.window:
+                yield place, self._too_long(requests[place])
+            else:
+                fitting.append(place)
+        for batch in self._batches(fitting, requests):
             started, clock = int(time.time()), time.perf_counter()
             generated = self.engine.generate([requests[place] for place in batch])
             seconds = (time.perf_counter() - clock) / len(batch)
             for place, completions in zip(batch, generated, strict=True):
-                answer = responses[place] = _answer(completions, seconds, started)
-                journal.append(calls[place], answer)
-                progress.responded(calls[place], answer)
-                progress.completed(_sample(calls[place]), [answer])
-        return [response for response in responses if response is not None]
+                yield place, _answer(completions, seconds, started)
+
+    def _too_long(self, request: Request) -> Failure:
+        length, window = self.engine.length(request.prompt), self.engine.window
+        message = f"the prompt has {length} tokens, the model's window {window}, and one that is scored cannot be cut"
+        return Failure(cause=FailureCause.CONTEXT_TOO_LONG, message=message, attempts=0)
 
     def _batches(self, places: Sequence[int], requests: Sequence[Request]) -> Iterator[Sequence[int]]:
         """Requests that differ in their prompts only, and in these as little as possible in length."""

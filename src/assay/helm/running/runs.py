@@ -63,12 +63,11 @@ def renamed(run: RunToAnswer, model: str) -> RunToAnswer:
     """The run with another model's name wherever HELM writes it."""
     old = run.run_spec.adapter_spec
     adapter_spec = msgspec.structs.replace(old, model=model, **_deployment(old.model_deployment, model))
-    name = run.run_spec.name
-    for known in filter(None, {old.model, old.model_deployment}):
-        name = name.replace(f"={as_in_names(known)}", f"={as_in_names(model)}")
     return replace(
         run,
-        run_spec=msgspec.structs.replace(run.run_spec, name=name, adapter_spec=adapter_spec),
+        run_spec=msgspec.structs.replace(
+            run.run_spec, name=_name_with(run.run_spec.name, model), adapter_spec=adapter_spec
+        ),
         state=msgspec.structs.replace(
             run.state,
             adapter_spec=adapter_spec,
@@ -82,10 +81,31 @@ def as_in_names(model: str) -> str:
     return model.replace("/", "_")
 
 
-def helm_name(model: str) -> str:
-    """What a model is called in HELM's files, where every name has a creator."""
+def helm_name(model: str, wanted: str | None = None) -> str:
+    """What a model is called in HELM's files, where every name has a creator.
+
+    Args:
+        model: its name elsewhere, or the folder of its files.
+        wanted: what it is to be called.
+
+    Raises:
+        SpecificationError: HELM could not have a model of that name.
+    """
+    if wanted is not None:
+        creator, _, name = wanted.partition("/")
+        if not creator or not name or "/" in name or "," in name:
+            raise SpecificationError(f"HELM has no names like {wanted!r}; its models are called CREATOR/NAME")
+        return wanted
     parts = [part for part in model.split("/") if part]
     return f"{parts[-2] if len(parts) == 2 and not model.startswith('/') else 'local'}/{parts[-1]}"
+
+
+def _name_with(name: str, model: str) -> str:
+    """A run's name, ``scenario:key=value,…``, with another model in it."""
+    scenario, colon, rest = name.partition(":")
+    pairs = [pair for pair in rest.split(",") if not pair.startswith("model_deployment=")]
+    others = [f"model={as_in_names(model)}" if pair.startswith("model=") else pair for pair in pairs]
+    return scenario + colon + ",".join(others)
 
 
 def _renamed(state: RequestState, model: str) -> RequestState:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.engine import ask_all
-from assay.helm.running.bodies import body_of, is_scoring, refuse_impossible, trial
+from assay.helm.running.bodies import body_of, is_scoring, refuse_impossible
 from assay.models.api_key import read_api_key
 from assay.models.auto_concurrency import concurrency_of
 from assay.models.completions import read_completions, read_echoed
 from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
 from assay.models.urls import endpoint_url, server_root
+from assay.tasks.loglikelihood import LoglikelihoodBodies
 from assay.tasks.requests import Sample
 from assay.types import Answer, Failure
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from assay.helm.adaptation import Request
     from assay.journal import Journal
     from assay.models.concurrency import Concurrency
+    from assay.models.echo_probe import EchoTrial
     from assay.models.meeting import Meeting
     from assay.models.wire import Said
     from assay.progress import Progress
@@ -52,7 +54,9 @@ class ServerSource:
     @property
     def identity(self) -> Mapping[str, Any]:
         """The endpoint and the model."""
-        return {"base_url": endpoint_url(self.spec.base_url, self.spec.endpoint), "model": self.spec.model}
+        spec = self.spec
+        address = endpoint_url(spec.base_url, spec.endpoint)
+        return {"base_url": address, "endpoint": spec.endpoint, "model": spec.model}
 
     def prepare(self, requests: Sequence[Request]) -> list[Request]:
         """See whether the server is there and can give what is asked for."""
@@ -104,10 +108,14 @@ class ServerSource:
 
     async def _find_source(self, meeting: Meeting) -> LogprobSource:
         """How all servers that are there tell a prompt's log-probabilities."""
+
+        def trial(way: LogprobSource) -> EchoTrial:
+            return LoglikelihoodBodies(self.spec, None, way).trial()
+
         sources = {}
         for base_url in [url for url in self.spec.base_urls if server_root(url) in meeting.servers]:
             async with self._open(msgspec.structs.replace(self.spec, base_url=base_url, replicas=())) as model:
-                sources[base_url] = await find_logprob_source(model, lambda way: trial(self.spec.model, way))
+                sources[base_url] = await find_logprob_source(model, trial)
         return common_source(sources)
 
     def _open(
