@@ -176,16 +176,16 @@ def wrong_counts(document: dict[str, Any], count: int, refused: set[int]) -> lis
 
 
 def grown(looks: list[tuple[int, int]], count: int) -> list[str]:
-    """What is wrong about memory, from a tenth of the way on."""
+    """What is wrong about memory while answers come, from a tenth of the way on."""
     last = max(written for written, _ in looks)
-    underway = [(written / last * count, memory) for written, memory in looks if last / 10 <= written < last]
+    underway = [(written / last * count, memory) for written, memory in looks if 0.1 <= written / last <= 0.99]
     if len(underway) < 2:
         return ["too short to tell how memory grows"]
     (first_sample, first), (last_sample, final) = underway[0], underway[-1]
     each = (final - first) / (last_sample - first_sample)
     peak = max(memory for _, memory in looks)
-    print(f"memory {first / 1e6:.0f} MB a tenth of the way, {final / 1e6:.0f} MB at the end: {each:.0f} bytes a sample")
-    print(f"peak {peak / 1e6:.0f} MB, while results are written")
+    print(f"memory {first / 1e6:.0f} MB a tenth of the way, {final / 1e6:.0f} MB near the end: {each:.0f} bytes a sample")
+    print(f"peak {peak / 1e6:.0f} MB, while scores are explained and the report is written")
     return [] if each <= MOST_BYTES_A_SAMPLE else [f"memory grows by {each:.0f} bytes a sample"]
 
 
