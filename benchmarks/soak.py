@@ -184,7 +184,7 @@ def grown(looks: list[tuple[int, int]], count: int) -> list[str]:
     (first_sample, first), (last_sample, final) = underway[0], underway[-1]
     each = (final - first) / (last_sample - first_sample)
     peak = max(memory for _, memory in looks)
-    print(f"memory {first / 1e6:.0f} MB a tenth of the way, {final / 1e6:.0f} MB near the end: {each:.0f} bytes a sample")
+    print(f"memory {first / 1e6:.0f} MB at first, {final / 1e6:.0f} MB near the end: {each:.0f} bytes a sample")
     print(f"peak {peak / 1e6:.0f} MB, while scores are explained and the report is written")
     return [] if each <= MOST_BYTES_A_SAMPLE else [f"memory grows by {each:.0f} bytes a sample"]
 
