@@ -34,8 +34,8 @@ def console() -> Console:
     return Console(file=io.StringIO(), force_terminal=True, width=150, color_system=None)
 
 
-def picture(table: LiveTable) -> str:
-    shown = Console(file=io.StringIO(), width=150)
+def picture(table: LiveTable, width: int = 150) -> str:
+    shown = Console(file=io.StringIO(), width=width)
     shown.print(table._picture())
     assert isinstance(shown.file, io.StringIO)
     return shown.file.getvalue()
@@ -73,6 +73,21 @@ def test_tasks_scores_checks_and_rate_are_shown() -> None:
     assert "check  exact_match,none >= 0.4: undecided" in text
     for words in ("5 of 15 samples", "requests/s", "64 at once", "left", "1 failed"):
         assert words in text, words
+
+
+def test_a_narrow_terminal_cuts_names_but_no_figures() -> None:
+    table = LiveTable(console())
+    table.loaded({"mmlu_pro_computer_science_with_a_long_name": 1000}, 0, Path("run.journal"))
+    standing = Standing(
+        "mmlu_pro_computer_science_with_a_long_name", "exact_match,custom-extract", 0.5, wilson(2, 4), 4, 7
+    )
+    table.watching(Fixed(standing))
+    complete(table, "mmlu_pro_computer_science_with_a_long_name", 100)
+    text = picture(table, width=60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "mmlu" in text
+    for figure in ("100/1000", "0.5000", "0.1500 – 0.8500", " 7"):
+        assert figure in text
 
 
 def test_of_many_tasks_those_under_way_are_shown() -> None:

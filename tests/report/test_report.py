@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from assay.compare import Change, Comparison
 from assay.corrections import Correction
 from assay.gate import CheckResult, Verdict
 from assay.measure import Score
+from assay.report.comparison import comparison_text
 from assay.report.progress import ProgressLines, watch
 from assay.report.remarks import remarks
 from assay.report.table import check_lines, correction_lines, score_table
@@ -58,8 +60,8 @@ def score(**changes: Any) -> Score:
     return Score(**{**values, **changes})
 
 
-def rendered(item: Any) -> str:
-    console = Console(file=io.StringIO(), width=200)
+def rendered(item: Any, width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(item)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -73,6 +75,49 @@ def test_the_table_has_every_figure() -> None:
     assert " ".join(first.split()) == "gsm8k exact_match,strict-match 0.7500 0.0217 0.7053 – 0.7899 400 390 10 0 0 3"
     assert "\x1b" not in second
     assert second.split()[2:5] == ["–", "–", "–"]
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 220])
+def test_no_figure_of_a_score_is_cut_in_a_narrow_terminal(width: int) -> None:
+    text = rendered(score_table([score(), score(task="mmlu_pro_computer_science", is_group=True)]), width)
+    words = text.replace("\n", " ").replace(",", " ").split()
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    for figure in ("0.7500", "0.0217", "0.7053", "0.7899", "400", "390", "10", "3"):
+        assert words.count(figure) == 2
+    assert ("unextracted" in words) == (width == 220)  # no sample is, and there is room to say so
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_figure_of_a_comparison_is_cut_in_a_narrow_terminal(width: int) -> None:
+    change = Change(
+        task="gsm8k_cot",
+        metric="exact_match,flexible-extract",
+        baseline=0.25,
+        candidate=0.5,
+        difference=0.25,
+        interval=wilson(300, 400),
+        p_value=0.03,
+        lost=7,
+        gained=11,
+        n=60,
+        failed=0,
+        higher_is_better=True,
+    )
+    comparison = Comparison(
+        baseline="a",
+        candidate="b",
+        baseline_model="m",
+        candidate_model="m",
+        changes=(change,),
+        flips=(),
+        mismatches={},
+        remarks=(),
+    )
+    text = rendered(comparison_text(comparison, 0), width)
+    assert "…" not in text
+    for figure in ("0.2500", "0.5000", "+0.2500", "+0.7053", "+0.7899", "0.03", "7", "11", "60"):
+        assert figure in text
 
 
 def test_a_check_says_why() -> None:

@@ -86,6 +86,21 @@ def test_the_baseline_of_the_runs_own_checks_is_taken(tmp_path: Path) -> None:
     assert after.triage.causes[0].cause is Cause.BOS_DOUBLED
 
 
+def test_a_baseline_of_another_task_than_the_one_that_failed_is_left_alone(tmp_path: Path) -> None:
+    before = run(tmp_path / "before", SimulatedModel())
+    after = run(tmp_path / "after", SimulatedModel(accuracy=0.4))
+    document = json.loads(after.results_file.read_text())
+    document["assay"]["checks"] = [
+        {"task": "sums", "metric": KEY, "min": 0.9, "verdict": "fail"},
+        {"task": "walks", "metric": KEY, "baseline": str(before.results_file), "margin": 0.02, "verdict": "pass"},
+    ]
+    after.results_file.write_text(json.dumps(document))
+    assert triage_run(after.results_file).baseline is None
+    document["assay"]["checks"][1]["task"] = "sums"
+    after.results_file.write_text(json.dumps(document))
+    assert triage_run(after.results_file).baseline == str(before.results_file)
+
+
 def test_a_baseline_file_knows_scores_alone(boxed: Evaluation, tmp_path: Path) -> None:
     save_baseline(read_run(run(tmp_path, SimulatedModel()).results_file), tmp_path / "baseline.json")
     triage = triage_run(boxed.results_file, tmp_path / "baseline.json")

@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from assay.report.fitting import FirstThatFits
 from assay.report.markdown import table as markdown_table
 from assay.report.text import printable
 
@@ -30,6 +31,19 @@ def comparison_text(comparison: Comparison, flips_shown: int) -> RenderableType:
         comparison: what is shown.
         flips_shown: flipped answers to print, at most.
     """
+    warnings = [Text(f"not comparable  {line}", style="bold yellow") for line in mismatch_lines(comparison)]
+    remarks = [Text(printable(remark), style="dim") for remark in comparison.remarks]
+    flips = [Text(line) for flip in comparison.flips[:flips_shown] for line in _flip_lines(flip)]
+    rest = len(comparison.flips) - flips_shown
+    if flips_shown and rest > 0:
+        flips.append(
+            Text(f"… and {rest} more flipped answers: --flips {len(comparison.flips)}, or --json", style="dim")
+        )
+    table = FirstThatFits(_table(comparison), otherwise=Group(*map(_change_line, comparison.changes)))
+    return Group(_heading(comparison), table, *warnings, *remarks, *([Text(), *flips] if flips else []))
+
+
+def _table(comparison: Comparison) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, heading in enumerate(_HEADINGS):
         table.add_column(heading, justify="left" if place < 2 else "right", no_wrap=place >= 2)
@@ -39,15 +53,18 @@ def comparison_text(comparison: Comparison, flips_shown: int) -> RenderableType:
         table.add_row(
             Text(printable(task), style=style), printable(metric), *figures[:2], _coloured(change), *figures[3:]
         )
-    warnings = [Text(f"not comparable  {line}", style="bold yellow") for line in mismatch_lines(comparison)]
-    remarks = [Text(printable(remark), style="dim") for remark in comparison.remarks]
-    flips = [Text(line) for flip in comparison.flips[:flips_shown] for line in _flip_lines(flip)]
-    rest = len(comparison.flips) - flips_shown
-    if flips_shown and rest > 0:
-        flips.append(
-            Text(f"… and {rest} more flipped answers: --flips {len(comparison.flips)}, or --json", style="dim")
-        )
-    return Group(_heading(comparison), table, *warnings, *remarks, *([Text(), *flips] if flips else []))
+    return table
+
+
+def _change_line(change: Change) -> Text:
+    """For a narrow terminal."""
+    task, metric, before, after, _, interval, p_value, lost, gained, n = _cells(change)
+    return Text.assemble(
+        (printable(task), "bold" if change.is_group else ""),
+        f" {printable(metric)}: {before} -> {after}\n  ",
+        _coloured(change),
+        f", 95 % interval {interval}, p {p_value}, lost {lost}, gained {gained}, n {n}",
+    )
 
 
 def comparison_markdown(comparison: Comparison, flips_shown: int) -> str:

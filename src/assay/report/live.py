@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.progress import Progress
+from assay.report.fitting import FirstThatFits
 from assay.report.progress import LONGEST_REMARK, duration_words, opening_line
 from assay.report.text import printable
 from assay.types import Answer, Response
@@ -31,6 +32,9 @@ _ROWS = 12
 """Tasks shown at once, at most."""
 _LOOKS_A_SECOND = 4
 _BAR_WIDTH = 20
+_HEADINGS = ("task", "", "samples", "metric", "so far", "95 % interval", "failed")
+_NARROW = ("task", "samples", "so far", "95 % interval", "failed")
+"""What a narrow terminal shows of it."""
 
 
 class LiveTable(Progress):
@@ -95,23 +99,22 @@ class LiveTable(Progress):
         checks = [Text(f"check  {printable(line)}") for line in self._so_far.checks()]
         return Group(self._table(standings), *self._others(standings), *checks, self._status())
 
-    def _table(self, standings: Sequence[Standing]) -> Table:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        for place, heading in enumerate(("task", "", "samples", "metric", "so far", "95 % interval", "failed")):
-            table.add_column(heading, justify="right" if place in (2, 4, 5, 6) else "left", no_wrap=True)
-        for standing in self._shown(standings):
-            done, of = self._done[standing.task], self._expected.get(standing.task, 0)
-            interval = standing.interval
-            table.add_row(
-                printable(standing.task, 60),
-                ProgressBar(total=max(of, 1), completed=done, width=_BAR_WIDTH),
-                f"{done}/{of}",
-                "" if standing.metric is None else printable(standing.metric, 60),
-                "" if standing.value is None else f"{standing.value:.4f}",
-                "" if interval is None else f"{interval.low:.4f} – {interval.high:.4f}",
-                Text(str(standing.failed), style="red") if standing.failed else "",
-            )
-        return table
+    def _table(self, standings: Sequence[Standing]) -> RenderableType:
+        rows = [self._row(standing) for standing in self._shown(standings)]
+        return FirstThatFits(_table_of(rows, _HEADINGS), otherwise=_table_of(rows, _NARROW))
+
+    def _row(self, standing: Standing) -> dict[str, RenderableType]:
+        done, of = self._done[standing.task], self._expected.get(standing.task, 0)
+        interval = standing.interval
+        return {
+            "task": printable(standing.task, 60),
+            "": ProgressBar(total=max(of, 1), completed=done, width=_BAR_WIDTH),
+            "samples": f"{done}/{of}",
+            "metric": "" if standing.metric is None else printable(standing.metric, 60),
+            "so far": "" if standing.value is None else f"{standing.value:.4f}",
+            "95 % interval": "" if interval is None else f"{interval.low:.4f} – {interval.high:.4f}",
+            "failed": Text(str(standing.failed), style="red") if standing.failed else "",
+        }
 
     def _shown(self, standings: Sequence[Standing]) -> Sequence[Standing]:
         """Tasks under way first, then those that are done; in the run's order."""
@@ -143,3 +146,14 @@ class LiveTable(Progress):
             words.append(f"{duration_words((of - done) * seconds / done)} left")
         text = Text(", ".join(words))
         return text.append(f", {self._failed} failed", style="red") if self._failed else text
+
+
+def _table_of(rows: Sequence[dict[str, RenderableType]], headings: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in headings:
+        # Only the task's name gives way where there is no room: figures that are cut say nothing.
+        is_figure = heading not in ("task", "", "metric")
+        table.add_column(heading, justify="right" if is_figure else "left", no_wrap=heading != "task")
+    for row in rows:
+        table.add_row(*(row[heading] for heading in headings))
+    return table

@@ -8,36 +8,52 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from assay.report.fitting import FirstThatFits
 from assay.report.text import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
     from assay.explain import Outlook
 
+_HEADINGS = ("model", "task", "metric", "demanded", "n", "alpha", "sees", "healthy", "broken")
 _NOTES = """
-n: documents that may be asked of those there are. alpha: greatest chance of a wrong pass, and of a wrong fail.
-sees: the smallest drop that a fixed-size test of n documents would show in four runs of five; where n is everything,
-the verdict is exact. healthy, broken: what is assumed, and the documents after which half of such runs are decided."""
+n: documents that may be asked of those there are
+alpha: greatest chance of a wrong pass, and of a wrong fail
+sees: the smallest drop that n documents would show in four runs of five; exact where n is everything
+healthy, broken: what is assumed, and the documents after which half of such runs are decided"""
 
 
 def outlook_text(outlooks: Sequence[Outlook]) -> RenderableType:
     """One row a check, and what the columns mean."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, heading in enumerate(("model", "task", "metric", "demanded", "n", "alpha", "sees", "healthy", "broken")):
-        table.add_column(heading, justify="left" if place < 4 else "right", overflow="fold")
+    for place, heading in enumerate(_HEADINGS):
+        table.add_column(heading, justify="left" if place < 4 else "right")
     for outlook in outlooks:
-        table.add_row(
-            *(printable(text) for text in (outlook.model, outlook.task, outlook.metric, outlook.demand)),
-            f"{outlook.budget} of {outlook.population}",
-            f"{outlook.alpha:.2g}",
-            _sees(outlook),
-            f"{outlook.healthy}: {outlook.healthy_documents}{_beyond(outlook, outlook.healthy_documents)}",
-            f"{outlook.broken}: {outlook.broken_documents}{_beyond(outlook, outlook.broken_documents)}",
-        )
-    return Group(table, Text(_NOTES, style="dim"))
+        table.add_row(*_cells(outlook))
+    lines = [line for outlook in outlooks for line in _lines(outlook)]
+    return Group(FirstThatFits(table, otherwise=Group(*lines)), Text(_NOTES, style="dim"))
+
+
+def _cells(outlook: Outlook) -> tuple[str, ...]:
+    return (
+        *(printable(text) for text in (outlook.model, outlook.task, outlook.metric, outlook.demand)),
+        f"{outlook.budget} of {outlook.population}",
+        f"{outlook.alpha:.2g}",
+        _sees(outlook),
+        f"{outlook.healthy}: {outlook.healthy_documents}{_beyond(outlook, outlook.healthy_documents)}",
+        f"{outlook.broken}: {outlook.broken_documents}{_beyond(outlook, outlook.broken_documents)}",
+    )
+
+
+def _lines(outlook: Outlook) -> Iterator[Text]:
+    """For a narrow terminal."""
+    model, task, metric, demanded, *figures = _cells(outlook)
+    yield Text(f"{model}: {task} {metric} {demanded}")
+    named = zip(_HEADINGS[4:], figures, strict=True)
+    yield Text(f"  {', '.join(f'{heading} {figure}' for heading, figure in named)}")
 
 
 def _sees(outlook: Outlook) -> str:

@@ -9,11 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.gate import Verdict
+from assay.report.fitting import FirstThatFits
 from assay.report.text import printable
 from assay.types import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
@@ -32,26 +33,54 @@ _TASKS_NAMED = 3
 _OUTCOME_STYLE = {Outcome.FAILED: "bold red", Outcome.TRUNCATED: "yellow", Outcome.EMPTY: "yellow"}
 
 
-def score_table(scores: Sequence[Score]) -> Table:
-    """Task, metric, value, lm-eval's standard error, 95 % interval, n and outcomes; groups first in bold."""
+def score_table(scores: Sequence[Score]) -> RenderableType:
+    """Task, metric, value, lm-eval's standard error, 95 % interval, n and outcomes; groups in bold.
+
+    In a narrow terminal outcomes that no sample had are left out, and filters stand below their metrics; in a yet
+    narrower one each score has lines of its own.
+    """
+    seen = [outcome for outcome in Outcome if any(score.outcomes.get(outcome) for score in scores)]
+    return FirstThatFits(
+        _table(scores, tuple(Outcome)),
+        _table(scores, seen),
+        _table(scores, seen, filters_below=True),
+        otherwise=Group(*(line for score in scores for line in _lines(score))),
+    )
+
+
+def _table(scores: Sequence[Score], outcomes: Sequence[Outcome], *, filters_below: bool = False) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
-    table.add_column("task", overflow="fold")
-    table.add_column("metric", overflow="fold")
-    for heading in ("value", "stderr", "95 % interval", "n", *Outcome):
+    table.add_column("task")
+    table.add_column("metric")
+    for heading in ("value", "stderr", "95 % interval", "n", *outcomes):
         table.add_column(heading, justify="right", no_wrap=True)
     previous = None
     for score in scores:
         table.add_row(
-            Text(printable(score.task) if score.task != previous else "", style="bold" if score.is_group else ""),
-            printable(score.metric),
+            _task(score) if score.task != previous else "",
+            printable(score.metric).replace(",", ",\n") if filters_below else printable(score.metric),
             _figure(score.value),
             _figure(score.stderr),
             _interval(score),
             str(score.n),
-            *(_count(outcome, score.outcomes.get(outcome, 0)) for outcome in Outcome),
+            *(_count(outcome, score.outcomes.get(outcome, 0)) for outcome in outcomes),
         )
         previous = score.task
     return table
+
+
+def _lines(score: Score) -> Iterator[Text]:
+    yield Text.assemble(_task(score), f" {printable(score.metric)}")
+    yield Text(
+        f"  {_figure(score.value)}, stderr {_figure(score.stderr)}, 95 % interval {_interval(score)}, n {score.n}"
+    )
+    counts = [(outcome, score.outcomes.get(outcome, 0)) for outcome in Outcome]
+    seen = [Text.assemble(_count(outcome, number), f" {outcome}") for outcome, number in counts if number]
+    yield Text("  ").append(Text(", ").join(seen))
+
+
+def _task(score: Score) -> Text:
+    return Text(printable(score.task), style="bold" if score.is_group else "")
 
 
 def check_lines(checks: Sequence[CheckResult]) -> RenderableType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -66,7 +66,7 @@ def triage_run(run: str | Path, baseline: str | Path | None = None, *, score_aga
         JournalError: a run's journal is there and cannot be read.
     """
     with RunSamples(results_file_of(run)) as samples:
-        named = _baseline_in_checks(samples.assay) if baseline is None else baseline
+        named = _baseline_in_checks(samples) if baseline is None else baseline
         return triage_samples(samples, named, score_again=score_again)
 
 
@@ -140,9 +140,15 @@ def _names_metric(key: str) -> bool:
     return "," in key and not key.split(",", 1)[0].endswith("_stderr")
 
 
-def _baseline_in_checks(assay: Mapping[str, Any]) -> str | None:
-    named = (check.get("baseline") for check in assay.get("checks", ()))
-    return next((name for name in named if name and Path(name).exists()), None)
+def _baseline_in_checks(samples: RunSamples) -> str | None:
+    """The first that a check names of a task that is looked at."""
+    members: Mapping[str, list[str]] = samples.results.get("group_subtasks", {})
+    looked_at = metrics_of(samples).keys()
+    for check in samples.assay.get("checks", ()):
+        name = check.get("baseline")
+        if name and not looked_at.isdisjoint(_leaves(str(check.get("task")), members)) and Path(name).exists():
+            return str(name)
+    return None
 
 
 def _ranked(evidence: Evidence) -> list[Found]:
