@@ -1,6 +1,7 @@
 """The client of HTTP against a server that sends exactly the bytes it is told to: plain, over TLS, through proxies."""
 
 import asyncio
+import contextlib
 import gc
 import gzip
 import ssl
@@ -455,7 +456,10 @@ class Feed(list[bytes]):
 PARTS = [b"data: 1\n\n", b"data: 2\n\n", b"data: [DONE]\n\n"]
 
 
-def test_a_stream_is_fed_part_by_part_and_the_connection_is_used_again(make: Make) -> None:
+def test_a_stream_is_fed_part_by_part_and_the_connection_is_used_again(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http1, "_CLOSED_BY_THEN", 0.005)
     fed = Feed()
     server = RawServer(chunked(*PARTS, fields="Content-Type: text/event-stream\r\n"))
     replies = exchange(make, server, times=2, stream=Stream(fed, 5.0))
@@ -463,6 +467,28 @@ def test_a_stream_is_fed_part_by_part_and_the_connection_is_used_again(make: Mak
     assert fed == PARTS * 2
     assert len(server.connections) == 1
     assert b"Accept: text/event-stream\r\nAccept-Encoding: identity\r\n" in server.requests[0]
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.2])
+def test_a_server_that_closes_connections_after_streams_loses_no_request(
+    make: Make, monkeypatch: pytest.MonkeyPatch, pause: float
+) -> None:
+    """As llama.cpp's does a moment after the stream, having sent ``Keep-Alive``."""
+
+    class ClosesAfterStream(RawServer):
+        async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self.connections.append(writer)
+            await reader.readuntil(b'{"a": 1}')
+            writer.write(chunked(*PARTS, fields="Keep-Alive: timeout=5, max=100\r\n"))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.05)
+            writer.close()
+
+    monkeypatch.setattr(http1, "_CLOSED_BY_THEN", 0.1)
+    server = ClosesAfterStream()
+    replies = exchange(make, server, times=4, stream=Stream(Feed(), 5.0), between=lambda: asyncio.sleep(pause))
+    assert [body_of(reply) for reply in replies] == [b""] * 4
+    assert len(server.connections) == 4
 
 
 def test_a_stream_that_comes_compressed_all_the_same_is_fed_whole(make: Make) -> None:

@@ -28,7 +28,7 @@ from assay.run_files import read_run
 from assay.triage import Cause, triage_run
 from assay.triage.contents import not_extracted
 from assay.triage.decline import chance_level
-from assay.triage.endings import reasoning_leaked
+from assay.triage.endings import reasoning_leaked, truncated
 from assay.triage.evidence import Baseline, Evidence, Reference, Twin
 from assay.triage.extraction import Where
 from assay.triage.facts import SampleFacts
@@ -270,6 +270,18 @@ def test_texts_that_run_on_and_reasoning_that_leaks() -> None:
     samples = [facts(number, float(number % 3 > 0), **(leaking if number % 3 == 0 else {})) for number in range(90)]
     (found,) = reasoning_leaked(Evidence(samples, {}, None))
     assert (found.finding.cause, found.finding.is_cause) == (Cause.REASONING_LEAKED, True)
+
+
+@pytest.mark.parametrize(("sign", "is_found"), [(None, True), (Sign.TEMPLATE_MARKERS, False), (Sign.REPETITIVE, False)])
+def test_an_answer_that_had_not_come_to_its_end_is_not_cut_off(sign: Sign | None, is_found: bool) -> None:
+    """Another model's chat template on a llama.cpp server: all answers ran into the next turn, and into the limit."""
+    signs = frozenset({sign} if sign else ())
+    samples = [
+        SampleFacts(task="t", doc_id=number, score=0.0, outcome=Outcome.TRUNCATED, signs=signs, is_generated=True)
+        for number in range(99)
+    ]
+    found = list(truncated(Evidence([*samples, facts(99, 0.0)], {}, None)))
+    assert bool(found) is is_found
 
 
 def test_guessing_is_a_cause_only_where_more_was_known_to_be_possible() -> None:

@@ -1,8 +1,8 @@
 """A client of HTTP/1.1: one exchange at a time on each of a pool of connections; a third of the cost of aiohttp's.
 
 Here is which connection carries what, and when one may be used again: after a whole reply that nothing followed, on a
-connection that is to be kept alive. No request is ever sent twice: what a request that got no reply has set off at the
-server, nobody knows here.
+connection that is to be kept alive; after a stream only once the server has been seen to keep one. No request is ever
+sent twice: what a request that got no reply has set off at the server, nobody knows here.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import yarl
 
     from assay.models.transport import Stream
+
+_CLOSED_BY_THEN = 1.0
+"""Seconds after a stream, when a server that closes its connections after streams has done so."""
 
 
 class HTTP1:
@@ -47,6 +50,10 @@ class HTTP1:
         self._fields_of_streams = _written(fields | {"Accept": "text/event-stream", "Accept-Encoding": "identity"})
         self._idle: list[_Connection] = []
         """The one used last comes last, and is used first."""
+        self._keeps_after_streams = False
+        """Seen to. llama.cpp promises to keep every connection, and closes it after a stream."""
+        self._watched: _Connection | None = None
+        """Of those that have carried a stream, the one that shows whether the server keeps them."""
 
     async def request(
         self,
@@ -74,7 +81,10 @@ class HTTP1:
         try:
             reply = await connection.exchange(head + body, timeout, stream)
         finally:
-            self._put_back(connection)
+            if stream is None or self._keeps_after_streams:
+                self._put_back(connection)
+            else:
+                self._watch(connection)
         content = reply.decoded()
         if stream is not None and content and reply.is_good:
             stream.feed(content)
@@ -83,6 +93,8 @@ class HTTP1:
 
     async def close(self) -> None:
         """Close all connections."""
+        if self._watched is not None:
+            self._watched.abort()
         while self._idle:
             self._idle.pop().abort()
         await asyncio.sleep(0)  # Sockets are closed in the loop's next round.
@@ -110,6 +122,20 @@ class HTTP1:
             self._idle.append(connection)
         else:
             connection.abort()
+
+    def _watch(self, connection: _Connection) -> None:
+        """See whether a connection that has carried a stream stays open; one at a time is enough."""
+        if self._watched is None and connection.is_reusable:
+            self._watched = connection
+            asyncio.get_running_loop().call_later(_CLOSED_BY_THEN, self._end_watch)
+        else:
+            connection.abort()
+
+    def _end_watch(self) -> None:
+        connection, self._watched = self._watched, None
+        if connection is not None:
+            self._keeps_after_streams = connection.is_reusable
+            self._put_back(connection)
 
 
 class _Connection(asyncio.Protocol):

@@ -44,7 +44,7 @@ _WIDE_STOP = 12
 
 
 def truncated(evidence: Evidence) -> Iterator[Found]:
-    """Answers cut off at the token limit, other than those that would have gone on for ever."""
+    """Answers cut off at the token limit, other than those that had not come to their end for another reason."""
     generated = evidence.generated
     affected = [sample for sample in generated if _is_cut_off(sample)]
     completed = [sample for sample in generated if sample.outcome is not Outcome.TRUNCATED]
@@ -72,7 +72,8 @@ def truncated(evidence: Evidence) -> Iterator[Found]:
 
 
 def _is_cut_off(sample: SampleFacts) -> bool:
-    return sample.outcome is Outcome.TRUNCATED and Sign.REPETITIVE not in sample.signs
+    # Loops end nowhere; and who goes on with the next turn has not seen where its own ends.
+    return sample.outcome is Outcome.TRUNCATED and not {Sign.REPETITIVE, Sign.TEMPLATE_MARKERS} & set(sample.signs)
 
 
 def _limit(affected: Sequence[SampleFacts]) -> str:

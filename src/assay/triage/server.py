@@ -219,7 +219,8 @@ _ADVICE = {
     Cause.BOS_DOUBLED: "let either the chat template or the tokenizer add BOS, not both (add_special_tokens)",
     Cause.BOS_MISSING: "let the tokenizer add BOS again (add_special_tokens, or the chat template)",
     Cause.CHAT_TEMPLATE_MISSING: "start the server with the model's chat template (--chat-template)",
-    Cause.CHAT_TEMPLATE_DOUBLED: "look at the rendered prompt: template applied twice, or a default system prompt",
+    Cause.CHAT_TEMPLATE_DOUBLED: "look at the rendered prompt: template applied twice, another model's, or a "
+    "default system prompt",
     Cause.SYSTEM_PROMPT_IGNORED: "use a chat template that has a place for the system message",
     Cause.TOKENIZER_CHANGED: "compare the tokenizer files of both servers",
 }
