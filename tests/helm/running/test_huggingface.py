@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_file=str(place / "tokenizer.json"), bos_token="</s>", eos_token="</s>", pad_token="<pad>"
     )
+    tokenizer.model_max_length = WINDOW
     tokenizer.save_pretrained(place)
     torch.manual_seed(3)
     config = transformers.OPTConfig(
@@ -148,7 +150,9 @@ def test_long_prompts_are_cut_at_their_end(engine: HuggingFaceEngine) -> None:
     long = "river house " * 60
     fitted = engine.fitted(greedy(long))
     assert long.startswith(fitted.prompt)
-    assert WINDOW - 12 - 2 <= engine.length(fitted.prompt) <= WINDOW - 12
+    assert engine.length(fitted.prompt) == WINDOW - 12 + 1, "the token that begins it does not count"
+    ((answer,),) = engine.generate([fitted])
+    assert len(answer.tokens) == 12
     assert engine.fitted(greedy(PROMPTS[0])) == greedy(PROMPTS[0])
     with pytest.raises(UnsupportedTaskError, match="asks for 64 tokens, and the model's window has 64"):
         engine.fitted(greedy(long, max_tokens=WINDOW))
@@ -178,6 +182,34 @@ def test_description_to_five_files(tmp_path: Path, folder: Path) -> None:
         assert one["result"]["completions"][0]["logprob"] < 0
     assert 0 <= stat(answered, "exact_match") <= 1
     assert stat(answered, "num_prompt_tokens") <= WINDOW
+
+
+def test_answers_are_those_of_helms_own_client(tmp_path: Path, folder: Path) -> None:
+    python = os.environ.get("ASSAY_HELM_PYTHON")
+    if not python:
+        pytest.skip("ASSAY_HELM_PYTHON names no interpreter that has crfm-helm")
+    name = f"huggingface/{folder.name}"
+    entry = f"simple_mcqa:model={name}"
+    theirs = ["--run-entries", entry, "--enable-local-huggingface-models", str(folder), "--disable-cache"]
+    limits = ["--suite", "theirs", "--max-eval-instances", "6", "-o", str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [python, "-m", "helm.benchmark.run", *theirs, *limits]
+    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, env=environment)
+    run_command(entry, "--model", f"hf:{folder}", "--max-eval-instances", "6", "--output-dir", tmp_path)
+    ours, recorded = (
+        tmp_path / f"runs/{suite}/simple_mcqa:model={name.replace('/', '_')}" for suite in ("assay", "theirs")
+    )
+    for file in ("run_spec.json", "scenario.json"):
+        assert (ours / file).read_bytes() == (recorded / file).read_bytes()
+    states = read(ours, "scenario_state.json")["request_states"]
+    for our, their in zip(states, read(recorded, "scenario_state.json")["request_states"], strict=True):
+        assert our["request"] == their["request"]
+        (mine,), (other,) = our["result"]["completions"], their["result"]["completions"]
+        assert mine["text"] == other["text"]
+        assert [token["text"] for token in mine["tokens"]] == [token["text"] for token in other["tokens"]]
+        assert other["logprob"] == 0, "of the distribution that is sampled from"
+    for score in ("exact_match", "num_prompt_tokens", "num_output_tokens", "num_train_instances"):
+        assert stat(ours, score) == stat(recorded, score)
 
 
 def test_run_directory_to_five_files(tmp_path: Path, folder: Path) -> None:

@@ -124,6 +124,21 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert stat(tmp_path / ANSWERED, "exact_match") == 1
 
 
+def test_a_stopped_run_says_how_to_go_on(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "earlier", count=8)
+    with ScriptedServer(answer=right, models=["served"], latency=0.3) as server:
+        words = ["helm", "run", run_dir, "--base-url", server.url, "--model", "served", "--output-dir", tmp_path]
+        command = [sys.executable, "-m", "assay", *map(str, words), "--concurrency", "1"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+            deadline = time.monotonic() + 60
+            while server.count < 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            child.terminate()
+            _, said = child.communicate(timeout=60)
+    assert child.returncode == 143
+    assert "stopped by SIGTERM; answers so far are kept" in said
+
+
 def test_chat_has_no_tokens_and_no_log_probability(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "earlier")
     with serve(lambda body: f"a{number_of(body)}\nmore") as server:

@@ -105,21 +105,23 @@ class HuggingFaceEngine:
             raise UnsupportedTaskError("the run asks for presence or frequency penalties, which hf: models do not have")
 
     def fitted(self, request: Request) -> Request:
-        """Cut the prompt from the right, as HELM's windows do."""
-        room = self.window - request.max_tokens
-        ids = self._ids(request.prompt)
-        if len(ids) <= room:
-            return request
+        """Cut the prompt from the right, as HELM's windows do.
+
+        They do not count the token that begins it, and need not: the last token generated is never fed to the model.
+        """
+        ids = self._plain_ids(request.prompt)
+        added = len(self._ids(request.prompt)) - len(ids)
+        room = self.window - request.max_tokens - max(0, added - 1)
         if room < 1:
             raise UnsupportedTaskError(
                 f"the run asks for {request.max_tokens} tokens, and the model's window has {self.window}"
             )
-        added = len(ids) - len(self._tokenizer.encode(request.prompt, add_special_tokens=False))
-        kept = ids[added:room]
-        prompt = self._decoded(kept)
-        while len(self._ids(prompt)) > room:  # the text of some tokens is split into more of them again
+        if len(ids) <= room:
+            return request
+        kept = ids[:room]
+        # The text of some tokens is split into more of them again.
+        while len(self._plain_ids(prompt := self._decoded(kept))) > room:
             kept = kept[:-1]
-            prompt = self._decoded(kept)
         return msgspec.structs.replace(request, prompt=prompt)
 
     def length(self, prompt: str) -> int:
@@ -210,7 +212,7 @@ class HuggingFaceEngine:
         return answers
 
     def _echo(self, text: str, ids: list[int], logprobs: Sequence[int | float]) -> Completion:
-        added = len(ids) - len(self._tokenizer.encode(text, add_special_tokens=False))
+        added = len(ids) - len(self._plain_ids(text))
         tokens = zip(ids[added:], logprobs[added:], strict=True)
         return Completion(
             text=text,
@@ -218,7 +220,12 @@ class HuggingFaceEngine:
             tokens=tuple(CompletionToken(self._decoded([token]), logprob) for token, logprob in tokens),
         )
 
+    def _plain_ids(self, prompt: str) -> list[int]:
+        ids: list[int] = self._tokenizer.encode(prompt, add_special_tokens=False)
+        return ids
+
     def _ids(self, prompt: str) -> list[int]:
+        """The prompt's tokens as they are fed to the model, with the one that begins it."""
         begins = self._begins and not (self._tokenizer.bos_token and prompt.startswith(self._tokenizer.bos_token))
         ids: list[int] = self._tokenizer.encode(prompt, add_special_tokens=begins)
         return ids or [self._first]

@@ -63,6 +63,7 @@ class LocalSource:
         self, calls: Sequence[Call], requests: Sequence[Request], journal: Journal, progress: Progress
     ) -> list[Response]:
         """Answer what the journal does not hold."""
+        progress.limited(self.engine.batch_size)
         responses: list[Response | None] = [journal.lookup(call.key) for call in calls]
         missing = [place for place, response in enumerate(responses) if response is None]
         for call, response in zip(calls, responses, strict=True):
