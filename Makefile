@@ -19,12 +19,13 @@ TEST_EXTRAS := .[demo,ifeval,helm,helm-ranking,lm-eval,tokenizer,dev]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-web lint bench bench-helm scheduling parity simulate chaos soak servers constraints clean
+.PHONY: help demo test test-web helm-web lint bench bench-helm scheduling parity simulate chaos soak servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
 	@echo "make test         ruff, mypy and all tests"
 	@echo "make test-web     open reports in a browser; needs Chromium (apt-get install chromium)"
+	@echo "make helm-web     open a run in HELM's own website; needs Chromium (installs HELM, 2 GB)"
 	@echo "make lint         ruff and mypy alone"
 	@echo "make bench        measure Assay beside lm-eval"
 	@echo "make bench-helm   measure Assay's metrics beside HELM's own (installs HELM, 2 GB)"
@@ -47,6 +48,10 @@ test: lint
 test-web: .venv/web-ready
 	@echo "== pytest, in a browser"
 	@$(RUN) pytest --quiet tests/web
+
+helm-web: .venv/web-ready .venv-helm/ready
+	@echo "== pytest, HELM's website in a browser"
+	@ASSAY_HELM_PYTHON=.venv-helm/bin/python $(RUN) pytest --quiet tests/web/test_helm_pages.py tests/helm/test_helms_tools.py
 
 lint: .venv/test-ready
 	@echo "== ruff check"
