@@ -113,6 +113,7 @@ def measure_assay(state_path: Path, names: list[str], folder: Path) -> dict[str,
     state, load = _timed(StateFile(state_path).load)
     metric = create_metric(MetricSpec("helm.benchmark.metrics.basic_metrics.BasicGenerationMetric", {"names": names}))
     # HELM imports at start what is imported here at the first use; neither is part of the figures.
+    importlib.import_module("scipy.optimize")  # ten rows may have nothing to fit
     metric.evaluate(ScenarioState(state.adapter_spec, state.request_states[:10]), EncoderService(_Tokenizer()))
     result, evaluate = _timed(lambda: metric.evaluate(state, EncoderService(_Tokenizer()), parallelism=1))
 
