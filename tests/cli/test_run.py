@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from assay.cli import cli
 from tests.servers.scripted import ScriptedServer
 
 TASKS = Path(__file__).parent.parent / "evaluation_tasks"
@@ -279,3 +282,19 @@ def test_a_module_that_scoring_lacks_ends_the_run_and_not_the_answers(server: Sc
     ran = run(server, tmp_path, *where)
     assert ran.returncode == 0, ran.stderr
     assert 0 < len(server.answered) - asked < 5
+
+
+@pytest.mark.parametrize("command", ["run", "gate", "calibrate", "probe"])
+def test_help_shows_every_option_once_in_its_section(command: str) -> None:
+    with cli.make_context("assay", ["--help"], resilient_parsing=True) as context:
+        chosen = cli.get_command(context, command)
+        assert chosen is not None
+        with chosen.make_context(command, [], parent=context, resilient_parsing=True) as inner:
+            text = chosen.get_help(inner)
+            for option in chosen.get_params(inner):
+                if isinstance(option, click.Option):
+                    name = option.opts[0] if not option.secondary_opts else f"--[no-]{option.opts[0][2:]}"
+                    assert len(re.findall(rf"^  (-h, )?{re.escape(name)}(?=[ ,]|$)", text, re.MULTILINE)) == 1, name
+    for heading in ("Server:", "TLS:"):
+        assert f"\n{heading}\n" in text
+    assert f"\n    assay {command} " in text  # an example that can be copied, on one line

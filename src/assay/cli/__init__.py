@@ -29,7 +29,7 @@ _COMMANDS = {
     "tasks": ("assay.cli.tasks", "tasks", "List the tasks, groups and tags there are."),
     "probe": ("assay.cli.probe", "probe", "See what a server can do, and how it behaves."),
     "journal": ("assay.cli.journal", "journal", "Look into the record of a run: show, check, export."),
-    "helm": ("assay.cli.helm", "helm", "HELM's metrics from saved runs, without HELM."),
+    "helm": ("assay.cli.helm", "helm", "HELM's runs answered and its metrics computed, without HELM."),
     "demo": ("assay.cli.demo", "demo", "See it work: a small real model, served and evaluated on this machine."),
 }
 """Name -> module, function, one line of help."""

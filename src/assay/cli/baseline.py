@@ -22,7 +22,9 @@ def save(run: str, file: Path, with_texts: bool) -> None:
 
     RUN is a results_*.json, a samples_*.jsonl or a folder of results, of Assay or lm-eval.
 
-    Example: assay baseline save results/my-model baselines/my-model.json
+    \b
+    Example:
+      assay baseline save results/my-model baselines/my-model.json
     """
     from assay.baseline import save_baseline
     from assay.run_files import read_run

@@ -8,16 +8,28 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.run import run, specification_of
+from assay.cli.sections import SectionedCommand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.calibrate import Noise
 
-_NOT_ITS_OWN = frozenset({"minimums", "maximums", "stop_early", "alpha", "fresh", "retry_failed", "probe", "as_json"})
+_FIXED = {
+    "minimums": (),
+    "maximums": (),
+    "stop_early": False,
+    "alpha": 0.01,
+    "fresh": True,
+    "retry_failed": False,
+    "probe": False,
+    "triage": False,
+}
+"""Options of ``assay run`` that mean nothing here."""
+_NOT_ITS_OWN = _FIXED.keys() | {"as_json", "report", "helm_dir"}
 
 
-@click.command(short_help="Run the same several times: rerun noise, and the margin it suggests.")
+@click.command(cls=SectionedCommand, short_help="Run the same several times: rerun noise, and the margin it suggests.")
 @click.option("--runs", type=click.IntRange(min=2), default=3, show_default=True, help="How often.", metavar="K")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def calibrate(runs: int, as_json: bool, **options: Any) -> None:
@@ -25,21 +37,14 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> None:
 
     The proposed margin leaves room for that noise; give it to a baseline check.
 
-    Example: assay calibrate gsm8k_cot --base-url http://localhost:8000 --model my-model --runs 3
+    \b
+    Example:
+      assay calibrate gsm8k_cot --base-url http://localhost:8000 --model my-model --runs 3
     """
     from assay.calibrate import calibrate as measure
     from assay.report.progress import watch
 
-    options |= {
-        "minimums": (),
-        "maximums": (),
-        "stop_early": False,
-        "alpha": 0.01,
-        "fresh": True,
-        "retry_failed": False,
-        "probe": False,
-    }
-    noise = measure(specification_of(options), runs, watch)
+    noise = measure(specification_of(options | _FIXED), runs, watch)
     if as_json:
         import msgspec
 

@@ -20,7 +20,9 @@ _RUN_HELP = "A run is a results_*.json, a samples_*.jsonl, a baseline, or a fold
 def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: bool, as_markdown: bool) -> None:
     """Compare runs B, C, … with run A, on the documents that both scored. Assay's and lm-eval's runs alike.
 
-    Example: assay compare results/old results/new
+    \b
+    Example:
+      assay compare results/old results/new
     """
     from assay.compare import compare_runs
     from assay.run_files import read_run

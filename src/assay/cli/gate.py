@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import asked_as, server_options
 
 if TYPE_CHECKING:
@@ -24,7 +25,11 @@ Exit codes:
   4  invalid: server gone, nothing measured, baseline does not match, or failed samples could change the verdict"""
 
 
-@click.command(short_help="Judge servers by a policy: thresholds, baselines, early stopping.", epilog=_EXIT_CODES)
+@click.command(
+    cls=SectionedCommand,
+    short_help="Judge servers by a policy: thresholds, baselines, early stopping.",
+    epilog=_EXIT_CODES,
+)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--explain", is_flag=True, help="Say what each check will be able to see; ask nothing.")
 @click.option(
@@ -58,7 +63,9 @@ def gate(file: Path, **options: Any) -> int:
 
     Options that say how servers are asked count for all of them, over what the policy says.
 
-    Example: assay gate gate.toml --junit gate.xml
+    \b
+    Example:
+      assay gate gate.toml --junit gate.xml
     """
     import msgspec
 

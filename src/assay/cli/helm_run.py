@@ -81,7 +81,9 @@ def run(**options: Any) -> None:
     helm-run takes it; the installed crfm-helm makes its requests. If the run is interrupted or requests fail, the same
     command goes on where it stopped.
 
-    Example: assay helm run runs/v1/gsm:model=openai_gpt2 --base-url http://localhost:8000 --model my-model
+    \b
+    Example:
+      assay helm run runs/v1/gsm:model=openai_gpt2 --base-url http://localhost:8000 --model my-model
     """
     from assay.cli.helm_output import print_stats, remark, remark_evaluated
     from assay.errors import NothingMeasuredError, SamplesFailedError, SpecificationError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import address_options, addresses, asked_as, connection_options
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from assay.models.probe import ProbeReport
 
 
-@click.command(short_help="See what a server can do, and how it behaves.")
+@click.command(cls=SectionedCommand, short_help="See what a server can do, and how it behaves.")
 @address_options
 @click.option("--model", help="Model to ask; default: the first that the server lists.", metavar="NAME")
 @connection_options
@@ -33,7 +34,11 @@ if TYPE_CHECKING:
 def probe(model: str | None, quick: bool, seconds: float, as_json: bool, **options: Any) -> int:
     """Ask a server about fifty short questions and show what it can do: seen, not guessed.
 
-    Several servers are looked at one after another. Exit code 4 if nothing answers. Example: assay probe --base-url http://localhost:8000
+    Several servers are looked at one after another. Exit code 4 if nothing answers.
+
+    \b
+    Example:
+      assay probe --base-url http://localhost:8000
     """
     from assay.models.probe import Capability, Seen
     from assay.models.probe import probe as look

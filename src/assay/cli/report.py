@@ -22,7 +22,9 @@ _RUN_HELP = "A run is a results_*.json, a samples_*.jsonl, or a folder of result
 def report(run: str, baseline: str | None, open_it: bool, output: Path | None) -> None:
     """Write the report of a finished run, Assay's or lm-eval's: one file that opens from disk and asks no network.
 
-    Example: assay report results/my-model --baseline baselines/my-model.json --open
+    \b
+    Example:
+      assay report results/my-model --baseline baselines/my-model.json --open
     """
     from assay.report.html import write_report
     from assay.run_samples import results_file_of

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
 
 
@@ -18,7 +19,7 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     return names
 
 
-@click.command(short_help="Evaluate a served model on one or more tasks.")
+@click.command(cls=SectionedCommand, short_help="Evaluate a served model on one or more tasks.")
 @click.argument("tasks", nargs=-1, required=True, callback=_tasks, metavar="TASK[,TASK…]")
 @address_options
 @click.option("--model", required=True, help="Name under which the server serves the model.", metavar="NAME")
@@ -158,7 +159,9 @@ def run(**options: Any) -> int:
     Writes lm-eval's results_*.json and samples_*.jsonl, and report_*.html, under the output directory. If the run is
     interrupted, the same command goes on where it stopped.
 
-    Example: assay run gsm8k_cot --base-url http://localhost:8000 --model my-model --min exact_match,strict-match=0.6
+    \b
+    Example:
+      assay run gsm8k_cot --base-url http://localhost:8000 --model my-model --min exact_match,strict-match=0.6
     """
     from assay.cli.output import helm_runs_of, present, report_beside
     from assay.evaluation import evaluate

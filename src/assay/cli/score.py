@@ -43,7 +43,9 @@ def score(
     RUN is a results_*.json or a folder of results (its newest run). With other task YAML, a newer lm-eval or a newer
     Assay, this tells what the harness alone changes.
 
-    Example: assay score results/my-model --task gsm8k_cot=my_gsm8k --include-path my_tasks
+    \b
+    Example:
+      assay score results/my-model --task gsm8k_cot=my_gsm8k --include-path my_tasks
     """
     from assay.rescore import Rescoring, rescore
     from assay.run_samples import results_file_of

@@ -44,7 +44,7 @@ _PATIENCE = (
     click.option(
         "--request-timeout",
         type=float,
-        help=f"Seconds for one attempt.  [default: {_DEFAULTS.request_timeout}]",
+        help=f"Seconds for one attempt.  [default: {_DEFAULTS.request_timeout:g}]",
         metavar="S",
     ),
     click.option("--stream", is_flag=True, help="Have answers streamed, and keep the times to first tokens."),
@@ -52,7 +52,7 @@ _PATIENCE = (
         "--stall-timeout",
         type=float,
         help="With --stream: seconds for which nothing may come once an answer has begun.  "
-        f"[default: {_DEFAULTS.stall_timeout}]",
+        f"[default: {_DEFAULTS.stall_timeout:g}]",
         metavar="S",
     ),
     click.option(
@@ -65,7 +65,7 @@ _PATIENCE = (
         "--give-up-after",
         type=float,
         help="Seconds that the server may be down, or fail every request, before the run stops.  "
-        f"[default: {_DEFAULTS.give_up_after}]",
+        f"[default: {_DEFAULTS.give_up_after:g}]",
         metavar="S",
     ),
 )

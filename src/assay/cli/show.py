@@ -53,7 +53,9 @@ def show(
 
     RUN is a results_*.json, a samples_*.jsonl or a folder of results (its newest run). All conditions given must hold.
 
-    Example: assay show results/my-model --outcome truncated --limit 5
+    \b
+    Example:
+      assay show results/my-model --outcome truncated --limit 5
     """
     from assay.run_samples import RunSamples, results_file_of
     from assay.sample_choice import SampleChoice, choose

@@ -24,7 +24,9 @@ def triage(run: str, baseline: str | None, as_json: bool) -> None:
 
     If other versions of the packages made the baseline, its answers are scored again to see what that alone changes.
 
-    Example: assay triage results/my-model --baseline results/old
+    \b
+    Example:
+      assay triage results/my-model --baseline results/old
     """
     from assay.triage import triage_run
 

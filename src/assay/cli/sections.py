@@ -1,0 +1,88 @@
+"""Help in sections: sixty options in one list are read by nobody."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+_SECTIONS = {
+    "Server": ("base_urls", "base_urls_file", "model", "models", "completions", "api_key_env", "api_key_file"),
+    "Tasks and prompts": (
+        "limit",
+        "samples",
+        "num_fewshot",
+        "fewshot_as_multiturn",
+        "gen_kwargs",
+        "system_instruction",
+        "include_path",
+        "data_dir",
+        "confirm_run_unsafe_code",
+    ),
+    "Prompts as token ids (with --completions)": (
+        "tokenizer",
+        "tokenized_requests",
+        "apply_chat_template",
+        "max_length",
+    ),
+    "Verdict": ("explain", "minimums", "maximums", "stop_early", "alpha"),
+    "Pace and patience": (
+        "concurrency",
+        "request_timeout",
+        "max_attempts",
+        "give_up_after",
+        "stream",
+        "stall_timeout",
+    ),
+    "Going on": ("fresh", "retry_failed"),
+    "Output": (
+        "output_dir",
+        "as_json",
+        "log_samples",
+        "probe",
+        "no_probe",
+        "triage",
+        "report",
+        "junit",
+        "markdown",
+        "github",
+        "helm_dir",
+    ),
+    "Seeds": (
+        "seeds",
+        "random_seed",
+        "numpy_seed",
+        "torch_seed",
+        "fewshot_seed",
+        "request_seed",
+        "distinct_repeat_seeds",
+    ),
+    "TLS": ("ca_file", "client_cert", "client_key", "insecure"),
+}
+"""Heading -> parameters in the order in which they are shown."""
+
+
+class SectionedCommand(click.Command):
+    """A command whose ``--help`` shows its options in sections; what belongs to none has its own."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the sections."""
+        options = {each.name: each for each in self.get_params(ctx) if isinstance(each, click.Option)}
+        sectioned = {name for names in _SECTIONS.values() for name in names}
+        own = tuple(name for name in options if name not in sectioned)
+        sections = {"Options": own, **_SECTIONS} if len(own) > 1 else {**_SECTIONS, "Help": own}
+        for heading, names in sections.items():
+            records = [record for name in names if name in options and (record := options[name].get_help_record(ctx))]
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl([_on_or_off(*record) for record in records])
+
+
+def _on_or_off(syntax: str, text: str) -> tuple[str, str]:
+    """``--probe / --no-probe`` in short."""
+    switch = re.fullmatch(r"--(\S+) / --no-\1", syntax)
+    if switch is None:
+        return syntax, text
+    name = switch[1]
+    words = text.replace(f"[default: {name}]", "[default: on]").replace(f"[default: no-{name}]", "[default: off]")
+    return f"--[no-]{name}", words
