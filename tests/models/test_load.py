@@ -60,6 +60,8 @@ class Endpoint:
         page = self.pages.get(path.strip("/"))
         if page == b"gone":
             raise ConnectionResetError
+        if page == b"loading":
+            return 503, b'{"error": {"message": "Loading model"}}'
         return (404, b"{}") if page is None else (200, page)
 
 
@@ -77,13 +79,12 @@ def test_a_server_that_does_not_tell_leaves_the_sum_unknown() -> None:
     assert read(Endpoint(props=b"[]")) is None
 
 
-def test_a_server_that_does_not_answer_may_tell_later() -> None:
-    with pytest.raises(ConnectionResetError):
-        read(Endpoint(metrics=b"gone"))
-
-
-def test_of_several_servers_those_that_answer_count() -> None:
-    assert read(Endpoint(metrics=b"gone"), Endpoint(metrics=LLAMACPP)) == ServerLoad(4, 12)
+@pytest.mark.parametrize("pages", [{"metrics": b"gone"}, {"metrics": b"loading"}, {"props": b"loading"}])
+def test_a_server_that_does_not_answer_may_tell_later(pages: dict[str, bytes]) -> None:
+    """Also one that was started again and still loads: llama.cpp has a 503 for every page until it is ready."""
+    with pytest.raises(ConnectionError):
+        read(Endpoint(**pages))
+    assert read(Endpoint(**pages), Endpoint(metrics=LLAMACPP)) == ServerLoad(4, 12)
 
 
 def test_llamacpp_without_gauges_tells_its_slots_and_is_asked_once() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.models.concurrency import ServerLoad
+from assay.models.retry import DOWN_STATUSES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,14 +90,24 @@ class LoadReader:
 
 
 async def _published(endpoint: Endpoint) -> ServerLoad | None:
-    status, body = await endpoint.get("/metrics")
-    return read_load(body) if status == 200 else None
+    return read_load(await _page(endpoint, "/metrics"))
 
 
 async def _slots(endpoint: Endpoint) -> int | None:
-    status, body = await endpoint.get("/props")
     try:
-        slots = msgspec.json.decode(body).get("total_slots") if status == 200 else None
+        slots = msgspec.json.decode(await _page(endpoint, "/props")).get("total_slots")
     except (msgspec.DecodeError, AttributeError):
         return None
     return slots if isinstance(slots, int) and slots > 0 else None
+
+
+async def _page(endpoint: Endpoint, path: str) -> bytes:
+    """A page's content; empty where there is no such page.
+
+    Raises:
+        OSError: no reply, or none yet: after a restart a server says so while it loads.
+    """
+    status, body = await endpoint.get(path)
+    if status in DOWN_STATUSES:
+        raise ConnectionError(f"{path} is not there yet: HTTP {status}")
+    return body if status == 200 else b""
