@@ -87,7 +87,11 @@ def write_run(
         "lm_eval_version": "0.4.13",
     }
     if failed:
-        listed = [{"task": task, "doc_id": doc_id} for task, doc_ids in failed.items() for doc_id in doc_ids]
+        listed = [
+            {"task": task, "doc_id": doc_id, "cause": "timed_out", "message": "late"}
+            for task, doc_ids in failed.items()
+            for doc_id in doc_ids
+        ]
         document["assay"] = {"failures": listed}
     file = folder / f"results_{stamp}.json"
     file.write_text(json.dumps(document))

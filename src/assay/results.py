@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import FileFormatError, OutputError, TaskConfigError
+from assay.results_shape import refuse_misshapen
 from assay.tasks.model_args import lm_eval_model_name, model_args
 
 if TYPE_CHECKING:
@@ -228,10 +229,11 @@ def read_results(path: str | Path) -> dict[str, Any]:
         document = json.loads(Path(path).read_bytes())
     except FileNotFoundError:
         raise FileFormatError(f"there is no results file {path}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileFormatError(f"cannot read {path} as a results file: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("results"), dict):
         raise FileFormatError(f"{path} is no results file: it has no section 'results'")
+    refuse_misshapen(document, path)
     return document
 
 

@@ -12,6 +12,7 @@ from assay.cli import main
 from assay.evaluation import Evaluation, evaluate
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
+from tests.web import written_runs
 
 TASKS = Path(__file__).parent.parent / "evaluation_tasks"
 HOSTILE = "\x1b[2Jwiped\rout\u202etxt.exe\u200b [red]"
@@ -121,3 +122,23 @@ def test_a_choice_that_is_empty_or_wrong(
 
 def test_no_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no run" in shown(capsys, str(tmp_path))
+
+
+def test_lone_surrogates_are_json_all_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written_runs.write_run(tmp_path, {"t": [{"answer": "\ud800 said", "right": False}]}, model="\ud800")
+    (line,) = lines(capsys, str(file))
+    assert line["sample"]["responses"][0]["text"] == "\ud800 said"
+    with pytest.raises(SystemExit):
+        main(["compare", str(file), str(file), "--json"])
+    assert json.loads(capsys.readouterr().out)[0]["baseline_model"] == "\ud800"
+
+
+def test_huge_extracts_are_shown_in_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written_runs.write_run(tmp_path, {"t": [{"answer": "x", "extracted": "y" * 100_000}]})
+    assert len(shown(capsys, str(file))) < 5000
+    assert len(shown(capsys, str(file), "--full")) > 100_000
+
+
+def test_errors_show_no_control_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written_runs.write_run(tmp_path, {"t\x1b[2J": [{}]})
+    assert "t\\x1b[2J" in shown(capsys, str(file), "--task", "other")

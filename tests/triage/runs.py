@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 from assay.evaluation import Evaluation, evaluate
 from assay.types import Check, ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer
-from tests.triage.simulated import SimulatedModel
 
 TASKS = Path(__file__).parent / "tasks"
 KEY = "exact_match,strict-match"
@@ -18,7 +17,7 @@ KEY = "exact_match,strict-match"
 
 def run(
     output_dir: Path,
-    *models: SimulatedModel,
+    *models: Callable[[dict[str, Any]], dict[str, Any]],
     tasks: tuple[str, ...] = ("sums",),
     faults: Sequence[Fault] = (),
     checks: tuple[Check, ...] = (),

@@ -42,6 +42,10 @@ WRONG = [
     ("The answer is yesterday.", "yes"),
     ("The answer is 180.", "18"),
     ("", "18"),
+    ("\\boxed{x^2 + 1}", "x^2"),
+    ("\\boxed{\\frac{1}{2} + y}", "\\frac{1}{2}"),
+    ("The answer is unclear", "..."),
+    ("I do not know.\nI'm not sure.", "I"),
     ("Question: what is 9 + 9?\nA: 18", "9"),
 ]
 

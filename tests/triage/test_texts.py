@@ -55,6 +55,12 @@ SOUND = [
 ]
 
 
+def test_the_language_of_the_target_is_no_other_language() -> None:
+    assert signs_of(GERMAN, PROMPT, target=GERMAN[40:] + GERMAN[:40]) == frozenset()
+    assert signs_of(GERMAN, PROMPT, target=ENGLISH) == {Sign.WRONG_LANGUAGE}
+    assert signs_of(GERMAN, PROMPT, target="4") == {Sign.WRONG_LANGUAGE}
+
+
 @pytest.mark.parametrize(("text", "sign"), BROKEN)
 def test_broken_texts(text: str, sign: Sign) -> None:
     assert sign in signs_of(text, PROMPT)

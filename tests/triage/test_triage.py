@@ -26,12 +26,13 @@ from assay.report.junit import junit_xml
 from assay.report.triage import triage_remark
 from assay.run_files import read_run
 from assay.triage import Cause, triage_run
-from assay.triage.contents import not_extracted
+from assay.triage.contents import degenerate, not_extracted
 from assay.triage.decline import chance_level
 from assay.triage.endings import reasoning_leaked, truncated
 from assay.triage.evidence import Baseline, Evidence, Reference, Twin
 from assay.triage.extraction import Where
 from assay.triage.facts import SampleFacts
+from assay.triage.server import template_markers
 from assay.triage.slices import slices
 from assay.triage.texts import Sign
 from assay.types import Check, Outcome
@@ -307,6 +308,66 @@ def test_what_the_loss_is_measured_against() -> None:
     worse = against(samples, lambda _: 1.0).loss
     assert worse.against is Reference.BASELINE
     assert worse.size == pytest.approx(0.5)
+
+
+def test_what_right_answers_show_as_often_is_not_blamed() -> None:
+    """Signs are looked for in right answers, too: else whatever all answers show would explain all wrong ones."""
+    detectors: dict[Sign, Any] = {
+        Sign.REASONING_TAGS: reasoning_leaked,
+        Sign.TEMPLATE_MARKERS: template_markers,
+        **dict.fromkeys((Sign.REPETITIVE, Sign.GIBBERISH, Sign.WRONG_LANGUAGE, Sign.REFUSED), degenerate),
+    }
+    for sign, detector in detectors.items():
+        shown: dict[str, Any] = {"is_generated": True, "signs": frozenset({sign})}
+        everywhere = [facts(number, float(number % 3 > 0), **shown) for number in range(90)]
+        elsewhere = [facts(number, float(number % 2), is_generated=True) for number in range(90, 180)]
+        harmful = [facts(number, float(number % 9 == 0), **shown) for number in range(90)]
+        for samples, is_cause in (
+            (everywhere, False),
+            (everywhere + elsewhere, False),
+            (harmful, True),
+            (harmful + elsewhere, True),
+        ):
+            (found,) = detector(Evidence(samples, {}, None))
+            assert found.finding.is_cause is is_cause, sign
+        (remark,) = detector(against(everywhere, lambda _: 1.0))
+        assert not remark.finding.is_cause
+
+
+def test_marks_of_a_template_are_never_right_in_a_chat() -> None:
+    marked: dict[str, Any] = {"is_generated": True, "signs": frozenset({Sign.TEMPLATE_MARKERS}), "messages": 2}
+    (found,) = template_markers(
+        Evidence([facts(number, float(number % 3 > 0), **marked) for number in range(90)], {}, None)
+    )
+    assert found.finding.is_cause
+    assert found.finding.samples == 30
+
+
+def answer_nothing(_: dict[str, Any]) -> dict[str, Any]:
+    return {"choices": []}
+
+
+def test_a_run_in_which_everything_failed_is_blamed_on_the_server(tmp_path: Path) -> None:
+    few = {"limit": 6}
+    baseline = run(tmp_path / "baseline", SimulatedModel(), options=few)
+    for place, check in enumerate((None, {"min": 0.5}, {"baseline": str(baseline.results_file), "margin": 0.1})):
+        checks = () if check is None else (Check(task="sums", metric=KEY, **check),)
+        failed = run(tmp_path / str(place), answer_nothing, checks=checks, options=few)
+        assert failed.triage is not None
+        assert failed.triage.headline.startswith("most probable cause: the server failed: 6 of 6 (100%) samples ")
+    assert triage_run(failed.results_file, baseline.results_file).causes[0].cause is Cause.SERVER_FAILURES
+
+
+def test_failures_of_tasks_without_a_score_are_counted_among_all_samples(tmp_path: Path) -> None:
+    file = write_run(tmp_path, {"lost": [1.0] * 5}, metric="perplexity", higher_is_better=False, failed={"lost": [8]})
+    found = triage_run(file)
+    assert found.headline.startswith("most probable cause: the server failed: 1 of 6 (17%) samples ")
+    assert found.metrics == {}
+    assert found.score is None
+    calm = write_run(tmp_path / "calm", {"lost": [1.0] * 5}, metric="perplexity", higher_is_better=False)
+    assert triage_run(calm).headline == "nothing to explain: no sample has a score of which more is better"
+    with pytest.raises(FileFormatError, match=r"none of the tasks of .* \(lost\)"):
+        triage_run(file, write_run(tmp_path / "other", {"found": [1.0] * 5}))
 
 
 def test_nothing_measured_is_no_cause() -> None:

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import gc
 import importlib
+import io
 import logging
 import os
 import sys
@@ -33,6 +34,7 @@ _COMMANDS = {
     "demo": ("assay.cli.demo", "demo", "See it work: a small real model, served and evaluated on this machine."),
 }
 """Name -> module, function, one line of help."""
+_LONGEST_MESSAGE = 4000
 
 
 class _LazyGroup(click.Group):
@@ -84,6 +86,13 @@ def cli() -> None:
     """Tell whether a served language model still answers as it should, how sure that is, and if not, why."""
 
 
+def _escape_what_cannot_be_shown() -> None:
+    """Models and files hold characters that not every terminal's encoding has, and lone surrogates, which none has."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _spare_the_garbage_collector() -> None:
     """For a process that is this command's alone: half a second less, most of it at the end.
 
@@ -112,6 +121,7 @@ def _leave_out_lm_evals_log() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every deliberate error becomes one line on stderr and its exit code."""
     if arguments is None:
+        _escape_what_cannot_be_shown()
         _spare_the_garbage_collector()
         _spare_unused_threads()
         _leave_out_lm_evals_log()
@@ -150,8 +160,10 @@ def leave_pipe() -> None:
 
 
 def _end(message: str, exit_code: int) -> None:
+    from assay.report.text import printable
+
     with contextlib.suppress(OSError, ValueError):  # there may be no stderr any more
-        print(f"assay: {' '.join(message.split())}", file=sys.stderr)
+        print(f"assay: {printable(' '.join(message.split()), _LONGEST_MESSAGE)}", file=sys.stderr)
     sys.exit(exit_code)
 
 

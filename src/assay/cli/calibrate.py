@@ -46,9 +46,9 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> None:
 
     noise = measure(specification_of(options | _FIXED), runs, watch)
     if as_json:
-        import msgspec
+        from assay.json_text import json_line
 
-        print(msgspec.json.encode(noise).decode())
+        print(json_line(noise))
         return
     _print_table(noise)
 

@@ -30,9 +30,9 @@ def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: boo
     first = read_run(baseline)
     comparisons = [compare_runs(first, read_run(candidate)) for candidate in candidates]
     if as_json:
-        import msgspec
+        from assay.json_text import json_line
 
-        print(msgspec.json.encode(comparisons).decode())
+        print(json_line(comparisons))
         return
     if as_markdown:
         from assay.report.comparison import comparison_markdown

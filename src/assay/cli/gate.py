@@ -83,9 +83,9 @@ def gate(file: Path, **options: Any) -> int:
     report = run_gate(policy, str(file), watch)
     _write_reports(report, options)
     if options["as_json"]:
-        import msgspec
+        from assay.json_text import json_line
 
-        print(msgspec.json.encode(report).decode())
+        print(json_line(report))
     else:
         from assay.report.gate import gate_text
 
@@ -99,9 +99,9 @@ def _explain(policy: Policy, *, as_json: bool) -> int:
 
     outlooks = [outlook for name, run in specifications(policy).items() for outlook in explain(name, run)]
     if as_json:
-        import msgspec
+        from assay.json_text import json_line
 
-        print(msgspec.json.encode(outlooks).decode())
+        print(json_line(outlooks))
         return 0
     from assay.report.outlook import outlook_text
 

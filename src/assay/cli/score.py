@@ -56,9 +56,9 @@ def score(
         Rescoring(tasks=renamed, include_path=include_path, data_dir=data_dir, output_dir=output_dir),
     )
     if as_json:
-        import msgspec
+        from assay.json_text import json_line
 
-        print(msgspec.json.encode(rescored).decode())
+        print(json_line(rescored))
     else:
         _show(rescored, flips)
     return 1 if exit_code and rescored.differences else 0

@@ -77,10 +77,10 @@ def show(
 
 
 def _print_json(chosen: Iterable[ChosenSample]) -> None:
-    import msgspec
+    from assay.json_text import json_line
 
     for sample, flips in chosen:
-        print(msgspec.json.encode({"sample": sample, "flips": flips}).decode())
+        print(json_line({"sample": sample, "flips": flips}))
 
 
 def _page(chosen: Iterator[ChosenSample], *, full: bool) -> None:
@@ -105,6 +105,9 @@ def _rendered(first: ChosenSample, others: Iterator[ChosenSample], *, full: bool
 
     console = Console(highlight=False, markup=False)
     for sample in chain((first,), others):
+        if console.color_system is None:
+            yield f"{sample_text(sample, full=full).plain}\n"
+            continue
         with console.capture() as captured:
             console.print(sample_text(sample, full=full), soft_wrap=True)
         yield captured.get()

@@ -32,9 +32,9 @@ def triage(run: str, baseline: str | None, as_json: bool) -> None:
 
     found = triage_run(run, baseline, score_again=baseline is not None)
     if as_json:
-        import msgspec
+        from assay.json_text import json_line
 
-        print(msgspec.json.encode(found).decode())
+        print(json_line(found))
         return
     from rich.console import Console
 

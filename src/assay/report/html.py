@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import OutputError
+from assay.json_text import as_json
 from assay.report.endpoints import HEADINGS as ENDPOINT_HEADINGS
 from assay.report.page import difference_bounds, has_samples, outline, score_bounds
-from assay.report.page_budget import BUDGET, as_json, deflated
+from assay.report.page_budget import BUDGET, deflated
 from assay.report.page_figures import ResponseFigures
 from assay.report.page_samples import SamplePacker
 from assay.report.text import visible

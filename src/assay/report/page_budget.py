@@ -6,7 +6,6 @@ Texts are JSON, deflated in chunks and written as base64, which no parser of HTM
 from __future__ import annotations
 
 import base64
-import json
 import zlib
 from itertools import accumulate
 from random import Random
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.json_text import as_json
 from assay.report.page_texts import limited
 
 if TYPE_CHECKING:
@@ -139,14 +139,6 @@ class TextStore:
         pairs = list(_chunks(texts))
         firsts, chunks = [first for first, _ in pairs], [chunk for _, chunk in pairs]
         return PackedTexts(chunks=chunks, firsts=firsts, whole=whole, brief=brief)
-
-
-def as_json(value: Any) -> bytes:
-    """Plain data as JSON."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # a lone surrogate, which UTF-8 cannot hold; escaped, it is JSON all the same
-        return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
 def deflated(text: bytes) -> str:

@@ -59,7 +59,7 @@ def _parts(chosen: ChosenSample, *, full: bool) -> Iterator[tuple[str, str, str]
     if sample.failure is not None and not sample.responses:
         yield "failed", f"{sample.failure.cause}: {sample.failure.message}", "red"
     for name, filtered in sample.filters.items():
-        yield "extracted", f"{filtered.extracted}   ({name})", ""
+        yield "extracted", f"{_middle(filtered.extracted, answer_length)}   ({name})", ""
     if sample.failure is None:
         yield "target", _middle(sample.target, answer_length), ""
     for flip in chosen.flips:
@@ -110,7 +110,8 @@ def _circumstances(answer: Answer) -> str:
 def _flip(flip: Flip, length: int) -> str:
     if flip.before is None:
         return f"{flip.metric} {flip.change}; its text was not kept"
-    return f"{flip.metric} {flip.change}: {flip.before.extracted} <- {_middle(flip.before.response, length)}"
+    extracted, said = (_middle(text, length) for text in (flip.before.extracted, flip.before.response))
+    return f"{flip.metric} {flip.change}: {extracted} <- {said}"
 
 
 def _end(text: str, length: int) -> str:

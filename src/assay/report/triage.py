@@ -38,7 +38,7 @@ def triage_remark(triage: Triage) -> str | None:
 def _subject(triage: Triage) -> str:
     metrics = sorted(set(triage.metrics.values()))
     score = "no score" if triage.score is None else f"score {triage.score:.4f}"
-    words = f"{triage.samples} samples, {score} ({', '.join(metrics)})"
+    words = f"{triage.samples} samples, {score}" + (f" ({', '.join(metrics)})" if metrics else "")
     if triage.baseline_score is not None:
         words += f"; baseline {triage.baseline_score:.4f} ({triage.baseline})"
     return words

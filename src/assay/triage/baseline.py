@@ -15,19 +15,23 @@ from assay.triage.facts import SampleFacts, facts_of_run
 from assay.triage.harness import scored_again
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from assay.pairing import Pairing
 
+_TASKS_NAMED = 3
 
-def baseline_of(path: Path, samples: RunSamples, metrics: Mapping[str, str], *, score_again: bool = False) -> Baseline:
+
+def baseline_of(
+    path: Path, samples: RunSamples, metrics: Mapping[str, str | None], *, score_again: bool = False
+) -> Baseline:
     """The baseline at `path` beside a run.
 
     Args:
         path: a run or a baseline file.
         samples: the run.
-        metrics: by task of the run, the metric key that is looked at.
+        metrics: by task of the run that is looked at, the metric key; None: none is.
         score_again: see what its answers would score now, if other versions made it.
 
     Raises:
@@ -36,12 +40,12 @@ def baseline_of(path: Path, samples: RunSamples, metrics: Mapping[str, str], *, 
     before, after = read_run(path), read_run(samples.file)
     common = {task: key for task, key in metrics.items() if task in before.tasks}
     if not common:
-        raise FileFormatError(f"{path} has none of the tasks of {samples.file} ({', '.join(metrics)})")
+        raise FileFormatError(f"{path} has none of the tasks of {samples.file} ({_listed(metrics)})")
     results, facts, scored_now = {}, {}, {}
     if path.is_dir() or not is_baseline(path):
         with RunSamples(results_file_of(path)) as theirs:
             results = theirs.results
-            ours = {task: key for task, key in common.items() if task in theirs.tasks}
+            ours = {task: key for task, key in common.items() if key is not None and task in theirs.tasks}
             facts = {sample.place: sample for sample in facts_of_run(theirs, ours)}
             scored_now = scored_again(theirs, samples, ours) if score_again else {}
     pairings = {task: pair_tasks(before.tasks[task], after.tasks[task]) for task in common}
@@ -50,6 +54,7 @@ def baseline_of(path: Path, samples: RunSamples, metrics: Mapping[str, str], *, 
         twins={
             place: twin
             for task, key in common.items()
+            if key is not None
             for place, twin in _twins(task, key, pairings[task], facts).items()
         },
         mismatches={task: pairing.mismatches for task, pairing in pairings.items() if pairing.mismatches},
@@ -57,6 +62,11 @@ def baseline_of(path: Path, samples: RunSamples, metrics: Mapping[str, str], *, 
         results=results,
         scored_now=scored_now,
     )
+
+
+def _listed(tasks: Collection[str]) -> str:
+    more = len(tasks) - _TASKS_NAMED
+    return ", ".join(list(tasks)[:_TASKS_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _twins(

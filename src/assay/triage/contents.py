@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 
 from assay.triage.extraction import Where
 from assay.triage.findings import Cause, Confidence
-from assay.triage.judging import Found, Suspicion, as_remark, exceeds_baseline, judge, percent
+from assay.triage.judging import (
+    Found,
+    Suspicion,
+    as_remark,
+    exceeds_baseline,
+    is_harmless,
+    judge,
+    mean_score,
+    percent,
+)
 from assay.triage.texts import Sign
 
 if TYPE_CHECKING:
@@ -100,15 +109,15 @@ def degenerate(evidence: Evidence) -> Iterator[Found]:
             evidence,
             Suspicion(
                 cause=cause,
-                evidence=f"{percent(len(affected), len(generated))} answers",
+                evidence=f"{percent(len(affected), len(generated))} answers; they score {mean_score(affected):.2f}",
                 advice=advice,
                 affected=affected,
                 of=len(generated),
                 confidence=Confidence.LIKELY,
             ),
         )
-        shows = _shows(sign)
-        yield found if exceeds_baseline(evidence, shows, generated, least=least) else as_remark(found)
+        is_unusual = exceeds_baseline(evidence, _shows(sign), generated, least=least)
+        yield found if is_unusual and not is_harmless(evidence, affected) else as_remark(found)
 
 
 def _shows(sign: Sign) -> Callable[[SampleFacts], bool]:

@@ -12,6 +12,7 @@ from assay.triage.judging import (
     Suspicion,
     as_remark,
     exceeds_baseline,
+    is_harmless,
     judge,
     mean_score,
     percent,
@@ -235,17 +236,19 @@ def reasoning_leaked(evidence: Evidence) -> Iterator[Found]:
     affected = [sample for sample in generated if _is_leaked(sample)]
     if not exceeds_baseline(evidence, _is_leaked, generated, least=_LEAKED_SHARE):
         return
-    yield judge(
+    found = judge(
         evidence,
         Suspicion(
             cause=Cause.REASONING_LEAKED,
-            evidence=f"{percent(len(affected), len(generated))} answers that are not right hold tags of reasoning",
+            evidence=f"{percent(len(affected), len(generated))} answers hold tags of reasoning; "
+            f"they score {mean_score(affected):.2f}",
             advice="start the server with the model's reasoning parser, so that only the answer is scored",
             affected=affected,
             of=len(generated),
             confidence=Confidence.LIKELY,
         ),
     )
+    yield as_remark(found) if is_harmless(evidence, affected) else found
 
 
 def _is_leaked(sample: SampleFacts) -> bool:

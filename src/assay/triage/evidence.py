@@ -176,7 +176,7 @@ class Evidence:
         places = {sample.place for sample in affected}
         untouched = [sample for sample in self.scored if sample.place not in places]
         others = _mean(_score(sample) for sample in untouched)
-        telling = others if len(untouched) >= max(_FEWEST_OTHERS, _LEAST_OTHERS * len(self.scored)) else None
+        telling = others if self.tells_of_others(len(untouched)) else None
         if self.score is None or not places:
             return Estimate(score=self.score, without=self.score, repaired=self.score)
         total = fsum(_score(sample) for sample in untouched)
@@ -186,6 +186,10 @@ class Evidence:
                 return Estimate(score=self.score, without=others, repaired=None)
             total += expected
         return Estimate(score=self.score, without=others, repaired=total / len(self.scored))
+
+    def tells_of_others(self, count: int) -> bool:
+        """Whether so many unaffected samples are enough to tell what the affected ones would score."""
+        return count >= max(_FEWEST_OTHERS, _LEAST_OTHERS * len(self.scored))
 
     def _expected(self, sample: SampleFacts, others: float | None) -> float | None:
         twin = None if self.baseline is None else self.baseline.twins.get(sample.place)

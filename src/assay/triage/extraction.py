@@ -48,12 +48,14 @@ _FINAL = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _BOLD = re.compile(r"\*\*([^*\n]{1,60})\*\*")
-_LETTER = re.compile(r"^[\s*(\[{\"'`]*(?:option |choice )?[(\[]?([A-Za-z])(?:[)\]}.:,*\"'`]|\s*$)")
+_LETTER = re.compile(r"^[\s*(\[{\"'`]*(?:option |choice )?[(\[]?([A-Za-z])(?:[)\]}.:,*\"`]|'(?![A-Za-z])|\s*$)")
 _LETTER_GOLD = re.compile(r"^\(?([A-Za-z])\)?$")
 _LATEX = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\{([^{}]*)\}|\\[,;!: ]|\\left|\\right|\\\(|\\\)|\\\[|\\\]")
 _UNITS = re.compile(r"[$€£%*`\"'“”‘’]|\\\$|\\%")
 _ENCLOSED = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
 _HEDGE = re.compile(r"\b(?:or|and)\b[\s(\[]*[A-Za-z]\b(?![a-z])")
+_FORMULA = re.compile(r"[\d\\^+=]")
+"""In an answer whose beginning is another answer: x^2 begins x^2 + 1."""
 _BLANKS = re.compile(r"\s+")
 
 
@@ -109,7 +111,9 @@ def agrees(said: str, gold: str) -> bool:
         numbers = _NUMBER.findall(_plain(said))
         return bool(numbers) and _value(numbers[-1]) == number_in(gold)
     ours, wanted = _plain(said).lower().strip(" .,:;!"), _plain(gold).lower().strip(" .,:;!")
-    return ours == wanted or (ours.startswith(wanted) and not ours[len(wanted)].isalnum())
+    if ours == wanted or not wanted or _FORMULA.search(wanted):
+        return ours == wanted
+    return ours.startswith(wanted) and not ours[len(wanted)].isalnum()
 
 
 def number_in(text: str) -> float | None:

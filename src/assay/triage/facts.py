@@ -38,7 +38,7 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True):
     failure: FailureCause | None = None
     outcome: Outcome = Outcome.FAILED
     signs: frozenset[Sign] = frozenset()
-    """What the text shows; looked for only where the score is not full."""
+    """What the text shows, whether it is right or not."""
     missed: Where | None = None
     """Where the right answer stands, if the filter missed it."""
     other_filter: bool = False
@@ -81,20 +81,20 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.task, self.doc_id
 
 
-def facts_of_run(samples: RunSamples, metrics: Mapping[str, str]) -> Iterator[SampleFacts]:
+def facts_of_run(samples: RunSamples, metrics: Mapping[str, str | None]) -> Iterator[SampleFacts]:
     """The facts of every sample of some tasks.
 
     Args:
         samples: the run.
-        metrics: by task, the metric key that is looked at.
+        metrics: by task, the metric key that is looked at; None: no score is known.
     """
     for task, key in metrics.items():
         for doc_id in samples.doc_ids(task):
             yield facts_of(samples.sample(task, doc_id), key)
 
 
-def facts_of(sample: RunSample, key: str) -> SampleFacts:
-    """The facts of one sample under one metric key."""
+def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
+    """The facts of one sample under one metric key; without one, nothing but that there is an answer."""
     if sample.failure is not None:
         endpoint = next((response.endpoint for response in sample.responses if response.endpoint), None)
         return SampleFacts(
@@ -105,6 +105,8 @@ def facts_of(sample: RunSample, key: str) -> SampleFacts:
             endpoint=endpoint,
             time=max(sample.times, default=None),
         )
+    if key is None:
+        return SampleFacts(task=sample.task, doc_id=sample.doc_id, score=None, outcome=Outcome.ANSWERED)
     metric, filter_name = key.split(",", 1)
     filtered = sample.filters.get(filter_name)
     found = None if filtered is None else filtered.metrics.get(metric)
@@ -140,7 +142,7 @@ def _of_prompt(prompt: Prompt | None) -> dict[str, Any]:
     if prompt is None:
         return {}
     settings = prompt.settings
-    until = settings.get("until") or ()
+    until = settings.get("until")
     limit = settings.get("max_gen_toks", settings.get("max_tokens"))
     temperature = settings.get("temperature", 0)
     return {
@@ -148,27 +150,27 @@ def _of_prompt(prompt: Prompt | None) -> dict[str, Any]:
         "messages": 0 if isinstance(prompt.content, str) else len(prompt.content),
         "max_tokens": limit if isinstance(limit, int) else None,
         "temperature": float(temperature) if isinstance(temperature, int | float) else 0.0,
-        "stops": (until,) if isinstance(until, str) else tuple(str(stop) for stop in until),
+        "stops": tuple(map(str, until)) if isinstance(until, list) else (until,) if isinstance(until, str) else (),
     }
 
 
 def _of_answer(answer: Answer, sample: RunSample, missing: str | None) -> dict[str, Any]:
     """What the answer shows; more if it lacks a full score under the metric `missing`."""
     text, reasoning = _shortened(answer.text or ""), _shortened(answer.reasoning or "")
+    prompt_end = sample.prompts[0].text[-_PROMPT_END:] if sample.prompts else ""
     facts: dict[str, Any] = {
         "is_generated": True,
         "has_reasoning": bool(reasoning.strip()),
         "finish_reason": answer.finish_reason,
         "characters": len(answer.text or "") + len(answer.reasoning or ""),
         "completion_tokens": answer.completion_tokens,
+        "signs": signs_of(text, prompt_end, sample.target),
     }
     if missing is None:
         return facts
     gold = gold_of(sample.target) if missing in _COMPARES_WITH_TARGET and len(sample.responses) == 1 else None
-    prompt = sample.prompts[0].text[-_PROMPT_END:] if sample.prompts else ""
     said = text if text.strip() else reasoning
     return facts | {
-        "signs": signs_of(text, prompt),
         "missed": _missed(text, gold, is_whole=answer.finish_reason != "length"),
         "answer_in_reasoning": bool(gold and not text.strip() and missed_answer(reasoning, gold)),
         "is_open_thought": _ends_in_thought(text),

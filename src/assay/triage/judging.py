@@ -28,6 +28,10 @@ _FEWEST = 5
 """Least number of affected samples that make a cause: fewer are anecdotes."""
 _MOST = 0.5
 """Where nothing tells what the affected samples would score: least share of all that is missing to the full score."""
+_HARMLESS = 0.5
+"""Samples that score more than this part of what the others do are not harmed by what they show."""
+_HARMLESS_ALONE = 0.25
+"""The same as a score, where there are no others."""
 
 
 class Found(NamedTuple):
@@ -114,6 +118,20 @@ def _share_of_missing(evidence: Evidence, affected: Sequence[SampleFacts]) -> fl
     """How much of what is missing to the full score the affected samples miss."""
     missing = sum(1 - (sample.score or 0.0) for sample in evidence.scored)
     return sum(1 - (sample.score or 0.0) for sample in affected) / missing if missing else 0.0
+
+
+def is_harmless(evidence: Evidence, affected: Sequence[SampleFacts]) -> bool:
+    """Whether samples score about as well as the others in spite of what they show, so that it is their model's way.
+
+    Where the baseline's texts are known, what they do not show is no such way.
+    """
+    if evidence.baseline is not None and evidence.baseline.has_facts:
+        return False
+    places = {sample.place for sample in affected}
+    others = [sample for sample in evidence.generated if sample.place not in places]
+    if not evidence.tells_of_others(len(others)):
+        return mean_score(affected) > _HARMLESS_ALONE
+    return mean_score(affected) > _HARMLESS * mean_score(others)
 
 
 def as_remark(found: Found) -> Found:

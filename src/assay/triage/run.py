@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.gate import Verdict
+from assay.run_files import names_metric
 from assay.run_samples import RunSamples, results_file_of
 from assay.triage.baseline import baseline_of
 from assay.triage.comparability import mismatches, other_lm_eval, sampled
@@ -86,9 +87,10 @@ def explain_scores(results_file: Path) -> Triage | None:
 
 def triage_samples(samples: RunSamples, baseline: str | Path | None = None, *, score_again: bool = False) -> Triage:
     """Say why a run scored as it did; see :func:`triage_run`."""
-    metrics = metrics_of(samples)
-    facts = list(facts_of_run(samples, metrics))
-    beside = None if baseline is None else baseline_of(Path(baseline), samples, metrics, score_again=score_again)
+    looked_at = metrics_of(samples)
+    metrics = {task: key for task, key in looked_at.items() if key is not None}
+    facts = list(facts_of_run(samples, looked_at))
+    beside = None if baseline is None else baseline_of(Path(baseline), samples, looked_at, score_again=score_again)
     triage = diagnose(Evidence(facts, samples.results, beside))
     return msgspec.structs.replace(triage, run=str(samples.file), metrics=metrics)
 
@@ -107,8 +109,11 @@ def diagnose(evidence: Evidence) -> Triage:
     )
 
 
-def metrics_of(samples: RunSamples) -> dict[str, str]:
-    """By task, the metric that is looked at: that of an unmet check, else the first of which more is better."""
+def metrics_of(samples: RunSamples) -> dict[str, str | None]:
+    """By task that is looked at, the metric: that of an unmet check, else the first of which more is better.
+
+    None where the task has no such metric, as where all its samples failed: only failures are then seen.
+    """
     demanded = {
         str(check.get("task")): str(check.get("metric"))
         for check in samples.assay.get("checks", ())
@@ -118,14 +123,15 @@ def metrics_of(samples: RunSamples) -> dict[str, str]:
     below = {leaf: key for name, key in demanded.items() for leaf in _leaves(name, members)}
     chosen = {}
     for task in samples.tasks:
+        if below and task not in below:
+            continue
         directions = samples.results.get("higher_is_better", {}).get(task, {})
         keys = [
             key
             for key in samples.results["results"][task]
-            if _names_metric(key) and directions.get(key.split(",", 1)[0]) is not False
+            if names_metric(key) and directions.get(key.split(",", 1)[0]) is not False
         ]
-        if keys and (not below or task in below):
-            chosen[task] = below[task] if below.get(task) in keys else keys[0]
+        chosen[task] = below[task] if below.get(task) in keys else next(iter(keys), None)
     return chosen
 
 
@@ -134,10 +140,6 @@ def _leaves(name: str, members: Mapping[str, list[str]]) -> Iterator[str]:
         yield name
     for member in members.get(name, ()):
         yield from _leaves(member, members)
-
-
-def _names_metric(key: str) -> bool:
-    return "," in key and not key.split(",", 1)[0].endswith("_stderr")
 
 
 def _baseline_in_checks(samples: RunSamples) -> str | None:
@@ -177,4 +179,6 @@ def _headline(evidence: Evidence, found: list[Found]) -> str:
         )
     if loss.against is Reference.CHECK:
         return f"no harness cause found: the answers themselves fall {loss.size:.3f} short of what the check demands"
+    if evidence.score is None:
+        return "nothing to explain: no sample has a score of which more is better"
     return "no harness cause found"

@@ -10,7 +10,17 @@ import msgspec
 from assay.gate import Verdict
 from assay.triage.evidence import Reference
 from assay.triage.findings import Cause, Confidence
-from assay.triage.judging import Found, Suspicion, as_remark, examples_of, judge, judge_all, percent
+from assay.triage.judging import (
+    Found,
+    Suspicion,
+    as_remark,
+    examples_of,
+    is_harmless,
+    judge,
+    judge_all,
+    mean_score,
+    percent,
+)
 from assay.triage.texts import Sign
 from assay.types import FailureCause
 
@@ -194,7 +204,12 @@ def template_markers(evidence: Evidence) -> Iterator[Found]:
     words = (
         f"{percent(len(marked), len(evidence.generated))} answers hold marks of a chat template or turns of the user"
     )
-    yield judge(evidence, _of_prompts(evidence, Cause.CHAT_TEMPLATE_MISSING, words, marked, Confidence.LIKELY))
+    words += f"; they score {mean_score(marked):.2f}"
+    # In a chat nothing of the kind belongs into an answer, not even into a right one. Plain text may well go on so.
+    is_chat = any(sample.messages for sample in marked)
+    affected = [sample for sample in marked if (sample.score or 0.0) < 1] if is_chat else marked
+    found = judge(evidence, _of_prompts(evidence, Cause.CHAT_TEMPLATE_MISSING, words, affected, Confidence.LIKELY))
+    yield as_remark(found) if not is_chat and is_harmless(evidence, marked) else found
 
 
 def _is_marked(sample: SampleFacts) -> bool:

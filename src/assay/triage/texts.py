@@ -81,17 +81,19 @@ _NOT_ENGLISH = 0.05
 _FEWEST_LETTERS = 40
 
 
-def signs_of(text: str, prompt: str) -> frozenset[Sign]:
+def signs_of(text: str, prompt: str, target: str = "") -> frozenset[Sign]:
     """Everything that a text shows.
 
     Args:
         text: the model's answer.
         prompt: the end of what it was asked, whose language the answer should have.
+        target: what a right answer says; where it is a text itself, in another language than the prompt, so may the
+            answer be.
     """
-    return frozenset(_signs(text, prompt))
+    return frozenset(_signs(text, prompt, target))
 
 
-def _signs(text: str, prompt: str) -> Iterator[Sign]:
+def _signs(text: str, prompt: str, target: str) -> Iterator[Sign]:
     if has_marks(text) and REASONING_TAG.search(text):
         yield Sign.REASONING_TAGS
     if (has_marks(text) or _has_any(_ROLES, text)) and _TEMPLATE_MARKER.search(text):
@@ -100,7 +102,7 @@ def _signs(text: str, prompt: str) -> Iterator[Sign]:
         yield Sign.REPETITIVE
     elif is_gibberish(text):
         yield Sign.GIBBERISH
-    elif is_in_another_language(text, prompt):
+    elif is_in_another_language(text, prompt) and not is_in_another_language(target, prompt):
         yield Sign.WRONG_LANGUAGE
     if is_refusal(text):
         yield Sign.REFUSED
@@ -138,8 +140,10 @@ def is_gibberish(text: str) -> bool:
     broken = sum(sample.count(character) for character in "\ufffd\x00")
     if broken >= 3 and broken > len(sample) / 100:
         return True
+    if sample.isascii():
+        return False
     words = _WORD.findall(sample)
-    if len(words) < 5 or sample.isascii():
+    if len(words) < 5:
         return False
     mixed = sum(len(scripts_of(word)) > 1 for word in words)
     return mixed >= 3 and mixed > len(words) / 10
@@ -154,6 +158,8 @@ def is_in_another_language(text: str, prompt: str) -> bool:
             script = asked.most_common(1)[0][0]
             if said[script] < said.total() / 2:
                 return True
+    if _is_surely_english(text):
+        return False
     share = _english(text)
     if share is None or share >= _NOT_ENGLISH or (_has_any(_CODING, text) and _CODE.search(text)):
         return False
@@ -196,6 +202,12 @@ _SCRIPTS = (
     ("hangul", 0xAC00, 0xD7AF),
     ("east asian", 0xF900, 0xFAFF),
 )
+
+
+def _is_surely_english(text: str) -> bool:
+    """Whether even the words without punctuation tell; far quicker than to look at all of them."""
+    words = text.lower().split()
+    return len(list(filter(_COMMON_ENGLISH.__contains__, words))) >= _NOT_ENGLISH * len(words)
 
 
 def _english(text: str) -> float | None:

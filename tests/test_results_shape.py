@@ -1,0 +1,74 @@
+"""Results files of another shape than they are written in are refused in words, whoever reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli import main
+from assay.errors import FileFormatError
+from assay.results import read_results
+from tests.result_files import write_run
+
+CHECK = {"task": "t", "metric": "exact_match,get-answer", "verdict": "fail", "min": 0.5}
+TOTALS = {"answers": 1, "attempts": 1, "prompt_tokens": 1, "completion_tokens": 1, "seconds": 1.0}
+MISSHAPEN: list[dict[str, Any]] = [
+    {"configs": 5},
+    {"configs": {"t": None}},
+    {"results": {"t": []}},
+    {"group_subtasks": [None]},
+    {"group_subtasks": {"g": ["h"], "h": ["g"]}},
+    {"group_subtasks": {"g": ["g"]}},
+    {"higher_is_better": {"t": None}},
+    {"n-samples": {"t": {"effective": "x"}}},
+    {"model_name": "m", "versions": "\ud800"},
+    *(
+        {"assay": {name: value}}
+        for name, value in (
+            ("checks", [5]),
+            ("checks", [{**CHECK, "baseline": -1}]),
+            ("checks", [{**CHECK, "min": None}]),
+            ("checks", [{**CHECK, "max": 1.0}]),
+            ("checks", [{**CHECK, "metric": "\ud800"}]),
+            ("failures", [{"task": "t"}]),
+            ("failures", [{"task": "t", "doc_id": 1, "cause": "boredom"}]),
+            ("fallbacks", []),
+            ("fallbacks", {"t": "x"}),
+            ("totals", {**TOTALS, "seconds": float("inf")}),
+            ("totals", {**TOTALS, "completion_tokens": "many"}),
+            ("totals", {**TOTALS, "latency_seconds": None}),
+            ("provenance", 5),
+            ("provenance", {"server": -1}),
+            ("probe", {"findings": 1}),
+            ("scores", [{"metric": "exact_match"}]),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("part", MISSHAPEN, ids=[str(part) for part in MISSHAPEN])
+def test_misshapen_results_are_refused(part: dict[str, Any], tmp_path: Path) -> None:
+    file = write_run(tmp_path, {"t": [1, 0]})
+    file.write_text(json.dumps(json.loads(file.read_text()) | part))
+    with pytest.raises(FileFormatError, match="damaged"):
+        read_results(file)
+
+
+@pytest.mark.parametrize("command", ["triage", "report", "show"])
+def test_commands_say_so_in_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write_run(tmp_path, {"t": [1, 0]})
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"assay": {"checks": [5]}}))
+    with pytest.raises(SystemExit) as ended:
+        main([command, str(file)])
+    assert ended.value.code == 2
+    assert "$.assay.checks[0]" in capsys.readouterr().err
+
+
+def test_what_is_not_read_may_have_any_shape(tmp_path: Path) -> None:
+    file = write_run(tmp_path, {"t": [1, 0]}, group="g")
+    more = {"n-shot": 5, "assay": {"checks": [CHECK], "totals": TOTALS, "later": [1], "failures": []}, "date": []}
+    file.write_text(json.dumps(json.loads(file.read_text()) | more))
+    assert read_results(file)["assay"]["later"] == [1]
