@@ -5,12 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 _REPOSITORY = Path(__file__).resolve().parent.parent
 _OUTSIDE = ("ASSAY_DATA_DIR", "ASSAY_MODEL_OUTPUTS_DIR", "ASSAY_ORACLES_DIR")
 # Taken out of the environment, so that what is tested sees them only where a test says so.
 _GIVEN = {variable: os.environ.pop(variable) for variable in _OUTSIDE if variable in os.environ}
+
+# A test is not wrong because the machine is busy.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 
 def _outside_folder(variable: str, default: str) -> Path:
