@@ -71,7 +71,10 @@ def test_the_same_code_gives_the_same_results(both: Evaluation, tmp_path: Path) 
 
 def test_nothing_is_kept_unless_asked_for(both: Evaluation) -> None:
     before = sorted(both.results_file.parent.rglob("*"))
-    assert rescore(both.results_file).results_file is None
+    again = rescore(both.results_file)
+    assert again.results_file is None
+    assert again.comparison is not None
+    assert again.comparison.candidate == "the same answers, scored again"  # no file that is gone by now
     assert sorted(both.results_file.parent.rglob("*")) == before
 
 
@@ -130,6 +133,11 @@ def test_a_run_that_stopped_early_is_scored_as_far_as_it_went(tmp_path: Path) ->
     assert again.scores == early.scores
     assert again.results_file is not None
     assert json.loads(again.results_file.read_text())["results"] == early.results["results"]
+    assert again.comparison is not None
+    assert again.comparison.candidate == str(again.results_file)
+    unkept = rescore(early.results_file).comparison
+    assert unkept is not None
+    assert any(remark.startswith("the same answers, scored again was stopped early") for remark in unkept.remarks)
 
 
 def test_what_cannot_be_scored_again_is_refused(both: Evaluation, tmp_path: Path) -> None:

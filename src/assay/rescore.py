@@ -122,6 +122,8 @@ def _rescore(run: RunSamples, rescoring: Rescoring) -> Rescored:
         document["assay"] |= {"rescored": _origin(run, folder, answers)}
         written = write_results(folder, date_id(), document, scores)
         comparison = _comparison(run.file, written, recorded_as) if specification.log_samples else None
+        if comparison is not None and rescoring.output_dir is None:
+            comparison = _without_file(comparison, written)
     return Rescored(
         run=str(run.file),
         scores=measured,
@@ -239,6 +241,13 @@ def _comparison(before: Path, now: Path, recorded_as: Mapping[str, str]) -> Comp
         for name, task in run.tasks.items()
     }
     return compare_runs(read_run(before), msgspec.structs.replace(run, tasks=under_old_names))
+
+
+def _without_file(comparison: Comparison, written: Path) -> Comparison:
+    """The comparison, with words in place of a file that is about to go."""
+    words = "the same answers, scored again"
+    remarks = tuple(remark.replace(str(written), words) for remark in comparison.remarks)
+    return msgspec.structs.replace(comparison, candidate=words, remarks=remarks)
 
 
 def _differences(

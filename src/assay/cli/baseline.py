@@ -27,6 +27,7 @@ def save(run: str, file: Path, with_texts: bool) -> None:
       assay baseline save results/my-model baselines/my-model.json
     """
     from assay.baseline import save_baseline
+    from assay.report.text import printable
     from assay.run_files import read_run
 
     read = read_run(run)
@@ -34,4 +35,5 @@ def save(run: str, file: Path, with_texts: bool) -> None:
     left_out = [f"{task.name} {key}" for task in read.tasks.values() for key in task.values if key not in task.scores]
     if left_out:
         print(f"not per document, so left out: {', '.join(left_out)}", file=sys.stderr)
-    print(f"{file}: {read.documents} documents of {len(read.tasks)} tasks, {file.stat().st_size} bytes")
+    tasks = f"{len(read.tasks)} tasks" if len(read.tasks) != 1 else printable(next(iter(read.tasks)))
+    print(f"{file}: {read.documents} documents of {tasks}, {file.stat().st_size} bytes")
