@@ -17,7 +17,9 @@ REFUSED = Fault(FailureCause.UNAUTHORISED, "HTTP 401: who?", Hope.NONE, 401)
 BAD = Fault(FailureCause.BAD_REQUEST, "HTTP 400: no", Hope.NONE, 400)
 
 
-def health(time: VirtualTime, *, concurrency: int = 4, give_up_after: float = 300.0) -> ServerHealth:
+def health(
+    time: VirtualTime, *, concurrency: int = 4, give_up_after: float = 300.0, told: list[str] | None = None
+) -> ServerHealth:
     return ServerHealth(
         "http://host:8000",
         concurrency=Concurrency(concurrency),
@@ -25,6 +27,7 @@ def health(time: VirtualTime, *, concurrency: int = 4, give_up_after: float = 30
         clock=time.clock,
         sleep=time.sleep,
         rng=random.Random(0),
+        tell=(told if told is not None else []).append,
     )
 
 
@@ -204,3 +207,15 @@ def test_one_answer_in_between_lets_it_go_on() -> None:
         shared.answered()
         for _ in range(4):
             shared.lost(BROKEN)
+
+
+@pytest.mark.parametrize(("seconds", "lines"), [(1.0, 0), (60.0, 2)])
+def test_a_longer_outage_is_told_and_its_end(seconds: float, lines: int) -> None:
+    time = VirtualTime()
+    told: list[str] = []
+    server = Server(time, lambda now: now >= 1000 + seconds)
+    asyncio.run(time.run(_gather(server, health(time, told=told), 20)))
+    assert len(told) == lines
+    if told:
+        assert told[0] == "nothing answers at http://host:8000 (connection refused): waiting for it, 300 s at most"
+        assert told[1].startswith("http://host:8000 answers again after 6")

@@ -23,6 +23,8 @@ _LONGEST_PAUSE = 5.0
 # Seconds after which a probe that has not failed lets the next request go too: a server that is back may need minutes
 # for the probe's answer. Halved with every request let go.
 _PATIENCE = 2.0
+_TOLD_AFTER = 3.0
+"""Seconds; whoever watches is not bothered with shorter outages."""
 
 
 class ServerHealth:
@@ -37,14 +39,28 @@ class ServerHealth:
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """Begin with a server that is up.
+
+        Args:
+            address: the server's.
+            concurrency: how many requests are outstanding at once.
+            give_up_after: seconds that it may be down.
+            clock: tells the time.
+            sleep: waits.
+            rng: spreads the pauses.
+            tell: is given a line when it has been down for a while, and when it is back.
+        """
         self._address = address
+        self._tell = tell
         self._give_up_after = give_up_after
         self._clock = clock
         self._sleep = sleep
         self._rng = rng
 
         self._down_since: float | None = None
+        self._outage_is_told = False
         self._outage = 0
         """Number of the present or last outage; an attempt's ticket is the number at its start."""
         self._in_flight = 0
@@ -88,11 +104,14 @@ class ServerHealth:
 
     def answered(self) -> None:
         """An answer came: all is well."""
-        self._down_since = self._last_word = None
+        self.alive()
         self._losses.answered()
 
     def alive(self) -> None:
         """The server replied, if only with an error: it is not down."""
+        if self._outage_is_told and self._down_since is not None:
+            self._tell(f"{self._address} answers again after {self._clock() - self._down_since:.0f} s")
+        self._outage_is_told = False
         self._down_since = self._last_word = None
 
     def down(self, fault: Fault, ticket: int) -> None:
@@ -113,6 +132,10 @@ class ServerHealth:
         pause = max(self._pause * self._rng.uniform(0.5, 1.0), fault.retry_after or 0.0)
         self._next_probe = now + pause
         self._let_go = 0
+        if now - self._down_since >= _TOLD_AFTER and not self._outage_is_told:
+            self._outage_is_told = True
+            patience = f"{self._give_up_after:.0f} s at most"
+            self._tell(f"nothing answers at {self._address} ({fault.message}): waiting for it, {patience}")
         if now - self._down_since >= self._give_up_after and self._in_flight_from_before == 0:
             tried_for = now - self._down_since
             self._last_word = (

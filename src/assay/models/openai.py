@@ -65,7 +65,7 @@ class OpenAIModel:
         sleep: waits for so many seconds of that clock.
         rng: jitter for the waits.
         meeting: what was found of several endpoints before.
-        tell: is given a line when one of several endpoints is set aside, and when it is back;
+        tell: is given a line when a server is down or set aside, and when it is back;
             by default the log.
 
     Raises:
@@ -114,6 +114,7 @@ class OpenAIModel:
             clock=self.clock,
             sleep=self.sleep,
             rng=self._rng,
+            tell=self._tell,
         )
         return SoleServer(self.endpoints[0], health)
 
