@@ -16,6 +16,7 @@ from assay.corrections import Correction
 from assay.gate import CheckResult, Verdict
 from assay.measure import Score
 from assay.report.comparison import comparison_text
+from assay.report.fitting import fitting_table
 from assay.report.progress import ProgressLines, watch
 from assay.report.remarks import remarks
 from assay.report.table import check_lines, correction_lines, score_table
@@ -86,6 +87,20 @@ def test_no_figure_of_a_score_is_cut_in_a_narrow_terminal(width: int) -> None:
     for figure in ("0.7500", "0.0217", "0.7053", "0.7899", "400", "390", "10", "3"):
         assert words.count(figure) == 2
     assert ("unextracted" in words) == (width == 220)  # no sample is, and there is room to say so
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_row_that_is_too_wide_takes_lines_of_its_own(width: int) -> None:
+    headings = ("endpoint", "answers", "median seconds of all answers", "failed attempts")
+    rows = [("http://node1.example:8000", "16", "0.050", "3 time-outs"), ("http://node2.example:8000\n", "14", "", "0")]
+    text = rendered(fitting_table(headings, rows, names=1), width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "http://node1.example:8000" in text
+    assert "http://node2.example:8000\\n" in text
+    words = " ".join(text.split())
+    for figure in ("16", "0.050", "3 time-outs", "14"):
+        assert figure in words
+    assert ("answers 16, median" in words) == (width < 100)
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])

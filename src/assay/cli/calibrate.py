@@ -26,6 +26,7 @@ _FIXED = {
     "triage": False,
 }
 """Options of ``assay run`` that mean nothing here."""
+_HEADINGS = ("task", "metric", "n", "scores", "flips", "flips at most", "margin")
 _NOT_ITS_OWN = _FIXED.keys() | {"as_json", "report", "helm_dir"}
 
 
@@ -58,15 +59,20 @@ calibrate.params += [parameter for parameter in run.params if parameter.name not
 
 def _print_table(noise: Sequence[Noise]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    from assay.report.text import printable
+    from assay.report.fitting import fitting_table
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, heading in enumerate(("task", "metric", "n", "scores", "flips", "flips at most", "margin")):
-        table.add_column(heading, justify="left" if place < 2 else "right")
-    for row in noise:
-        scores = ", ".join(f"{value:.4f}" for value in row.values)
-        shares = (f"{row.flip_rate:.2%}", f"{row.flip_rate_at_most:.2%}", f"{row.margin:.3f}")
-        table.add_row(printable(row.task), printable(row.metric), str(row.n), scores, *shares)
-    Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False).print(table)
+    rows = [
+        (
+            row.task,
+            row.metric,
+            str(row.n),
+            ", ".join(f"{value:.4f}" for value in row.values),
+            f"{row.flip_rate:.2%}",
+            f"{row.flip_rate_at_most:.2%}",
+            f"{row.margin:.3f}",
+        )
+        for row in noise
+    ]
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    console.print(fitting_table(_HEADINGS, rows, names=2))

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
-from assay.report.text import printable
+from assay.report.fitting import fitting_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
 
 
 HEADINGS = ("endpoint", "answers", "share", "median s", "requests", "failed attempts", "set aside", "unlike others")
 
 
-def endpoint_table(endpoints: Sequence[Mapping[str, Any]]) -> Table:
+def endpoint_table(endpoints: Sequence[Mapping[str, Any]]) -> RenderableType:
     """What each gave and how it fared, from the results' ``assay.endpoints``."""
-    table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
-    table.add_column(HEADINGS[0], overflow="fold")
-    for heading in HEADINGS[1:]:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in endpoint_rows(endpoints):
-        table.add_row(*map(printable, row))
-    return table
+    return fitting_table(HEADINGS, endpoint_rows(endpoints), names=1)
 
 
 def endpoint_rows(endpoints: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

@@ -4,14 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.console import Group
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from assay.report.text import printable
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console, ConsoleOptions, RenderableType
-    from rich.measure import Measurement
-    from rich.table import Table
 
 _ANY_WIDTH = 100_000
+
+
+def fitting_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, names: int) -> FirstThatFits:
+    """A table; in a terminal that is too narrow for it, a few lines a row.
+
+    Args:
+        headings: one a column.
+        rows: their cells.
+        names: how many of the first columns say what a row is about; the others are figures.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if place < names else "right")
+    lines = []
+    for row in rows:
+        cells = [printable(cell) for cell in row]
+        table.add_row(*cells)
+        figures = [f"{heading} {cell}" for heading, cell in zip(headings, cells, strict=True) if cell][names:]
+        lines += [Text(" ".join(cells[:names])), Text(f"  {', '.join(figures)}")]
+    return FirstThatFits(table, otherwise=Group(*lines))
 
 
 class FirstThatFits:
@@ -30,8 +55,6 @@ class FirstThatFits:
         yield self._chosen(console, options)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        from rich.measure import Measurement
-
         return Measurement.get(console, options, self._chosen(console, options))
 
     def _chosen(self, console: Console, options: ConsoleOptions) -> RenderableType:

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
-from assay.report.fitting import FirstThatFits
-from assay.report.text import printable
+from assay.report.fitting import fitting_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
 
@@ -28,32 +26,22 @@ healthy, broken: what is assumed, and the documents after which half of such run
 
 def outlook_text(outlooks: Sequence[Outlook]) -> RenderableType:
     """One row a check, and what the columns mean."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, heading in enumerate(_HEADINGS):
-        table.add_column(heading, justify="left" if place < 4 else "right")
-    for outlook in outlooks:
-        table.add_row(*_cells(outlook))
-    lines = [line for outlook in outlooks for line in _lines(outlook)]
-    return Group(FirstThatFits(table, otherwise=Group(*lines)), Text(_NOTES, style="dim"))
+    table = fitting_table(_HEADINGS, [_cells(outlook) for outlook in outlooks], names=4)
+    return Group(table, Text(_NOTES, style="dim"))
 
 
 def _cells(outlook: Outlook) -> tuple[str, ...]:
     return (
-        *(printable(text) for text in (outlook.model, outlook.task, outlook.metric, outlook.demand)),
+        outlook.model,
+        outlook.task,
+        outlook.metric,
+        outlook.demand,
         f"{outlook.budget} of {outlook.population}",
         f"{outlook.alpha:.2g}",
         _sees(outlook),
         f"{outlook.healthy}: {outlook.healthy_documents}{_beyond(outlook, outlook.healthy_documents)}",
         f"{outlook.broken}: {outlook.broken_documents}{_beyond(outlook, outlook.broken_documents)}",
     )
-
-
-def _lines(outlook: Outlook) -> Iterator[Text]:
-    """For a narrow terminal."""
-    model, task, metric, demanded, *figures = _cells(outlook)
-    yield Text(f"{model}: {task} {metric} {demanded}")
-    named = zip(_HEADINGS[4:], figures, strict=True)
-    yield Text(f"  {', '.join(f'{heading} {figure}' for heading, figure in named)}")
 
 
 def _sees(outlook: Outlook) -> str:
