@@ -67,6 +67,20 @@ def test_commands_say_so_in_one_line(command: str, tmp_path: Path, capsys: pytes
     assert "$.assay.checks[0]" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["triage", "report", "show", "compare"])
+@pytest.mark.parametrize("name", ["a/b", "a\0b", "x" * 300])
+def test_tasks_that_name_no_file_are_refused(
+    command: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_run(tmp_path, {"t": [1, 0]})
+    document = json.loads(file.read_text())
+    file.write_text(json.dumps({**document, "results": {name: document["results"]["t"]}, "configs": {name: {}}}))
+    with pytest.raises(SystemExit) as ended:
+        main([command, str(file), *([str(file)] if command == "compare" else [])])
+    assert ended.value.code == 2
+    assert "its name is no file name" in capsys.readouterr().err
+
+
 def test_what_is_not_read_may_have_any_shape(tmp_path: Path) -> None:
     file = write_run(tmp_path, {"t": [1, 0]}, group="g")
     more = {"n-shot": 5, "assay": {"checks": [CHECK], "totals": TOTALS, "later": [1], "failures": []}, "date": []}

@@ -129,6 +129,11 @@ class FollowedCheck:
         self._gained += score != before and not worse
         return score - before
 
+    @property
+    def value_so_far(self) -> float | None:
+        """The score over the documents that have one; safe to ask for while they are observed."""
+        return self._sum / self._sum_of_weights if self._sum_of_weights else None
+
     def evidence(self) -> Evidence | None:
         """The course of the evidence; None where nothing was followed."""
         if self.test is None or not self.test.seen:
@@ -147,7 +152,7 @@ class FollowedCheck:
         figures: dict[str, Any] = {
             "n": self.seen,
             "population": self._population,
-            "value": self._sum / self._sum_of_weights if self._sum_of_weights else None,
+            "value": self.value_so_far,
             "failed": self.test.failed if self.test else 0,
         }
         if self._before is not None:

@@ -21,6 +21,7 @@ import msgspec
 
 from assay.errors import FileFormatError, OutputError, TaskConfigError
 from assay.results_shape import refuse_misshapen
+from assay.sample_files import may_name_file
 from assay.tasks.model_args import lm_eval_model_name, model_args
 
 if TYPE_CHECKING:
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from assay.tasks.tokenizer import Tokenizer
     from assay.types import Specification
 
-_LONGEST_TASK_NAME = 200
-"""Bytes; file systems take names of 255, and a samples file's has a time in it as well."""
 _BLOCK = 2**20
 """Bytes that are written at once."""
 _BOOTSTRAP_ITERATIONS = 100_000
@@ -215,7 +214,7 @@ def refuse_unwritable(tasks: Iterable[str]) -> None:
         TaskConfigError: names the task.
     """
     for name in tasks:
-        if "/" in name or "\0" in name or len(name.encode("utf-8", "replace")) > _LONGEST_TASK_NAME:
+        if not may_name_file(name):
             raise TaskConfigError(f"task {name!r} cannot have a samples file: its name is no file name")
 
 

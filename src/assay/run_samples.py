@@ -6,7 +6,6 @@ gone through once to learn where each document's lines lie, then read document b
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +17,16 @@ from assay.journal.by_document import ResponsesByDocument
 from assay.results import read_results
 from assay.run_files import newest_results
 from assay.runs import score_of
-from assay.sample_files import filter_of, first_text, line_at, plain, read_lines, samples_file_of, time_stamp, value_of
+from assay.sample_files import (
+    OpenedLines,
+    filter_of,
+    first_text,
+    plain,
+    read_lines,
+    samples_file_of,
+    time_stamp,
+    value_of,
+)
 from assay.tasks.outcomes import fallbacks_in_config, outcome_of
 from assay.types import Answer, Failure, FailureCause, Outcome
 
@@ -90,7 +98,7 @@ class RunSample(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def document(self) -> Any:
         """The document as plain data."""
-        return json.loads(bytes(self.doc))
+        return plain(self.doc)
 
     @property
     def answers(self) -> tuple[Answer, ...]:
@@ -123,6 +131,7 @@ class RunSamples:
         self._lines: dict[str, dict[int, list[int]]] = {}
         """By task and document, where its lines begin."""
         self._files = ExitStack()
+        self._opened = self._files.enter_context(OpenedLines())
         journal = self.journal
         self._responses = None if journal is None else self._files.enter_context(ResponsesByDocument(journal))
 
@@ -163,7 +172,7 @@ class RunSamples:
         offsets = self._offsets(task).get(doc_id)
         if offsets is not None:
             file = samples_file_of(self.file, task)
-            return self._scored(task, doc_id, [line_at(file, offset) for offset in offsets])
+            return self._scored(task, doc_id, [self._opened.line(file, offset) for offset in offsets])
         if (task, doc_id) in self._failures:
             return self._failed(task, doc_id)
         raise UsageError(f"{self.file} has no document {doc_id} of '{task}'; it has {_span(self.doc_ids(task))}")

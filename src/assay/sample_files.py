@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 import msgspec
 
@@ -18,6 +18,9 @@ SampleLine = dict[str, msgspec.Raw]
 """A line: the JSON of each key."""
 
 _STAMP = re.compile(r"_(\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl?$")
+_LONGEST_TASK_NAME = 200
+"""Bytes; file systems take names of 255, and a samples file's has a time in it as well."""
+_NAME_SHOWN = 60
 _decoder = msgspec.json.Decoder(SampleLine)
 
 
@@ -36,9 +39,22 @@ def time_stamp(file: Path) -> str | None:
 
 
 def samples_file_of(results_file: Path, task: str) -> Path:
-    """The samples file of one task that belongs to a results file."""
+    """The samples file of one task that belongs to a results file.
+
+    Raises:
+        FileFormatError: the task's name cannot be part of a file's name.
+    """
+    if not may_name_file(task):
+        raise FileFormatError(
+            f"{results_file}: task {task[:_NAME_SHOWN]!r} has no samples file: its name is no file name"
+        )
     stamp = time_stamp(results_file)
     return results_file.with_name(f"samples_{task}_{stamp}.jsonl" if stamp else f"samples_{task}.jsonl")
+
+
+def may_name_file(task: str) -> bool:
+    """Whether a samples file can have the task in its name."""
+    return "/" not in task and "\0" not in task and len(task.encode("utf-8", "replace")) <= _LONGEST_TASK_NAME
 
 
 def task_of(samples_file: Path) -> str:
@@ -67,18 +83,34 @@ def read_lines(file: Path) -> Iterator[PlacedLine]:
         raise FileFormatError(f"{file}, line {number}: cannot be read as a sample ({error})") from error
 
 
-def line_at(file: Path, offset: int) -> SampleLine:
-    """The line that begins at `offset`.
+class OpenedLines:
+    """Reads single lines; the file of the last one stays open, because mostly the next is wanted of it, too."""
 
-    Raises:
-        FileFormatError: it is damaged.
-    """
-    try:
-        with file.open("rb") as lines:
-            lines.seek(offset)
-            return _parsed(lines.readline())
-    except (OSError, ValueError, AttributeError) as error:
-        raise FileFormatError(f"{file}, byte {offset}: cannot be read as a sample ({error})") from error
+    def __init__(self) -> None:
+        self._file: Path | None = None
+        self._lines: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lines is not None:
+            self._lines.close()
+
+    def line(self, file: Path, offset: int) -> SampleLine:
+        """The line of `file` that begins at `offset`.
+
+        Raises:
+            FileFormatError: it is damaged.
+        """
+        try:
+            if self._lines is None or file != self._file:
+                self.__exit__()
+                self._lines, self._file = file.open("rb"), file
+            self._lines.seek(offset)
+            return _parsed(self._lines.readline())
+        except (OSError, ValueError, AttributeError) as error:
+            raise FileFormatError(f"{file}, byte {offset}: cannot be read as a sample ({error})") from error
 
 
 def value_of(line: Mapping[str, msgspec.Raw], key: str) -> Any:

@@ -77,5 +77,5 @@ def _named(check: Check) -> str:
 
 
 def _estimate(check: FollowedCheck) -> str:
-    value = check.result().value if check.seen else None
+    value = check.value_so_far
     return "" if value is None else f", {value:.4f} so far"

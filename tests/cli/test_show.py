@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -142,3 +144,18 @@ def test_huge_extracts_are_shown_in_part(tmp_path: Path, capsys: pytest.CaptureF
 def test_errors_show_no_control_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written_runs.write_run(tmp_path, {"t\x1b[2J": [{}]})
     assert "t\\x1b[2J" in shown(capsys, str(file), "--task", "other")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
+    file = written_runs.write_run(tmp_path, {"t": [{}] * 200})
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "assay", "show", str(file)],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 2
+    assert ran.stderr == "assay: cannot write to standard output: No space left on device\n"

@@ -22,10 +22,12 @@ from assay.cli.output import report_beside
 from assay.cli.report import report as report_command
 from assay.errors import FileFormatError, OutputError
 from assay.report.html import ASSETS, report_file, write_report
+from assay.report.page import outline
 from assay.report.page_budget import MOST_HELD, TextStore
 from assay.report.page_samples import SamplePacker
 from assay.report.page_texts import cut
 from assay.report.text import visible
+from assay.results import read_results
 from assay.run_samples import Filtered, Message, Prompt, RunSample
 from assay.triage import Cause, Confidence, Example, Finding, Triage
 from assay.types import Answer, Failure, FailureCause, Outcome
@@ -343,3 +345,22 @@ def test_vendored_files_are_the_ones_noted() -> None:
         found for _, found in noted
     ]
     assert len(noted) == 2
+
+
+def test_tasks_of_a_group_without_a_score_stand_at_the_top(tmp_path: Path) -> None:
+    file = write_run(tmp_path, {"first": [1, 0], "second": [1, 1]}, group="both")
+    document = json.loads(file.read_text())
+    results, key = document["results"], "exact_match,get-answer"
+    document["group_subtasks"]["all"] = ["both"]
+    results["all"] = {"alias": "all", " ": " "}
+
+    def shown() -> tuple[list[str], list[str]]:
+        file.write_text(json.dumps(document))
+        run = outline(file, read_results(file))
+        return [score.task for score in run.main_scores], [part.name for part in run.parts]
+
+    assert shown() == (["both"], ["both", "all"])
+    results["all"][key] = 0.75
+    assert shown() == (["all"], ["both", "all"])
+    del results["all"][key], results["both"][key]
+    assert shown() == (["first", "second"], [])

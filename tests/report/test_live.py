@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import io
+import re
+import threading
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from assay.evaluation import evaluate
+from assay.followed import FollowedCheck
+from assay.gate import CheckResult
 from assay.progress import Standing
 from assay.report.live import LiveTable
+from assay.so_far import RunSoFar
 from assay.stats.intervals import wilson
 from assay.tasks.requests import Sample
 from assay.types import Answer, Check, EarlyStopping, Failure, FailureCause, ModelSpec, Specification, TaskOptions
@@ -150,6 +156,28 @@ def test_a_real_run_is_followed(tmp_path: Path) -> None:
     assert "0.0500" in pictures[-1] or "0.0333" in pictures[-1] or "0.0167" in pictures[-1]
     assert "on 60 documents so far" in pictures[-1]
     assert "60/60" in pictures[-1]
+
+
+def test_looking_on_computes_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread looks on: what a verdict takes may change meanwhile, and a forecast takes its time."""
+    verdict, looking = FollowedCheck.result, threading.Event()
+
+    def result(check: FollowedCheck) -> CheckResult:
+        assert not looking.is_set()
+        return verdict(check)
+
+    def look(so_far: RunSoFar) -> list[str]:
+        looking.set()
+        lines = told(so_far)
+        looking.clear()
+        return lines
+
+    told = RunSoFar.checks
+    monkeypatch.setattr(FollowedCheck, "result", result)
+    monkeypatch.setattr(RunSoFar, "checks", look)
+    check = Check(metric="exact_match,get-answer", min=0.5)
+    pictures = watched(tmp_path, checks=(check,), early_stopping=EarlyStopping(order_seed=1))
+    assert re.search(r"undecided after \d+ documents, 0\.\d{4} so far", pictures[2])
 
 
 def test_a_check_that_may_end_the_run_is_followed(tmp_path: Path) -> None:

@@ -93,3 +93,8 @@ def test_answers_of_real_models_show_next_to_nothing(model_outputs_dir: Path) ->
     records = [json.loads(line) for line in lines]
     found = [signs_of(record["175b_verification"]["solution"], record["question"]) for record in records]
     assert sum(map(bool, found)) <= len(found) / 200
+
+
+@given(st.text("abcdefgh .,\n", min_size=3, max_size=140).filter(lambda piece: len(set(piece)) > 2))
+def test_every_loop_is_seen(piece: str) -> None:
+    assert Sign.REPETITIVE in signs_of(ENGLISH + piece * (600 // len(piece) + 4), PROMPT)

@@ -155,6 +155,19 @@ def test_a_narrow_window_needs_no_scrolling_sideways(report: Path, opened: Opene
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def test_long_names_need_no_scrolling_sideways_either(tmp_path: Path, opened: Opened) -> None:
+    name = "a_task_with_a_name_that_is_far_longer_than_a_narrow_window_is_wide_" * 2
+    lost = [{"right": number < 5, "extracted": "?"} for number in range(30)]
+    results, baseline = (
+        write_run(tmp_path / "now", {name: lost}, name),
+        write_run(tmp_path / "before", {name: [{}] * 30}),
+    )
+    with opened(write_report(results, baseline=baseline), viewport={"width": 360, "height": 700}) as page:
+        page.keyboard.press("j")
+        assert page.locator("#triage a").count() > 0
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
 _KEY_TO_PAINT = """() => new Promise((resolve) => {
   addEventListener("keydown", (event) => {
     const pressed = performance.now();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import gc
 import importlib
 import io
@@ -35,6 +36,7 @@ _COMMANDS = {
 }
 """Name -> module, function, one line of help."""
 _LONGEST_MESSAGE = 4000
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _LazyGroup(click.Group):
@@ -148,6 +150,9 @@ def main(arguments: list[str] | None = None) -> None:
         leave_pipe()
         sys.exit(141)
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+            leave_pipe()
+            _end(f"cannot write to standard output: {error.strerror}", 2)
         place = _keep_traceback()
         _end(f"internal error, please report it: {type(error).__name__}: {error}; traceback in {place}", 70)
     else:

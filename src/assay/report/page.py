@@ -74,19 +74,22 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def main_scores(self) -> list[Score]:
-        """Of groups and of tasks that are in no group."""
-        inner = {member for members in self.members.values() for member in members}
+        """Of groups and of tasks that are in no group with a score of its own."""
+        scored = {score.task for score in self.scores}
+        inner = {part for group in self.members if group in scored for part in self._below(group)}
         return [score for score in self.scores if score.task not in inner]
 
     @property
     def parts(self) -> list[Part]:
         """Groups with their tasks, one entry a metric."""
-        names = {score.task for score in self.scores}
+        names, shown = {score.task for score in self.scores}, {score.task for score in self.main_scores}
         found = []
         for group in self.members:
             leaves = [name for name in self.leaves(group) if name in names]
             if group in leaves or not leaves:
                 continue
+            if group not in names and not shown.isdisjoint(leaves):
+                continue  # its tasks stand at the top
             for metric in dict.fromkeys(score.metric for score in self.scores if score.task in leaves):
                 rows = [score for score in self.scores if score.task in leaves and score.metric == metric]
                 whole = next((score for score in self.scores if (score.task, score.metric) == (group, metric)), None)
@@ -127,6 +130,10 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
         if not below:
             return [name]
         return list(dict.fromkeys(leaf for member in below for leaf in self.leaves(member)))
+
+    def _below(self, group: str) -> set[str]:
+        """Everything in a group, subgroups and what is in them too."""
+        return {part for member in self.members.get(group, ()) for part in (member, *self._below(member))}
 
     def chosen_keys(self) -> dict[str, str]:
         """By task, the metric key that says whether its samples are right: the first check's, else the first."""

@@ -18,6 +18,7 @@ _TAIL = 600
 _LONGEST_PERIOD = 150
 _REPETITIONS = 4
 _SHORTEST_LOOP = 200
+_LOOP_CLOSE = 16
 _LOOP_PACKED = 0.35
 """Share to which a loop packs at most; what packs worse need not be looked at closely."""
 _PACKED_LENGTH = 1500
@@ -128,9 +129,14 @@ def is_repetitive(text: str) -> bool:
         return True
     if len(stripped) < _SHORTEST_LOOP:
         return False
-    return any(
-        _packed(stripped[-length:]) <= _LOOP_PACKED and _ends_in_loop(stripped[-length:])
-        for length in (_SHORTEST_LOOP, _TAIL)
+    # In a loop the last few characters stand there before, too; to look for these is far quicker.
+    may_loop = stripped[-_LOOP_CLOSE:] in stripped[-_TAIL:-1]
+    return (
+        may_loop
+        and any(
+            _packed(stripped[-length:]) <= _LOOP_PACKED and _ends_in_loop(stripped[-length:])
+            for length in (_SHORTEST_LOOP, _TAIL)
+        )
     ) or (len(stripped) >= _PACKED_LENGTH and _packed(stripped[-_PACKED_LENGTH:]) < _PACKED_SHARE)
 
 
