@@ -81,6 +81,33 @@ def test_tasks_that_name_no_file_are_refused(
     assert "its name is no file name" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["triage", "report", "show", "compare"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"doc_id": float("inf")},
+        {"doc_id": "x"},
+        {"doc_hash": "\ud800"},
+        {"metrics": 5},
+        {"arguments": {"a": {"arg_0": []}}},
+    ],
+    ids=str,
+)
+def test_misshapen_samples_are_refused(
+    command: str, part: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = write_run(tmp_path, {"t": [1, 0]})
+    (samples,) = tmp_path.glob("samples_*")
+    first, *others = samples.read_text().splitlines()
+    samples.write_text("\n".join([json.dumps(json.loads(first) | part), *others]))
+    with pytest.raises(SystemExit) as ended:
+        main([command, str(file), *([str(file)] if command == "compare" else [])])
+    read = command != "compare" or "arguments" not in part
+    needs_hashes = command in ("report", "compare") or "doc_hash" not in part
+    assert ended.value.code == (2 if read and needs_hashes else 0)
+    assert ("cannot be read as a sample" in capsys.readouterr().err) is (read and needs_hashes)
+
+
 def test_what_is_not_read_may_have_any_shape(tmp_path: Path) -> None:
     file = write_run(tmp_path, {"t": [1, 0]}, group="g")
     more = {"n-shot": 5, "assay": {"checks": [CHECK], "totals": TOTALS, "later": [1], "failures": []}, "date": []}

@@ -140,7 +140,7 @@ def test_what_is_not_there_is_named(run: Evaluation, tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="document 0"):
         list(read_samples(file))
     lines.write_text(whole.replace('"doc_id"', '"other"'))
-    with pytest.raises(FileFormatError, match="no doc_id"):
+    with pytest.raises(FileFormatError, match="doc_id: cannot be read"):
         list(read_samples(file))
     document = json.loads(file.read_text())
     document["assay"] = {"failures": [{"task": "a"}]}

@@ -33,6 +33,7 @@ from assay.sample_files import (
     filter_of,
     first_text,
     read_lines,
+    reading,
     samples_file_of,
     task_of,
     time_stamp,
@@ -85,10 +86,11 @@ def read_answers(task: TaskRecord, filter_name: str, doc_ids: Collection[int]) -
         return {}
     answers = {}
     for _, line in read_lines(Path(task.samples_file)):
-        doc_id = value_of(line, "doc_id")
-        if doc_id in wanted and filter_of(line) == filter_name:
-            response, extracted, target = (value_of(line, name) for name in ("resps", "filtered_resps", "target"))
-            answers[doc_id] = AnswerText(first_text(response), first_text(extracted), str(target))
+        with reading(Path(task.samples_file), f"one of task '{task.name}'"):
+            doc_id = value_of(line, "doc_id")
+            if doc_id in wanted and filter_of(line) == filter_name:
+                response, extracted, target = (value_of(line, name) for name in ("resps", "filtered_resps", "target"))
+                answers[doc_id] = AnswerText(first_text(response), first_text(extracted), str(target))
     return answers
 
 
@@ -219,8 +221,9 @@ class _Samples:
         if may_be_missing and not file.exists():
             return samples
         identities: dict[int, tuple[str, str]] = {}
-        for _, line in read_lines(file):
-            samples._take(line, identities)
+        for number, (_, line) in enumerate(read_lines(file), 1):
+            with reading(file, f"line {number}"):
+                samples._take(line, identities)
         samples.doc_ids = sorted(identities)
         samples.documents = [identities[doc_id][0] for doc_id in samples.doc_ids]
         samples.prompts = [identities[doc_id][1] for doc_id in samples.doc_ids]

@@ -23,6 +23,7 @@ from assay.sample_files import (
     first_text,
     plain,
     read_lines,
+    reading,
     samples_file_of,
     time_stamp,
     value_of,
@@ -198,7 +199,7 @@ class RunSamples:
 
     def _scored(self, task: str, doc_id: int, lines: Sequence[SampleLine]) -> RunSample:
         first = lines[0]
-        try:
+        with reading(samples_file_of(self.file, task), f"document {doc_id}"):
             responses, times = self._responses_to(task, doc_id, first)
             answers = [response for response in responses if isinstance(response, Answer)]
             return RunSample(
@@ -214,9 +215,6 @@ class RunSamples:
                 prompt_hash=value_of(first, "prompt_hash"),
                 target_hash=value_of(first, "target_hash"),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            file = samples_file_of(self.file, task)
-            raise FileFormatError(f"{file}, document {doc_id}: cannot be read as a sample ({error!r})") from error
 
     def _failed(self, task: str, doc_id: int) -> RunSample:
         records = [] if self._responses is None else self._responses.records(task, doc_id)
@@ -307,10 +305,8 @@ def results_file_of(run: str | Path) -> Path:
 
 
 def _doc_id(line: SampleLine, file: Path) -> int:
-    try:
+    with reading(file, "a line's doc_id"):
         return int(value_of(line, "doc_id"))
-    except (KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"{file}: a line has no doc_id ({error!r})") from error
 
 
 def _prompts(line: SampleLine) -> Iterator[Prompt]:

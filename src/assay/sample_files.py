@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
 
 import msgspec
@@ -111,6 +112,23 @@ class OpenedLines:
             return _parsed(self._lines.readline())
         except (OSError, ValueError, AttributeError) as error:
             raise FileFormatError(f"{file}, byte {offset}: cannot be read as a sample ({error})") from error
+
+
+@contextmanager
+def reading(file: Path, which: str) -> Iterator[None]:
+    """Whatever goes wrong in this block with a line's values is the file's fault.
+
+    Args:
+        file: the samples file.
+        which: the lines that are read, for the message.
+
+    Raises:
+        FileFormatError: something has.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise FileFormatError(f"{file}, {which}: cannot be read as a sample ({error!r})") from error
 
 
 def value_of(line: Mapping[str, msgspec.Raw], key: str) -> Any:
