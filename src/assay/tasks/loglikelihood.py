@@ -7,6 +7,7 @@ goes in several windows where it is longer than the model's context. ``generate_
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,7 @@ class LoglikelihoodBodies:
         if self._encoder is None:
             raise UnsupportedTaskError("a text can be scored in windows only with the model's tokenizer (--tokenizer)")
         for window in self._encoder.windows(text):
-            yield self._of_tokens(window.ids), window.span
+            yield self._of_tokens(window.ids, window.span.start), window.span
 
     def trial(self) -> EchoTrial:
         """Questions that show whether the server gives a prompt's log-probabilities, and gives them right."""
@@ -87,18 +88,20 @@ class LoglikelihoodBodies:
             return EchoTrial(text, body, scored, beginning=self._body(json.dumps(_TRIAL_CONTEXT)))
         # Never cut, however short the context that the user allows.
         ids, span = PromptEncoder(self._tokenizer, max_length=None).pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
-        return EchoTrial(text, self._of_tokens(ids), span, beginning=self._of_tokens(ids[: span.start]))
+        return EchoTrial(text, self._of_tokens(ids, 0), span, beginning=self._of_tokens(ids[: span.start], 0))
 
     def _of_pair(self, context: str, continuation: str) -> tuple[bytes, Scored]:
         if self._encoder is None:
             blanks = context[len(context.rstrip()) :]
             return self._body(json.dumps(context + continuation)), TextTail(blanks + continuation)
         prompt = self._encoder.pair(context, continuation)
-        return self._of_tokens(prompt.ids), prompt.span
+        return self._of_tokens(prompt.ids, prompt.span.start), prompt.span
 
-    def _of_tokens(self, ids: list[int]) -> bytes:
+    def _of_tokens(self, ids: list[int], context_length: int) -> bytes:
+        """The body with a prompt whose first tokens, as many as `context_length`, come again in the next ones."""
         if self._tokenizer is None or self._model.tokenized_requests:
-            return self._body(json.dumps([ids]))
+            shared = max(0, min(context_length, len(ids) - 1))
+            return self._body(f"[[{_listed(tuple(ids[:shared]))}{str(ids[shared:])[1:]}]")
         return self._body(json.dumps(self._tokenizer.decode(ids)))
 
     def _body(self, prompt: str) -> bytes:
@@ -110,6 +113,12 @@ class LoglikelihoodBodies:
         else:
             body = f'{beginning}, "prompt_logprobs": 1, "seed": {seed}}}'
         return body.encode("ascii")
+
+
+@functools.lru_cache(maxsize=8)
+def _listed(ids: tuple[int, ...]) -> str:
+    """The beginning of a list in JSON."""
+    return "".join(f"{token_id}, " for token_id in ids)
 
 
 _WEEK = "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday"
