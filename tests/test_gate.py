@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,7 +50,9 @@ def test_a_minimum_is_read(text: str, task: str | None, metric: str, minimum: fl
     assert parse_minimum(text) == Check(metric=metric, min=minimum, task=task)
 
 
-@pytest.mark.parametrize("text", ["", "0.5", "=0.5", "acc", "acc=", "acc=high", "acc=nan", "gsm8k:=0.3"])
+@pytest.mark.parametrize(
+    "text", ["", "0.5", "=0.5", "acc", "acc=", "acc=high", "acc=nan", "acc=-inf", "acc=1e999", "gsm8k:=0.3"]
+)
 def test_what_is_no_minimum_is_refused(text: str) -> None:
     with pytest.raises(SpecificationError, match="is no minimum"):
         parse_minimum(text)
@@ -105,6 +108,8 @@ def test_nothing_measured_never_passes() -> None:
     assert verdict(0.0, score(0, 0)) is Verdict.INVALID
     assert verdict(0.0, score(0, 0, failed=5)) is Verdict.INVALID
     assert judge(Check(metric="acc,none", min=0.0, task="t"), []).verdict is Verdict.INVALID
+    no_number = msgspec.structs.replace(score(1, 1), value=float("nan"))
+    assert verdict(0.0, no_number) is Verdict.INVALID
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 20), st.floats(0, 1))
@@ -147,6 +152,8 @@ def test_the_worst_verdict_counts() -> None:
         (Check(metric="a,b", min=0.1, margin=0.1), "no baseline"),
         (Check(metric="a,b", baseline="b.json", margin=-0.1), "margin -0.1"),
         (Check(metric="a,b", min=0.1, alpha=0.0), "alpha 0"),
+        (Check(metric="a,b", min=float("-inf")), "min -inf; it must be a finite number"),
+        (Check(metric="a,b", max=float("nan")), "max nan; it must be a finite number"),
     ],
 )
 def test_a_check_that_makes_no_sense_is_refused(check: Check, message: str) -> None:

@@ -169,6 +169,26 @@ def test_the_command_says_what_differs(both: Evaluation, tmp_path: Path, capsys:
     assert json.loads(capsys.readouterr().out)["differences"] == []
 
 
+def test_answers_that_the_journal_has_lost_are_no_agreement(
+    both: Evaluation, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(both.results_file.parent, folder)
+    [journal] = folder.glob("journal/*.journal")
+    content = journal.read_bytes()
+    journal.write_bytes(content[: len(content) // 2])
+    again = rescore(folder / both.results_file.name)
+    recorded = sum(score.n for score in both.scores if score.task != "both")
+    assert sum(score.n for score in again.scores if score.task != "both") + sum(again.lost.values()) == recorded
+    assert not again.changed_prompts
+    with pytest.raises(SystemExit) as ended:
+        main(["score", str(folder), "--exit-code"])
+    assert ended.value.code == (1 if again.differences else 4)
+    shown = capsys.readouterr().out
+    assert "the journal lacks answers that the run had" in shown
+    assert "every value is as the run recorded it" not in shown
+
+
 def test_runs_without_samples_files_are_scored_from_their_journal(tmp_path: Path) -> None:
     bare = run(tmp_path, "counting", log_samples=False)
     again = rescore(bare.results_file)

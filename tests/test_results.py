@@ -43,7 +43,9 @@ def test_a_task_whose_name_is_no_file_name_is_refused(name: str) -> None:
         refuse_unwritable(["fine", name])
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"results": []}', b"\xff\xfe", b'{"samples": {}}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"results": []}', b"\xff\xfe", b'{"samples": {}}', b"[" * 100_000]
+)
 def test_what_is_no_results_file_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "results_x.json"
     path.write_bytes(content)

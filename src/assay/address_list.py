@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import SpecificationError
+from assay.paths import at_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,9 +34,9 @@ def read_addresses(texts: Iterable[str]) -> tuple[str, ...]:
 
 def _in_file(name: str) -> list[str]:
     try:
-        with Path(name).expanduser().open(encoding="utf-8") as file:
+        with at_home(name).open(encoding="utf-8-sig") as file:
             lines = file.read(_LARGEST).splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no text"
         raise SpecificationError(f"cannot read the base URLs in {name}: {reason}") from None
     named = [url for line in lines for url in _without_comment(line).split()]

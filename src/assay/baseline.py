@@ -90,7 +90,7 @@ def load_baseline(path: str | Path) -> RecordedRun:
         )
     except FileNotFoundError:
         raise FileFormatError(f"there is no baseline {path}") from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError) as error:
         raise FileFormatError(f"{path} is no baseline, or damaged: {type(error).__name__} {error}") from error
 
 

@@ -7,16 +7,21 @@ import os
 import tempfile
 from pathlib import Path
 
+from assay.paths import at_home
+
 
 def cache_dir() -> Path:
     """Return the folder for cached files; it need not exist.
 
-    It is ``$ASSAY_CACHE_DIR``, else ``$XDG_CACHE_HOME/assay``, else ``~/.cache/assay``.
+    It is ``$ASSAY_CACHE_DIR``, else ``$XDG_CACHE_HOME/assay``, else ``~/.cache/assay``; for a user without a home, a
+    folder of their own among the temporary files.
     """
     if own := os.environ.get("ASSAY_CACHE_DIR"):
-        return Path(own).expanduser().absolute()
-    shared = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(shared).expanduser().absolute() / "assay"
+        return at_home(own).absolute()
+    shared = at_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    if shared.parts[:1] == ("~",):
+        return Path(tempfile.gettempdir()) / f"assay-cache-{os.getuid()}"
+    return shared.absolute() / "assay"
 
 
 def store(path: Path, content: bytes) -> bool:

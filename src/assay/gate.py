@@ -7,6 +7,7 @@ being absent.
 from __future__ import annotations
 
 import difflib
+import math
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -119,7 +120,7 @@ def _parse_demand(text: str, kind: str) -> tuple[str | None, str, float]:
         number = float(value)
     except ValueError:
         number = float("nan")
-    if not equals or not metric.strip() or number != number:
+    if not equals or not metric.strip() or not math.isfinite(number):
         raise SpecificationError(f"'{text}' is no {kind}: write KEY=VALUE, for example exact_match,strict-match=0.6")
     return task.strip() or None, metric.strip(), number
 
@@ -139,6 +140,9 @@ def validate_check(check: Check) -> None:
         raise SpecificationError(f"{name} needs a margin: the greatest loss against the baseline that still passes")
     if check.baseline is None and check.margin is not None:
         raise SpecificationError(f"{name} has a margin, but no baseline that it could be a margin to")
+    for field in ("min", "max"):
+        if not math.isfinite(getattr(check, field) or 0.0):
+            raise SpecificationError(f"{name} has {field} {getattr(check, field)}; it must be a finite number")
     if check.margin is not None and not 0 <= check.margin <= 1:
         raise SpecificationError(f"{name} has margin {check.margin:g}; it must lie between 0 and 1, for example 0.02")
     if not 0 < check.alpha < 0.5:
@@ -225,6 +229,8 @@ def _verdict(check: Check, score: Score | None) -> tuple[Verdict, str]:
         return Verdict.INVALID, "the run did not report this metric"
     if score.value is None or score.n == 0:
         return Verdict.INVALID, f"no sample was scored ({score.failed} failed)"
+    if math.isnan(score.value):
+        return Verdict.INVALID, "the score is not a number"
     bound = threshold_of(check)
     if not score.failed:
         if bound.met_by(score.value):

@@ -9,6 +9,7 @@ import msgspec
 
 from assay.errors import UnjudgeableError
 from assay.gate import CheckResult, Verdict, describe, worst
+from assay.models.urls import without_secrets
 from assay.policy import specifications
 from assay.report.triage import triage_remark
 
@@ -88,7 +89,7 @@ def _outcome(name: str, specification: Specification, progress: Progress) -> Mod
         return ModelOutcome(
             name=name,
             model=model.model,
-            base_url=", ".join(model.base_urls),
+            base_url=", ".join(map(without_secrets, model.base_urls)),
             checks=tuple(describe(check, Verdict.INVALID, str(error)) for check in specification.checks),
             error=str(error),
             seconds=time.monotonic() - started,
@@ -96,7 +97,7 @@ def _outcome(name: str, specification: Specification, progress: Progress) -> Mod
     return ModelOutcome(
         name=name,
         model=model.model,
-        base_url=", ".join(model.base_urls),
+        base_url=", ".join(map(without_secrets, model.base_urls)),
         checks=evaluation.checks,
         results_file=str(evaluation.results_file),
         stopped_early=evaluation.stopped_early,

@@ -26,6 +26,7 @@ import msgspec
 from assay.address_list import read_addresses
 from assay.errors import FileFormatError, SpecificationError
 from assay.gate import validate_check
+from assay.paths import at_home
 from assay.specification import readable
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
@@ -245,7 +246,7 @@ def _resolve_paths(policy: Policy, folder: Path) -> Policy:
     def resolved(path: str | None) -> str | None:
         if path is None:
             return None
-        place = os.path.relpath(folder / Path(path).expanduser())
+        place = os.path.relpath(folder / at_home(path))
         return os.path.abspath(place) if place.startswith(os.pardir) else place
 
     def reached(model: ModelSpec) -> ModelSpec:

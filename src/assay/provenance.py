@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay._version import __version__
+from assay.specification import recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +25,7 @@ def provenance(specification: Specification, server: ServerInfo, loaded: LoadedT
     """Plain data that says what would have to be the same for the numbers to be comparable."""
     record: dict[str, Any] = msgspec.to_builtins(
         {
-            "specification": specification,
+            "specification": recorded(specification),
             "server": server,
             "data": loaded.data_files,
             "versions": package_versions(),

@@ -31,8 +31,11 @@ class RecordedAnswers:
     counted: Callable[[str, int], bool]
     """Whether a document (the task's name in the run, and its number) is part of the run's results. One that was under
     way when the run stopped early may have an answer, and is not."""
+    scored: Callable[[str, int], bool]
+    """Whether a document that counted is known to have had a score: if the journal has no answers, it lost them."""
     changed_prompts: Counter[str] = field(default_factory=Counter, init=False)
-    _unmatched: Counter[str] = field(default_factory=Counter, init=False)
+    lost: Counter[str] = field(default_factory=Counter, init=False)
+    """By task, how many documents were answered and have no, or not every, answer in the journal any more."""
 
     def score(self, scores: Mapping[str, TaskScores]) -> None:
         """Score every document that the run asked."""
@@ -48,19 +51,20 @@ class RecordedAnswers:
 
     def left_out(self, scores: Mapping[str, TaskScores]) -> dict[str, int]:
         """By task, how many documents were asked and have no score."""
-        return {name: len(found.failed) + self._unmatched[name] for name, found in scores.items()}
+        return {name: len(found.failed) + self.lost[name] for name, found in scores.items()}
 
     def _score(self, sample: Sample, writers: list[RequestWriter], scores: TaskScores) -> None:
         name = self.recorded_as.get(sample.task, sample.task)
-        records = self.journal.records(name, sample.doc_id) if self.counted(name, sample.doc_id) else []
-        if not records:
+        if not self.counted(name, sample.doc_id):
+            return
+        records = self.journal.records(name, sample.doc_id)
+        if not records and not self.scored(name, sample.doc_id):
             return
         responses = self._same_requests(sample, writers, records)
-        if responses is None:
-            responses = _same_places(sample, records)
+        if responses is None and (responses := _same_places(sample, records)) is not None:
             self.changed_prompts[sample.task] += 1
         if responses is None:
-            self._unmatched[sample.task] += 1
+            self.lost[sample.task] += 1
             return
         scores.receive(sample, responses)
 

@@ -79,6 +79,8 @@ class Rescored(msgspec.Struct, frozen=True, kw_only=True):
     """By task, how many documents would be asked otherwise now; none where that is zero."""
     left_out: dict[str, int]
     """By task, how many documents were asked and have no score now, failed ones included."""
+    lost: dict[str, int]
+    """Of these, those whose answers the journal does not hold any more: it is damaged, or another run's."""
     versions: dict[str, tuple[str, str]]
     """By package, its version then and now, where it changed."""
     results_file: Path | None
@@ -109,7 +111,9 @@ def _rescore(run: RunSamples, rescoring: Rescoring) -> Rescored:
     refuse_odd_settings(loaded.tasks)
     recorded_as = {now: then for then, now in names.items() if now in loaded.tasks}
     with _journal_of(run) as journal, _folder(specification, rescoring) as folder, Spool(folder) as spool:
-        answers = RecordedAnswers(specification, journal, recorded_as, _counted(run, specification))
+        stopped_early = _stopped_early(run)
+        counted, scored = _counted(run, specification), _scored(run, specification, stopped_early)
+        answers = RecordedAnswers(specification, journal, recorded_as, counted, scored)
         with verdicts_of(loaded.tasks) as (verdicts, _):
             deadline = Deadline(_SCORING_SECONDS)
             scores = {
@@ -117,7 +121,6 @@ def _rescore(run: RunSamples, rescoring: Rescoring) -> Rescored:
             }
             with deadline.watching():
                 answers.score(scores)
-        stopped_early = _stopped_early(run)
         document, measured = _results(run, specification.model, loaded, scores, stopped_early)
         document["assay"] |= {"rescored": _origin(run, folder, answers)}
         written = write_results(folder, date_id(), document, scores)
@@ -131,6 +134,7 @@ def _rescore(run: RunSamples, rescoring: Rescoring) -> Rescored:
         comparison=comparison,
         changed_prompts=dict(answers.changed_prompts),
         left_out={name: count for name, count in answers.left_out(scores).items() if count},
+        lost=dict(answers.lost),
         versions=_changed_versions(run),
         results_file=None if rescoring.output_dir is None else written,
     )
@@ -163,6 +167,14 @@ def _counted(run: RunSamples, specification: Specification) -> Callable[[str, in
         return lambda _, __: True
     documents = {name: frozenset(run.doc_ids(name)) for name in run.tasks}
     return lambda name, doc_id: doc_id in documents.get(name, ())
+
+
+def _scored(
+    run: RunSamples, specification: Specification, stopped_early: StoppedEarly | None
+) -> Callable[[str, int], bool]:
+    if stopped_early is not None and not specification.log_samples:
+        return lambda _, __: False  # nobody wrote down which were asked
+    return lambda name, doc_id: not run.has_failed(name, doc_id)
 
 
 @contextmanager

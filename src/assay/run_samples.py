@@ -162,6 +162,10 @@ class RunSamples:
         failed = (doc_id for name, doc_id in self._failures if name == task)
         return tuple(sorted({*self._offsets(task), *failed}))
 
+    def has_failed(self, task: str, doc_id: int) -> bool:
+        """Whether the run has no score of a document because its answer failed."""
+        return (task, doc_id) in self._failures
+
     def sample(self, task: str, doc_id: int) -> RunSample:
         """One sample.
 

@@ -16,7 +16,7 @@ from assay.endpoint_shares import EndpointShares
 from assay.journal import Journal
 from assay.models.auto_concurrency import concurrency_of
 from assay.score_book import LiveScores
-from assay.specification import fingerprints
+from assay.specification import fingerprints, recorded
 from assay.spool import Spool
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.scoring import TaskScores
@@ -92,7 +92,7 @@ def open_work(plan: RunPlan) -> Iterator[RunWork]:
         plan.folder / "journal",
         fingerprint=first,
         replicas=tuple(others),
-        specification=msgspec.to_builtins(plan.specification),
+        specification=msgspec.to_builtins(recorded(plan.specification)),
         fresh=plan.specification.fresh,
         newest=plan.specification.retry_failed,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from assay.errors import SpecificationError
-from assay.models.urls import endpoint_url, server_root
+from assay.models.urls import endpoint_url, server_root, without_secrets
 from assay.tasks.gen_kwargs import generation_fault
 from assay.tasks.selection import validate_samples
 
@@ -138,6 +138,15 @@ def _validate_options(options: TaskOptions) -> None:
         raise SpecificationError(f"num_fewshot is {options.num_fewshot}; it cannot be negative")
 
 
+def recorded(specification: Specification) -> Specification:
+    """The specification fit to be written down: without keys in addresses."""
+    model = specification.model
+    shown = msgspec.structs.replace(
+        model, base_url=without_secrets(model.base_url), replicas=tuple(map(without_secrets, model.replicas))
+    )
+    return msgspec.structs.replace(specification, model=shown)
+
+
 def fingerprints(specification: Specification) -> tuple[str, ...]:
     """The run's :func:`fingerprint` at each of its endpoints; runs that share one may share a journal."""
     model = specification.model
@@ -156,7 +165,7 @@ def fingerprint(specification: Specification) -> str:
     model = specification.model
     identity = {
         "tasks": specification.tasks,
-        "base_url": endpoint_url(model.base_url, model.endpoint),
+        "base_url": without_secrets(endpoint_url(model.base_url, model.endpoint)),
         "model": model.model,
         "endpoint": model.endpoint,
         "max_length": model.max_length,

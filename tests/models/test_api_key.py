@@ -1,5 +1,6 @@
 """Where the key comes from."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ def test_the_variable_or_in_its_place_the_file(tmp_path: Path, monkeypatch: pyte
         (b" \n", "is empty"),
         (b"sk-1\nsk-2\n", "the key alone, on one line"),
         (b"sk-\xc3\xa9", "the key alone"),
+        (b"sk-" * 30_000, "larger than a key can be"),
     ],
 )
 def test_a_file_without_a_key_is_named_and_not_repeated(tmp_path: Path, content: bytes | None, said: str) -> None:
@@ -41,3 +43,19 @@ def test_a_file_without_a_key_is_named_and_not_repeated(tmp_path: Path, content:
         read_api_key(spec(file))
     assert str(file) in str(caught.value)
     assert "sk-" not in str(caught.value)
+
+
+def test_a_pipe_gives_its_key_as_often_as_it_is_needed() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"sk-of-a-command\n")
+    os.close(writing)
+    try:
+        assert [read_api_key(spec(Path(f"/dev/fd/{reading}"))) for _ in range(3)] == ["sk-of-a-command"] * 3
+    finally:
+        os.close(reading)
+
+
+@pytest.mark.parametrize("name", ["~nobody-of-this-name/key", "a\0b"])
+def test_a_name_that_no_file_has_is_refused(name: str) -> None:
+    with pytest.raises(SpecificationError, match="cannot read the API key file"):
+        read_api_key(spec(Path(name)))

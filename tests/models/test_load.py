@@ -40,6 +40,7 @@ llamacpp:requests_deferred 12
         (b"vllm:num_requests_running 3\n", None),
         (b"vllm:num_requests_running NaN\nvllm:num_requests_waiting +Inf\n", None),
         (b"vllm:num_requests_running ..\nvllm:num_requests_waiting 1\n", None),
+        (b"vllm:num_requests_running 1e999\nvllm:num_requests_waiting 1e300\n", (10**9, 10**9)),
         (b"<html>not found</html>", None),
         (b"", None),
     ],

@@ -18,7 +18,7 @@ from assay.models.openai import OpenAIModel
 from assay.types import Answer, EndpointKind, Failure, FailureCause, ModelSpec, Request, Response
 from tests.models.clocks import FastTime
 from tests.servers.faults import STREAM_FAULTS
-from tests.servers.scripted import FAULT_KINDS, Fault, ScriptedServer, number_for
+from tests.servers.scripted import FAULT_KINDS, Fault, ScriptedServer, number_for, reply_with
 
 KEY = "sk-very-secret-0123456789"
 
@@ -42,6 +42,7 @@ async def ask(
     endpoint: EndpointKind = "chat",
     speed: float = 200.0,
     api_key: str | None = KEY,
+    stream: bool = False,
 ) -> list[Response]:
     """All responses, in the order of the requests, as an engine with `concurrency` workers gets them."""
     time = FastTime(speed)
@@ -52,6 +53,7 @@ async def ask(
         concurrency=concurrency,
         max_attempts=max_attempts,
         request_timeout=request_timeout,
+        stream=stream,
     )
     responses: dict[int, Response] = {}
     todo = list(enumerate(requests))[::-1]
@@ -401,6 +403,20 @@ def test_the_key_is_shown_nowhere(caplog: pytest.LogCaptureFixture) -> None:
         assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
     assert KEY not in repr(caught.value.exceptions)
     assert KEY not in caplog.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_key_is_blanked_in_answers_that_repeat_it(stream: bool) -> None:
+    def careless(body: dict[str, Any]) -> dict[str, Any]:
+        return {**reply_with(f"you sent {KEY}", body), "model": f"scripted-model for {KEY}"}
+
+    with ScriptedServer(answer=careless) as server:
+        [answer] = asyncio.run(ask(server.url, [request(1)], stream=stream))
+        [word] = asyncio.run(ask(server.url, [request(1)], stream=stream, api_key="sent"))
+    assert isinstance(answer, Answer)
+    assert isinstance(word, Answer)
+    assert (answer.text, answer.model) == ("you sent ***", "scripted-model for ***")
+    assert word.text == f"you sent {KEY}"
 
 
 def test_the_key_does_not_follow_a_redirect() -> None:

@@ -1,7 +1,7 @@
 import pytest
 
 from assay.errors import SpecificationError
-from assay.models.urls import endpoint_url, models_url, server_root
+from assay.models.urls import endpoint_url, models_url, server_root, without_secrets
 
 SAME_SERVER = (
     "http://host:8000",
@@ -58,14 +58,31 @@ def test_prefixes_versions_and_queries_are_kept(base_url: str, url: str, root: s
         "http://[::1",
         "http://host/\nx",
         "http://:8000",
+        "http://a..b",
+        "http://xn--:1",
+        f"http://{'x' * 300}.com",
+        "\0" * 100_000,
     ],
 )
 def test_anything_else_is_refused(base_url: str) -> None:
-    with pytest.raises(SpecificationError, match="base URL"):
+    with pytest.raises(SpecificationError, match="base URL") as refused:
         endpoint_url(base_url, "chat")
+    assert len(str(refused.value)) < 1000
 
 
 def test_credentials_in_the_url_are_refused_and_not_repeated() -> None:
     with pytest.raises(SpecificationError) as refused:
         endpoint_url("https://user:hunter22@host", "chat")
     assert "hunter22" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("base_url", "shown"),
+    [
+        ("https://h/v1?api_key=sk-1", "https://h/v1?api_key=***"),
+        ("https://h?api-version=2&subscription-key=a%3Db&x=1", "https://h?api-version=2&subscription-key=***&x=1"),
+        ("https://h/key=1?v=2", "https://h/key=1?v=2"),
+    ],
+)
+def test_keys_in_the_query_are_not_recorded(base_url: str, shown: str) -> None:
+    assert without_secrets(base_url) == shown

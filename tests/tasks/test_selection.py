@@ -27,6 +27,7 @@ def test_samples_are_read_from_text_or_file(tmp_path: Path) -> None:
         ("x" * 5000, "nor a file"),
         ("[1]", "must name documents by task"),
         ("{}", "must name documents by task"),
+        ("[" * 100_000, "samples is neither JSON"),
         ('{"one": 5}', "samples for 'one' is 5; it must be a list"),
         ('{"one": []}', r"samples for 'one' is \[\]; it must be a list"),
         ('{"one": ["a"]}', "samples for 'one' has 'a'; documents are numbered from 0"),

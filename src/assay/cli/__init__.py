@@ -137,7 +137,7 @@ def main(arguments: list[str] | None = None) -> None:
         with contextlib.suppress(BrokenPipeError):
             print(error.format_message(), flush=True)
         sys.exit(0)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
         _end("interrupted", 130)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "assay"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option("--output-dir", help="Keep results and samples files there; by default nothing is kept.", metavar="DIR")
 @click.option("--flips", type=click.IntRange(min=0), default=6, show_default=True, help="Changed answers to show.")
-@click.option("--exit-code", is_flag=True, help="End with 1 if any score differs, as git diff --exit-code does.")
+@click.option("--exit-code", is_flag=True, help="End with 1 if any score differs, 4 if answers are lost.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def score(
     run: str,
@@ -61,7 +61,9 @@ def score(
         print(json_line(rescored))
     else:
         _show(rescored, flips)
-    return 1 if exit_code and rescored.differences else 0
+    if not exit_code:
+        return 0
+    return 1 if rescored.differences else 4 if rescored.lost else 0
 
 
 def _show(rescored: Rescored, flips: int) -> None:

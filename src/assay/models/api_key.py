@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from pathlib import Path
+import stat
 from typing import TYPE_CHECKING
 
 from assay.errors import SpecificationError
+from assay.paths import at_home
 
 if TYPE_CHECKING:
     from assay.types import ModelSpec
@@ -23,13 +25,30 @@ def read_api_key(spec: ModelSpec) -> str | None:
     if spec.api_key_file is None:
         return os.environ.get(spec.api_key_env)
     try:
-        with Path(spec.api_key_file).expanduser().open("rb") as file:
-            content = file.read(_LONGEST).strip()
-    except OSError as error:
-        reason = error.strerror or error
+        content = _content(spec.api_key_file)
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise SpecificationError(f"cannot read the API key file {spec.api_key_file}: {reason}") from None
+    if len(content) > _LONGEST:
+        raise SpecificationError(f"the API key file {spec.api_key_file} is larger than a key can be")
     if not content:
         raise SpecificationError(f"the API key file {spec.api_key_file} is empty")
     if any(byte not in range(0x20, 0x7F) for byte in content):
         raise SpecificationError(f"the API key file {spec.api_key_file} must hold the key alone, on one line")
     return content.decode("ascii")
+
+
+def _content(name: str) -> bytes:
+    path = at_home(name)
+    return _read_once(str(path)) if stat.S_ISFIFO(path.stat().st_mode) else _read(str(path))
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(2 * _LONGEST).strip()
+
+
+@functools.cache
+def _read_once(pipe: str) -> bytes:
+    """What a pipe holds, such as a shell's ``<(command)``: it gives it once, and the key is needed several times."""
+    return _read(pipe)

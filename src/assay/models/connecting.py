@@ -67,7 +67,7 @@ class Connector:
             raise _unreachable("no connection in time") from None
         except ssl.SSLCertVerificationError as error:
             raise NetworkError(not_trusted(error)) from error
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter for a proxy's name that cannot be looked up
             raise _unreachable(f"no connection: {os_reason(error)}") from error
 
     async def _connect(self, make: Callable[[], C]) -> C:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 import yarl
 
 from assay.models.http1 import HTTP1
@@ -98,7 +99,7 @@ class Endpoint:
             return self._cleaned(error.fault)
         if (fault := self._fault_of(reply)) is not None:
             return fault
-        return self._made_of(lambda: read(reply.body or b""))
+        return self._made_of(lambda: read(self.redact.in_body(reply.body or b"")))
 
     async def attempt_stream(self, payload: bytes) -> Streamed | Fault:
         """The answer to a request that is asked for in parts, or why there is none.
@@ -132,7 +133,7 @@ class Endpoint:
         else:
             if (fault := self._fault_of(reply)) is not None:
                 return fault
-        return self._made_of(lambda: reader.read(started))
+        return self._made_of(lambda: self._without_key(reader.read(started)))
 
     def _fault_of(self, reply: Reply) -> Fault | None:
         """What is wrong with a reply as HTTP."""
@@ -162,7 +163,7 @@ class Endpoint:
         """
         url = self._models_url if path == "/v1/models" else yarl.URL(self.address + path)
         reply = await self._open_client().request("GET", url, timeout=timeout)
-        return reply.status, reply.body or b""
+        return reply.status, self.redact.in_body(reply.body or b"")
 
     async def is_down(self, fault: Fault) -> bool:
         """Whether an attempt failed because the whole server is down; where the fault leaves it open, a look tells."""
@@ -196,6 +197,18 @@ class Endpoint:
         if self._client is None:
             raise RuntimeError("the endpoint is used before open() or after close()")
         return self._client
+
+    def _without_key(self, streamed: Streamed) -> Streamed:
+        said, blanked = streamed.said, self.redact.in_answer
+        texts = {
+            "text": said.text,
+            "reasoning": said.reasoning,
+            "finish_reason": said.finish_reason,
+            "model": said.model,
+        }
+        return streamed._replace(
+            said=msgspec.structs.replace(said, **{name: blanked(text) for name, text in texts.items()})
+        )
 
     def _cleaned(self, fault: Fault) -> Fault:
         return Fault(fault.cause, self.redact(fault.message), fault.hope, fault.status, fault.retry_after)

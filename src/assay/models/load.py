@@ -22,6 +22,8 @@ _GAUGES = (
     (b"tgi_batch_current_size", b"tgi_queue_size"),
 )
 """Running and waiting, by server."""
+_MOST = 1e9
+"""Of what a gauge may say; no server has more, whatever it says."""
 _LINE = re.compile(rb"^([a-z_:]+)(?:\{.*\})?[ \t]+([0-9.eE+]+)(?:[ \t]|\r?$)", re.MULTILINE)
 
 
@@ -34,7 +36,7 @@ def read_load(metrics: bytes) -> ServerLoad | None:
     found: dict[bytes, float] = {}
     for name, value in _LINE.findall(metrics):
         try:
-            found[name] = found.get(name, 0.0) + float(value)
+            found[name] = found.get(name, 0.0) + min(float(value), _MOST)
         except ValueError:
             continue
     for running, waiting in _GAUGES:
@@ -96,7 +98,7 @@ async def _published(endpoint: Endpoint) -> ServerLoad | None:
 async def _slots(endpoint: Endpoint) -> int | None:
     try:
         slots = msgspec.json.decode(await _page(endpoint, "/props")).get("total_slots")
-    except (msgspec.DecodeError, AttributeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, AttributeError):
         return None
     return slots if isinstance(slots, int) and slots > 0 else None
 

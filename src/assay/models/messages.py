@@ -12,6 +12,8 @@ LIMIT = 300
 _BLANK = "***"
 # Shorter "keys" are placeholders for servers that want none; blanking every "x" would only garble the message.
 _SHORTEST_SECRET = 4
+# In answers, which are scored, only what can be nothing else is blanked: "EMPTY" is a key and a word.
+_SHORTEST_IN_ANSWERS = 16
 # C0 and C1 controls, line and paragraph separators, and the marks that reorder text on a terminal.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
 _SPACES = re.compile(r"\s{2,}")
@@ -20,13 +22,14 @@ _SPACES = re.compile(r"\s{2,}")
 class Redactor:
     """Cleans messages of one endpoint: knows its key, and never shows it."""
 
-    __slots__ = ("_forms",)
+    __slots__ = ("_forms", "_forms_in_answers")
 
     def __init__(self, secret: str | None) -> None:
         forms = set()
         if secret is not None and len(secret) >= _SHORTEST_SECRET:
             forms = {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
         self._forms = sorted(forms, key=len, reverse=True)
+        self._forms_in_answers = [form.encode() for form in self._forms if len(form) >= _SHORTEST_IN_ANSWERS]
 
     def __repr__(self) -> str:
         return "Redactor()"
@@ -37,6 +40,16 @@ class Redactor:
         text = self._blank(text)
         text = self._blank(_SPACES.sub(" ", _CONTROL.sub(" ", text[: 4 * LIMIT])).strip())
         return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
+
+    def in_body(self, body: bytes) -> bytes:
+        """The body of a reply with the secret blanked, where it is long enough to be no word of an answer."""
+        for form in self._forms_in_answers:
+            body = body.replace(form, _BLANK.encode())
+        return body
+
+    def in_answer(self, text: str | None) -> str | None:
+        """As :meth:`in_body`, of a part of an answer."""
+        return text and self.in_body(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def _blank(self, text: str) -> str:
         for form in self._forms:

@@ -246,7 +246,7 @@ class OpenAIModel:
                 servers.leave(visit)
             latency = self.clock() - started
             if not isinstance(result, Fault):
-                servers.answered(visit, latency)
+                servers.answered(visit, latency, faults)
                 return Reply(result, latency, attempts, self._name_of(visit.endpoint))
             self._concurrency.failed(result.cause, started, self.clock())
             if await visit.endpoint.is_down(result):

@@ -94,14 +94,17 @@ class Pool:
         """The attempt is over, however it ended."""
         self._members[visit.endpoint].outstanding -= 1
 
-    def answered(self, visit: Visit, seconds: float) -> None:
-        """Learn from an answer."""
+    def answered(self, visit: Visit, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:
+        """Learn from an answer, which also proves wrong those that took the request for a bad one."""
         member = self._members[visit.endpoint]
         member.learn(seconds, self._clock())
         member.failures_in_a_row = 0
         if visit.ticket == member.times_aside:
             member.pause = _FIRST_PAUSE
             self._take_back(member)
+        for endpoint, fault in faults.items():
+            if endpoint is not visit.endpoint and _is_objection(fault):
+                self._count_failure(self._members[endpoint], fault)
         self._losses.answered()
 
     def down(self, visit: Visit, fault: Fault) -> None:
@@ -117,17 +120,21 @@ class Pool:
         member = self._members[visit.endpoint]
         member.faults[fault.cause] += 1
         if fault.hope is Hope.NONE and not _is_refusal(fault):
-            return  # the request's own fault
-        member.failures_in_a_row += 1
-        if _is_final(fault) or fault.retry_after is not None or member.failures_in_a_row >= _FAILURES_UNTIL_ASIDE:
-            self._set_aside(member, fault, is_down=_is_final(fault))
+            return  # the request's own fault, unless another endpoint answers it
+        self._count_failure(member, fault)
         if all(one.aside is not None and _is_final(one.aside) for one in self.members):
             raise ServerUnreachableError(f"{self._name} is out of reach; {visit.endpoint.address}: {fault.message}")
 
     def another(self, fault: Fault, faults: Mapping[Endpoint, Fault]) -> bool:
-        """Whether to try another endpoint at once: one that has not refused the request too, or not failed it yet."""
+        """Whether to try another endpoint at once: one that has not refused the request too, or not failed it yet.
+
+        A request that one endpoint calls bad is put to one other.
+        """
         if fault.hope is Hope.NONE:
-            return _is_refusal(fault) and not all(_refused(faults.get(endpoint)) for endpoint in self.endpoints)
+            if _is_refusal(fault):
+                return not all(_refused(faults.get(endpoint)) for endpoint in self.endpoints)
+            if not _is_objection(fault) or sum(map(_is_objection, faults.values())) > 1:
+                return False
         untried = [member for member in self.members if member.endpoint not in faults]
         return len(faults) <= self._most_at_once and any(member.aside is None for member in untried)
 
@@ -161,6 +168,11 @@ class Pool:
     def _typical_seconds(self) -> float:
         known = [member.seconds for member in self.members if member.seconds is not None]
         return sum(known) / len(known) if known else 1.0
+
+    def _count_failure(self, member: Member, fault: Fault) -> None:
+        member.failures_in_a_row += 1
+        if _is_final(fault) or fault.retry_after is not None or member.failures_in_a_row >= _FAILURES_UNTIL_ASIDE:
+            self._set_aside(member, fault, is_down=_is_final(fault))
 
     def _set_aside(self, member: Member, fault: Fault, *, is_down: bool) -> None:
         if member.aside is not None:
@@ -243,6 +255,11 @@ class Pool:
 def _is_refusal(fault: Fault) -> bool:
     """Whether the server, and not the request, is the reason why it would fail the same way again there."""
     return fault.hope is Hope.NONE and (fault.status in REFUSALS or _is_final(fault))
+
+
+def _is_objection(fault: Fault) -> bool:
+    """Whether the server calls the request itself bad, for another reason than its length."""
+    return fault.hope is Hope.NONE and fault.cause is FailureCause.BAD_REQUEST and not _is_refusal(fault)
 
 
 def _refused(fault: Fault | None) -> bool:

@@ -61,7 +61,7 @@ LONGEST_RETRY_AFTER = 120.0
 DOWN_STATUSES = frozenset({502, 503, 504})
 """What a gateway says of a server that is not there, and a server of itself while it loads."""
 
-REFUSALS = frozenset({401, 403, 404, 407})
+REFUSALS = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 407, 410, 421, 426, 501, 505})
 """What a server says that takes no request at all, be it for the key, the model's name or the address."""
 
 _CAUSES = {

@@ -35,8 +35,14 @@ class Servers(Protocol):
     def leave(self, visit: Visit) -> None:
         """The attempt is over, however it ended."""
 
-    def answered(self, visit: Visit, seconds: float) -> None:
-        """The attempt brought an answer after so many seconds."""
+    def answered(self, visit: Visit, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:
+        """The attempt brought an answer after so many seconds.
+
+        Args:
+            visit: the attempt.
+            seconds: that it took.
+            faults: the last fault of this request at each endpoint where it failed before.
+        """
 
     def down(self, visit: Visit, fault: Fault) -> None:
         """The attempt found the server down.

@@ -30,7 +30,7 @@ class SoleServer:
         """The attempt is over."""
         self._health.leave(visit.ticket)
 
-    def answered(self, visit: Visit, seconds: float) -> None:  # noqa: ARG002
+    def answered(self, visit: Visit, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:  # noqa: ARG002
         """An answer came."""
         self._health.answered()
 

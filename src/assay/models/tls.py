@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ssl
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import SpecificationError
+from assay.paths import at_home
 from assay.types import TLS
 
 if TYPE_CHECKING:
@@ -67,9 +67,10 @@ def _no_password() -> str:
 def _readable(path: str | None, what: str) -> str | None:
     if path is None:
         return None
-    file = Path(path).expanduser()
+    file = at_home(path)
     try:
         file.open("rb").close()
-    except OSError as error:
-        raise SpecificationError(f"cannot read the {what} {path}: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
+        raise SpecificationError(f"cannot read the {what} {path}: {reason}") from None
     return str(file)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _ENDPOINT_PATHS: dict[EndpointKind, str] = {"chat": "/chat/completions", "completions": "/completions"}
 _KNOWN_ENDINGS = (*_ENDPOINT_PATHS.values(), "/models")
 # "/v1" almost everywhere; some gateways number their OpenAI-compatible part otherwise ("/v3", "/v1beta").
+_LONGEST_SHOWN = 200
+_SECRET_PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|passw|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
 _VERSION = re.compile(r"/v\d+(?:alpha|beta)?\d*$")
 
 
@@ -49,6 +51,11 @@ def server_root(base_url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, _VERSION.sub("", path), "", ""))
 
 
+def without_secrets(base_url: str) -> str:
+    """The address fit to be recorded: without the values of what looks like a key in its query (``?api_key=…``)."""
+    return _SECRET_PARAMETER.sub(r"\1***", base_url)
+
+
 def _join(base_url: str, ending: str) -> str:
     parts = _split(base_url)
     path, was_full = _without_endpoint(parts.path)
@@ -77,9 +84,21 @@ def _split(base_url: str) -> SplitResult:
         parts = urlsplit(text)
         port_is_valid = parts.port is None or parts.port > 0
     except ValueError:
-        raise SpecificationError(f"the base URL {text!r} is not a URL") from None
+        raise SpecificationError(f"the base URL {_shown(text)} is not a URL") from None
     if parts.scheme not in ("http", "https"):
-        raise SpecificationError(f"the base URL {text!r} must start with http:// or https://")
-    if not parts.hostname or not port_is_valid or re.search(r"[\s\x00-\x1f\x7f]", base_url.strip()):
-        raise SpecificationError(f"the base URL {text!r} names no valid host and port")
+        raise SpecificationError(f"the base URL {_shown(text)} must start with http:// or https://")
+    if not _is_host(parts.hostname) or not port_is_valid or re.search(r"[\s\x00-\x1f\x7f]", text):
+        raise SpecificationError(f"the base URL {_shown(text)} names no valid host and port")
     return parts
+
+
+def _is_host(name: str | None) -> bool:
+    """Whether it can be looked up, be the answer what it may."""
+    try:
+        return bool(name) and bool((name or "").encode("idna").decode("idna"))
+    except UnicodeError:  # an empty label, one that is too long, or one that only looks like an encoded one
+        return False
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")

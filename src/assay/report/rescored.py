@@ -20,8 +20,10 @@ def rescored_lines(rescored: Rescored) -> Iterator[str]:
             f"{len(rescored.differences)} values differ from the run's, "
             f"such as {first.task} {first.key}: {first.before:.4f} -> {first.now:.4f}"
         )
-    else:
+    elif not rescored.lost:
         yield "every value is as the run recorded it"
+    if rescored.lost:
+        yield f"the journal lacks answers that the run had (assay journal check): {_by_task(rescored.lost)}"
     if rescored.changed_prompts:
         yield f"other prompts now (the answers are to the old ones): {_by_task(rescored.changed_prompts)}"
     if rescored.left_out:

@@ -23,6 +23,7 @@ import msgspec
 
 from assay.cache import cache_dir, store
 from assay.errors import SpecificationError, TaskConfigError, UnknownTaskError
+from assay.paths import at_home
 from assay.tasks.yaml_headers import HeaderReader, checked_header, quick_header
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def entry_from_file(path: str | Path) -> TaskEntry:
     Raises:
         TaskConfigError: The file is malformed or defines neither.
     """
-    resolved = str(Path(path).expanduser().resolve())
+    resolved = str(at_home(path).resolve())
     entry = _entry(resolved, HeaderReader(checked_header).read(resolved))
     if entry is None:
         raise TaskConfigError(f"{path}: defines no task: it has neither a `task:` nor a `group:` key")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.models.urls import endpoint_url
+from assay.models.urls import endpoint_url, without_secrets
 
 if TYPE_CHECKING:
     from assay.types import ModelSpec
@@ -21,7 +21,7 @@ def model_args(model: ModelSpec) -> dict[str, Any]:
     """The value of lm-eval's ``--model_args`` that asks this endpoint in the same way."""
     arguments: dict[str, Any] = {
         "model": model.model,
-        "base_url": endpoint_url(model.base_url, model.endpoint),
+        "base_url": without_secrets(endpoint_url(model.base_url, model.endpoint)),
         "num_concurrent": model.concurrency,
         **_tokenization(model),
     }

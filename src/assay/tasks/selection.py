@@ -60,7 +60,7 @@ def parse_samples(text: str) -> dict[str, tuple[int, ...]]:
     """
     try:
         chosen = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         chosen = _read(text)
     validate_samples(chosen)
     return {name: tuple(numbers) for name, numbers in chosen.items()}
@@ -91,7 +91,7 @@ def _read(text: str) -> Any:
         raise SpecificationError(f'samples is neither JSON such as {{"gsm8k": [0, 5, 7]}} nor a file: {_shown(text)}')
     try:
         return json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"cannot read {text} as JSON: {error}") from None
 
 

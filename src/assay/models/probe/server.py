@@ -221,7 +221,7 @@ class ServerUnderProbe:
             fault = status_fault(raw.status, raw.body or b"", raw.headers)
             return Reply(
                 status=raw.status,
-                body=raw.body or b"",
+                body=self._redact.in_body(raw.body or b""),
                 headers=headers,
                 fault=self.clean(fault.message),
                 cause=fault.cause,
@@ -229,7 +229,7 @@ class ServerUnderProbe:
         if raw.body is None:
             message = "the reply is too large"
             return Reply(status=raw.status, headers=headers, fault=message, cause=FailureCause.MALFORMED_REPLY)
-        return Reply(status=raw.status, body=raw.body, headers=headers)
+        return Reply(status=raw.status, body=self._redact.in_body(raw.body), headers=headers)
 
     def _failed(self, message: str, cause: FailureCause) -> Reply:
         return Reply(fault=self.clean(message), cause=cause)
