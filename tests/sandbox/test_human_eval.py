@@ -73,7 +73,7 @@ _ORACLE = f"""
 import json, sys, warnings
 from concurrent.futures import ThreadPoolExecutor
 warnings.simplefilter("ignore")
-import lm_eval.evaluator, lm_eval.tasks, scipy
+import lm_eval.evaluator, lm_eval.tasks, scipy.stats  # imported beforehand: a busy machine needs seconds for it
 from lm_eval.tasks.cruxeval.utils import check_correctness
 if __name__ == "__main__":
     with ThreadPoolExecutor(4) as threads:  # as code_eval does it
