@@ -1,6 +1,7 @@
 """Scores and sample lines beside those of lm-eval's own ``evaluate``, and what bad answers and bad scorers do."""
 
 import json
+import os
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -246,6 +247,7 @@ def test_a_pattern_that_backtracks_without_end_fails_its_sample_only(make_task: 
 
 
 HOSTILE = """
+import os
 import signal
 import sys
 import time
@@ -273,6 +275,11 @@ def takes_the_alarm(doc, results):
     end = time.monotonic() + 1
     while "9" in results[0] and time.monotonic() < end:
         pass
+    return {"exact_match": 1.0}
+
+def forks(doc, results):
+    if "4" in results[0]:
+        os.fork()
     return {"exact_match": 1.0}
 
 def unspeakable(doc, results):
@@ -303,6 +310,17 @@ def test_a_scorer_that_uses_the_alarm_itself_leaves_the_others_bounded(make_task
         scores.receive(made[0], [Answer(text="0")])
         others.receive(built(endless)[0], [Answer(text="a" * 64 + "b")])
     assert [failed.cause for failed in others.failed_samples()] == [FailureCause.UNSCORABLE]
+
+
+def test_a_process_that_a_scorer_forks_off_does_not_go_on_with_the_run(make_task: MakeTask, spool: Spool) -> None:
+    task = make_task(HOSTILE, process_results=Call("forks"), filter_list=None)
+    here = os.getpid()
+    scores = score(task, spool, [str(n) for n in range(10)])
+    if os.getpid() != here:  # it does, after all: not to run the other tests twice
+        os._exit(1)
+    assert scores.scored == 10
+    _, status = os.wait()
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 LOSING = """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
 import sys
 import zlib
@@ -83,6 +84,7 @@ class TaskScores:
         self._deadline = deadline
         self._verdicts = verdicts
         self._is_foreign = _scores_by_foreign_code(task)
+        self._process = os.getpid()
         self._random_state = _own_random_state if self._is_foreign else _shared_random_state
         self._filters = {ensemble.name: fallbacks_of(ensemble) for ensemble in _filter_ensembles(task)}
         self._copy = deepcopy if task.get_config("process_results") else _shallow_copy
@@ -150,8 +152,14 @@ class TaskScores:
             return
         finally:
             if self._is_foreign:
+                self._leave_if_forked()
                 self._deadline.restore()
         self._keep(sample.doc_id, answers, hashes, scored)
+
+    def _leave_if_forked(self) -> None:
+        """End a process that the scorer has forked off and that comes back here: the run is not its business."""
+        if os.getpid() != self._process:
+            os._exit(0)
 
     def _judged_programs(self, sample: Sample) -> AbstractContextManager[None]:
         return nullcontext() if self._verdicts is None else self._verdicts.known_for(sample.doc_id)
