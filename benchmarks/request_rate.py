@@ -99,7 +99,9 @@ def written_samples(work: Work) -> tuple[dict[str, Any], list[Sample]]:
     writer = RequestWriter(spec, None)
     tasks = load_tasks((work.task,), options, model_args(spec)).tasks
     built = [sample for name, task in tasks.items() for sample in samples(name, task, writer, options)]
-    gc.freeze()  # as in a run, where no more of them are there at a time than are asked at once
+    # As in a run, where no more samples are there at a time than are asked at once.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
     return tasks, built
 
 
