@@ -26,20 +26,18 @@ from assay.provenance import package_versions
 from assay.recorded_answers import RecordedAnswers
 from assay.results import aggregate, date_id, mark_stopped_early, model_folder, write_results
 from assay.run_files import names_metric, read_run
+from assay.run_plan import ensure_writable
 from assay.run_samples import RunSamples
 from assay.spool import Spool
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.model_args import model_args
-from assay.tasks.scoring import TaskScores
+from assay.tasks.scoring import SCORING_SECONDS, TaskScores
 from assay.tasks.settings_check import refuse_odd_settings
 from assay.types import ModelSpec, Specification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-
-
-_SCORING_SECONDS = 30.0
 
 
 class Rescoring(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +113,7 @@ def _rescore(run: RunSamples, rescoring: Rescoring) -> Rescored:
         counted, scored = _counted(run, specification), _scored(run, specification, stopped_early)
         answers = RecordedAnswers(specification, journal, recorded_as, counted, scored)
         with verdicts_of(loaded.tasks) as (verdicts, _):
-            deadline = Deadline(_SCORING_SECONDS)
+            deadline = Deadline(SCORING_SECONDS)
             scores = {
                 name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in loaded.tasks.items()
             }
@@ -192,10 +190,7 @@ def _folder(specification: Specification, rescoring: Rescoring) -> Iterator[Path
             yield Path(scratch)
         return
     folder = model_folder(rescoring.output_dir, specification.model.model)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"cannot create the output directory {folder}: {error.strerror or error}") from error
+    ensure_writable(folder)
     yield folder
 
 

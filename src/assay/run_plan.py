@@ -69,7 +69,7 @@ def make_plan(specification: Specification, meeting: Meeting) -> RunPlan:
     started = time.time()
     model, options = specification.model, specification.options
     folder = run_folder(specification)
-    _ensure_writable(folder)
+    ensure_writable(folder)
     loaded = load_tasks(specification.tasks, options, model_args(model))
     refuse_unscorable(loaded.tasks, model)
     refuse_unwritable(loaded.tasks)
@@ -114,7 +114,12 @@ def run_folder(specification: Specification) -> Path:
     return model_folder(specification.output_dir, specification.model.model)
 
 
-def _ensure_writable(folder: Path) -> None:
+def ensure_writable(folder: Path) -> None:
+    """Make a folder for results, if it is not there.
+
+    Raises:
+        OutputError: it cannot be made or written to.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

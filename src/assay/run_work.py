@@ -19,7 +19,7 @@ from assay.score_book import LiveScores
 from assay.specification import fingerprints, recorded
 from assay.spool import Spool
 from assay.tasks.code_eval import verdicts_of
-from assay.tasks.scoring import TaskScores
+from assay.tasks.scoring import SCORING_SECONDS, TaskScores
 from assay.totals import RunTotals
 
 if TYPE_CHECKING:
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from assay.schedule import LongestFirst
     from assay.tasks.requests import Sample
     from assay.types import Response
-
-
-_SCORING_SECONDS = 30.0
-"""Longest that one sample may take to score."""
 
 
 @dataclass
@@ -98,7 +94,7 @@ def open_work(plan: RunPlan) -> Iterator[RunWork]:
     )
     tasks = plan.loaded.tasks
     with journal, Spool(plan.folder) as spool, verdicts_of(tasks) as (verdicts, confinement):
-        deadline = Deadline(_SCORING_SECONDS)
+        deadline = Deadline(SCORING_SECONDS)
         scores = {name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in tasks.items()}
         concurrency = concurrency_of(plan.specification.model)
         work = RunWork(journal, scores, LiveScores(scores), RunTotals(), concurrency, confinement=confinement)

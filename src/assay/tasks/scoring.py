@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from assay.tasks.code_eval import Verdicts
     from assay.tasks.requests import Sample
 
+SCORING_SECONDS = 30.0
+"""Longest that one sample may take to score."""
 _RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
 _REASON_LENGTH = 300
 _NULL_CONTENT = ""
