@@ -6,13 +6,20 @@ chat protocol's list ``content`` of objects, which llama.cpp gives on its comple
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from assay.models.logprobs import Number, read_echo
-from assay.models.wire import Choice, ReplyError, finish_reason_of, mended, read_reply, reasoning_of, text_of
+from assay.models.wire import (
+    Choice,
+    ReplyError,
+    decode_forgivingly,
+    finish_reason_of,
+    read_reply,
+    reasoning_of,
+    text_of,
+)
 from assay.types import Completion, CompletionToken, FailureCause
 
 if TYPE_CHECKING:
@@ -80,11 +87,7 @@ def read_echoed(body: bytes, prompt: str) -> tuple[Said, Completion]:
 
 def _decode(body: bytes) -> _Reply:
     try:
-        return _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        return msgspec.convert(mended(json.loads(body)), _Reply)
+        return decode_forgivingly(_decoder, _Reply, body)
     except (ValueError, RecursionError) as error:
         raise ReplyError(FailureCause.MALFORMED_REPLY, f"the reply's completions cannot be read: {error}") from None
 

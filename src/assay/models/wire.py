@@ -7,7 +7,7 @@ so that an odd token count never costs an answer.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -15,6 +15,9 @@ from assay.types import FailureCause
 
 if TYPE_CHECKING:
     from assay.types import EndpointKind
+
+
+T = TypeVar("T")
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -94,14 +97,28 @@ def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
     )
 
 
+def decode_forgivingly(decoder: msgspec.json.Decoder[T], kind: type[T], body: bytes) -> T:
+    """A reply's body, read as the standard library reads it where msgspec does not.
+
+    That takes what lm-eval takes: NaN, lone surrogates, a byte order mark.
+
+    Args:
+        decoder: of `kind`.
+        kind: what the body is to be.
+        body: the reply's.
+
+    Raises:
+        ValueError, RecursionError: it is not of that kind.
+    """
+    try:
+        return decoder.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return msgspec.convert(mended(json.loads(body)), kind)
+
+
 def _decode(body: bytes) -> _Reply:
     try:
-        return _decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
-    # The standard library takes what msgspec does not and lm-eval does: NaN, lone surrogates, a byte order mark.
-    try:
-        return msgspec.convert(mended(json.loads(body)), _Reply)
+        return decode_forgivingly(_decoder, _Reply, body)
     except (ValueError, RecursionError) as error:
         raise ReplyError(
             FailureCause.MALFORMED_REPLY, f"not a reply of the protocol ({error}): {_excerpt(body)}"
