@@ -30,8 +30,8 @@ class Standing(NamedTuple):
 class SoFar(Protocol):
     """A run that is going on, to be looked at from any thread."""
 
-    def standings(self) -> Sequence[Standing]:
-        """Every task, in the run's order."""
+    def standings(self, tasks: Sequence[str]) -> Sequence[Standing]:
+        """How some of the run's tasks stand, in the order in which they are named."""
 
     def checks(self) -> Sequence[str]:
         """Every check, in one line each: what is demanded, and how it stands."""

@@ -30,9 +30,9 @@ class RunSoFar:
         self._planned = planned
         self._follower = follower
 
-    def standings(self) -> list[Standing]:
-        """Every task, in the run's order."""
-        return [self._standing(scores) for scores in self._scores.values()]
+    def standings(self, tasks: Sequence[str]) -> list[Standing]:
+        """How some of the run's tasks stand, in the order in which they are named."""
+        return [self._standing(self._scores[name]) for name in tasks]
 
     def checks(self) -> list[str]:
         """Every check, in one line each."""

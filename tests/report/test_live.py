@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ class Fixed:
     def __init__(self, *standings: Standing, checks: tuple[str, ...] = ()) -> None:
         self._standings, self._checks = standings, checks
 
-    def standings(self) -> tuple[Standing, ...]:
-        return self._standings
+    def standings(self, tasks: Sequence[str]) -> list[Standing]:
+        return [standing for standing in self._standings if standing.task in tasks]
 
     def checks(self) -> tuple[str, ...]:
         return self._checks

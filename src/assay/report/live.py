@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Group
 from rich.live import Live
@@ -12,14 +12,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from assay.progress import Progress
 from assay.report.fitting import FirstThatFits
-from assay.report.progress import LONGEST_REMARK, duration_words, opening_line
+from assay.report.progress import CountingProgress, duration_words, opening_line
 from assay.report.text import printable
-from assay.types import Answer, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
 
     from assay.progress import SoFar, Standing
     from assay.tasks.requests import Sample
+    from assay.types import Response
 
 _ROWS = 12
 """Tasks shown at once, at most."""
@@ -37,16 +36,15 @@ _NARROW = ("task", "samples", "so far", "95 % interval", "failed")
 """What a narrow terminal shows of it."""
 
 
-class LiveTable(Progress):
+class LiveTable(CountingProgress):
     """Drawn anew a few times a second; when the run ends, one line stays of it."""
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
         self._so_far: SoFar | None = None
         self._expected: dict[str, int] = {}
         self._done: Counter[str] = Counter()
-        self._asked = self._failed = self._limit = 0
-        self._started = time.monotonic()
         self._live = Live(
             console=console, get_renderable=self._picture, refresh_per_second=_LOOKS_A_SECOND, transient=True
         )
@@ -72,19 +70,6 @@ class LiveTable(Progress):
         """Look there for scores and checks."""
         self._so_far = so_far
 
-    def noted(self, remark: str) -> None:
-        """Say it above the table."""
-        self._say(printable(remark, LONGEST_REMARK))
-
-    def limited(self, limit: int) -> None:
-        """Keep it, to be shown beside the rate."""
-        self._limit = limit
-
-    def responded(self, request: Any, response: Response) -> None:  # noqa: ARG002
-        """Count requests and failures."""
-        self._asked += 1
-        self._failed += not isinstance(response, Answer)
-
     def completed(self, sample: Sample, responses: Sequence[Response]) -> None:  # noqa: ARG002
         """Count the sample."""
         self._done[sample.task] += 1
@@ -95,16 +80,12 @@ class LiveTable(Progress):
     def _picture(self) -> RenderableType:
         if self._so_far is None:
             return Text("loading tasks …", style="dim")
-        standings = self._so_far.standings()
+        standings = self._so_far.standings(self._shown())
         checks = [Text(f"check  {printable(line)}") for line in self._so_far.checks()]
-        return Group(self._table(standings), *self._others(standings), *checks, self._status())
-
-    def _table(self, standings: Sequence[Standing]) -> RenderableType:
-        rows = [self._row(standing) for standing in self._shown(standings)]
-        return FirstThatFits(_table_of(rows, _HEADINGS), otherwise=_table_of(rows, _NARROW))
+        return Group(_table(map(self._row, standings)), *self._others(), *checks, self._status())
 
     def _row(self, standing: Standing) -> dict[str, RenderableType]:
-        done, of = self._done[standing.task], self._expected.get(standing.task, 0)
+        done, of = self._done[standing.task], self._expected[standing.task]
         interval = standing.interval
         return {
             "task": printable(standing.task, 60),
@@ -116,23 +97,23 @@ class LiveTable(Progress):
             "failed": Text(str(standing.failed), style="red") if standing.failed else "",
         }
 
-    def _shown(self, standings: Sequence[Standing]) -> Sequence[Standing]:
+    def _shown(self) -> Sequence[str]:
         """Tasks under way first, then those that are done; in the run's order."""
-        if len(standings) <= _ROWS:
-            return standings
-        wanted = sorted(standings, key=lambda standing: self._stage(standing.task))[:_ROWS]
-        return [standing for standing in standings if standing in wanted]
+        names = list(self._expected)
+        wanted = frozenset(sorted(names, key=self._stage)[:_ROWS])
+        return [name for name in names if name in wanted]
 
     def _stage(self, task: str) -> int:
         done = self._done[task]
-        return 2 if not done else 1 if done >= self._expected.get(task, 0) else 0
+        return 2 if not done else 1 if done >= self._expected[task] else 0
 
-    def _others(self, standings: Sequence[Standing]) -> list[Text]:
-        hidden = len(standings) - _ROWS
+    def _others(self) -> list[Text]:
+        names = list(self._expected)
+        hidden = len(names) - _ROWS
         if hidden <= 0:
             return []
-        finished = sum(self._stage(standing.task) == 1 for standing in standings)
-        return [Text(f"… and {hidden} more; {finished} of {len(standings)} tasks are done", style="dim")]
+        finished = sum(self._stage(name) == 1 for name in names)
+        return [Text(f"… and {hidden} more; {finished} of {len(names)} tasks are done", style="dim")]
 
     def _status(self) -> Text:
         seconds = time.monotonic() - self._started
@@ -146,6 +127,11 @@ class LiveTable(Progress):
             words.append(f"{duration_words((of - done) * seconds / done)} left")
         text = Text(", ".join(words))
         return text.append(f", {self._failed} failed", style="red") if self._failed else text
+
+
+def _table(rows: Iterable[dict[str, RenderableType]]) -> RenderableType:
+    kept = list(rows)
+    return FirstThatFits(_table_of(kept, _HEADINGS), otherwise=_table_of(kept, _NARROW))
 
 
 def _table_of(rows: Sequence[dict[str, RenderableType]], headings: Sequence[str]) -> Table:

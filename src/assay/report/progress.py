@@ -43,33 +43,44 @@ def quietly() -> Iterator[Progress]:
     yield Progress()
 
 
-class ProgressLines(Progress):
-    """Plain lines: at the start, every half minute, and at the end."""
+class CountingProgress(Progress):
+    """What is counted however it is shown, and remarks said at once."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._expected = self._done = self._failed = self._asked = 0
-        self._limit = 0
-        self._started = self._last = time.monotonic()
-
-    def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
-        """Say what is to be done."""
-        self._expected = sum(expected.values())
-        self._started = self._last = time.monotonic()
-        self._say(opening_line(expected, kept, journal))
+    def __init__(self) -> None:
+        self._asked = self._failed = self._limit = 0
+        self._started = time.monotonic()
 
     def noted(self, remark: str) -> None:
         """Say it."""
         self._say(printable(remark, LONGEST_REMARK))
 
     def limited(self, limit: int) -> None:
-        """Keep it for the next line."""
+        """Keep it, to be shown beside the rate."""
         self._limit = limit
 
     def responded(self, request: Any, response: Response) -> None:  # noqa: ARG002
-        """Count."""
+        """Count requests and failures."""
         self._asked += 1
         self._failed += not isinstance(response, Answer)
+
+    def _say(self, line: str) -> None:
+        raise NotImplementedError
+
+
+class ProgressLines(CountingProgress):
+    """Plain lines: at the start, every half minute, and at the end."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._expected = self._done = 0
+        self._last = self._started
+
+    def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
+        """Say what is to be done."""
+        self._expected = sum(expected.values())
+        self._started = self._last = time.monotonic()
+        self._say(opening_line(expected, kept, journal))
 
     def completed(self, sample: Sample, responses: Sequence[Response]) -> None:  # noqa: ARG002
         """Count, and say so from time to time."""
