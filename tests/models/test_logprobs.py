@@ -76,8 +76,8 @@ def test_a_gap_is_no_answer() -> None:
 
 def test_the_choice_with_the_smallest_index_counts() -> None:
     choices = [
-        {"index": 1, "logprobs": legacy(token_logprobs=[None, *[-9.0] * 6])},
-        {"index": 0, "logprobs": legacy()},
+        {"index": 1, "text": "", "logprobs": legacy(token_logprobs=[None, *[-9.0] * 6])},
+        {"index": 0, "text": "", "logprobs": legacy()},
     ]
     prompt = read_echo(json.dumps({"choices": choices}).encode())
     assert prompt.loglikelihood(TokenSpan(4, 6)).logprob == -0.625
@@ -90,7 +90,7 @@ def test_the_choice_with_the_smallest_index_counts() -> None:
         ({"content": [{"token": ".", "logprob": -0.1}]}, "generated text only.*chat"),
         ({}, "generated text only"),
         (legacy(top_logprobs=None), "missing, empty or of unequal length"),
-        (legacy(tokens=["Is"]), "missing, empty or of unequal length"),
+        (legacy(token_logprobs=[None, -1.5]), "missing, empty or of unequal length"),
         (legacy(tokens=[], token_logprobs=[], top_logprobs=[]), "missing, empty or of unequal length"),
         (legacy(token_logprobs=[None, "high"]), "not of the protocol"),
         ("yes", "not of the protocol"),
@@ -101,6 +101,17 @@ def test_other_shapes_are_told_apart(logprobs: Any, reason: str) -> None:
         echo(logprobs)
 
 
+@pytest.mark.parametrize(
+    ("tokens", "reason"),
+    [(["Is"], "of unequal length"), ([], "missing"), (None, "not of the protocol"), ([1] * 7, "not of the protocol")],
+)
+def test_the_tokens_texts_are_looked_at_only_where_they_are_needed(tokens: Any, reason: str) -> None:
+    prompt = echo(legacy(tokens=tokens))
+    assert prompt.loglikelihood(TokenSpan(4, 6)) == Loglikelihood(-0.625, True)
+    with pytest.raises(ReplyError, match=reason):
+        prompt.loglikelihood(TextTail(" No"))
+
+
 @pytest.mark.parametrize("top", [None, {}, {"o": None}, [1]])
 def test_a_part_without_its_likeliest_tokens_is_no_answer(top: Any) -> None:
     tops = [*legacy()["top_logprobs"][:5], top, {}]
@@ -109,7 +120,8 @@ def test_a_part_without_its_likeliest_tokens_is_no_answer(top: Any) -> None:
 
 
 def test_numbers_that_are_none_are_no_answer() -> None:
-    body = json.dumps({"choices": [{"logprobs": legacy(token_logprobs=[None, float("nan"), *[-1.0] * 5])}]}).encode()
+    logprobs = legacy(token_logprobs=[None, float("nan"), *[-1.0] * 5])
+    body = json.dumps({"choices": [{"text": "", "logprobs": logprobs}]}).encode()
     with pytest.raises(ReplyError, match="not of the protocol"):
         read_echo(body)
 

@@ -76,13 +76,12 @@ def read_echoed(body: bytes, prompt: str) -> tuple[Said, Completion]:
     Raises:
         ReplyError: the body does not hold them.
     """
-    said = read_reply(body, "completions")
     echo = read_echo(body)
     tokens = tuple(
         CompletionToken(text, 0 if logprob is None else logprob)
         for text, logprob in zip(echo.texts, echo.logprobs, strict=True)
     )
-    return said, Completion(text=prompt, finish_reason="length", tokens=tokens)
+    return echo.said, Completion(text=prompt, finish_reason="length", tokens=tokens)
 
 
 def _decode(body: bytes) -> _Reply:

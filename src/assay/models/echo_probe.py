@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from assay.errors import ServerRefusedError, UnsupportedTaskError
 from assay.models.logprobs import EchoedPrompt, read_echo
-from assay.models.wire import ReplyError, read_reply
+from assay.models.wire import ReplyError
 from assay.types import Failure, FailureCause, LogprobSource, TextTail, TokenSpan
 
 if TYPE_CHECKING:
@@ -95,14 +95,14 @@ async def _fault(server: Exchange, trial: EchoTrial) -> str | None:
         whole.loglikelihood(trial.scored)
         _check_structure(whole, trial.text)
         likeliest = whole.likeliest(whole.start_of(trial.scored)).text
-        beginning = await _echo(server, trial.beginning)
+        generated = (await _echo(server, trial.beginning)).generated
     except ReplyError as error:
         return str(error)
-    if likeliest.strip() == beginning.generated.strip():
+    if likeliest.strip() == generated.strip():
         return None
     return (
         f"the reply's log-probabilities belong to other tokens than the prompt's: they call {likeliest!r} likeliest "
-        f"where the model generates {beginning.generated!r}"
+        f"where the model generates {generated!r}"
     )
 
 
@@ -125,7 +125,7 @@ def _letters(text: str) -> str:
 
 
 async def _echo(server: Exchange, payload: bytes) -> EchoedPrompt:
-    reply = await server.exchange(payload, _read)
+    reply = await server.exchange(payload, read_echo)
     if isinstance(reply, EchoedPrompt):
         return reply
     if reply.cause is FailureCause.MALFORMED_REPLY:
@@ -135,8 +135,3 @@ async def _echo(server: Exchange, payload: bytes) -> EchoedPrompt:
     raise ServerRefusedError(
         f"the server at {server.address} did not answer when asked for log-probabilities: {reply.message}"
     )
-
-
-def _read(body: bytes) -> EchoedPrompt:
-    read_reply(body, "completions")
-    return read_echo(body)

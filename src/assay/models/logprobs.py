@@ -8,14 +8,17 @@ the prompt's first token has none.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from assay.models.wire import ReplyError
+from assay.models.wire import Choice, Reply, ReplyError, Said, read_reply, said_in, text_of
 from assay.types import Failure, FailureCause, TokenSpan
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from assay.types import TextTail
 
 Number = int | float
@@ -41,23 +44,48 @@ class EchoedPrompt:
     """The tokens of a prompt as a server gave them back.
 
     Args:
+        said: what else the reply holds.
         logprobs: for each token, None where there is none.
         candidates: for each token the JSON of its ``top_logprobs`` or ``prompt_logprobs`` entry; read only when needed.
-        texts: the tokens' texts.
-        generated: the token that the model added.
+        read_texts: gives the tokens' texts and, last, that of the token which the model added; called only when needed.
     """
 
     def __init__(
         self,
+        said: Said,
         logprobs: list[Number | None],
         candidates: list[msgspec.Raw],
-        texts: list[str],
-        generated: str,
+        read_texts: Callable[[], list[str]],
     ) -> None:
+        self.said = said
         self.logprobs = logprobs
-        self.texts = texts
-        self.generated = generated
         self._candidates = candidates
+        self._read_texts = read_texts
+
+    @cached_property
+    def _all_texts(self) -> list[str]:
+        texts = self._read_texts()
+        if len(texts) != len(self.logprobs) + 1:
+            raise _malformed(_UNEQUAL)
+        return texts
+
+    @property
+    def texts(self) -> list[str]:
+        """The tokens' texts.
+
+        Raises:
+            ReplyError: the reply does not hold one for each.
+        """
+        return self._all_texts[:-1]
+
+    @property
+    def generated(self) -> str:
+        """The text of the token that the model added.
+
+        Raises:
+            ReplyError: as :attr:`texts`.
+        """
+        return self._all_texts[-1]
 
     def loglikelihood(self, scored: TokenSpan | TextTail) -> Loglikelihood:
         """Sum over `scored`.
@@ -93,10 +121,10 @@ class EchoedPrompt:
                     f"the reply has log-probabilities of {count} prompt tokens where {scored.stop} were asked about"
                 )
             return scored.start
-        start, covered = count, ""
+        texts, start, covered = self.texts, count, ""
         while start and len(covered) < len(scored.text):
             start -= 1
-            covered = self.texts[start] + covered
+            covered = texts[start] + covered
         if not covered.endswith(scored.text):
             raise _malformed(
                 f"the reply's last prompt tokens read {covered[-80:]!r}, not {scored.text[-80:]!r}; name the model's "
@@ -122,19 +150,21 @@ class EchoedPrompt:
 
 
 def read_echo(body: bytes) -> EchoedPrompt:
-    """The prompt's tokens in the body of a 200.
+    """The prompt's tokens in the body of a 200, and what else it says.
 
     Raises:
-        ReplyError: it holds none.
+        ReplyError: it is no answer, or does not hold them.
     """
     try:
         reply = _decoder.decode(body)
-        choice = min(reply.choices, key=lambda choice: choice.index)
+        said = said_in(reply, body, "completions")
+        choice = min(reply.choices or (), key=lambda choice: choice.index)
         # vLLM adds prompt_logprobs to an echo; lm-eval reads the protocol's own lists.
         if choice.logprobs is None and choice.prompt_logprobs is not None:
-            return _read_prompt_logprobs(choice, choice.prompt_logprobs)
-        return _read_legacy(choice.logprobs)
-    except (msgspec.DecodeError, ValueError) as error:
+            return _read_prompt_logprobs(said, choice, choice.prompt_logprobs)
+        return _read_legacy(said, choice.logprobs)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        read_reply(body, "completions")  # says what is wrong with the rest, if anything is
         raise _malformed(f"the reply's log-probabilities are not of the protocol ({error})") from None
 
 
@@ -160,47 +190,54 @@ class _PromptCandidate(msgspec.Struct):
 class _Logprobs(msgspec.Struct):
     token_logprobs: list[Number | None] | None = None
     top_logprobs: list[msgspec.Raw] | None = None
-    tokens: list[str] | None = None
+    tokens: msgspec.Raw = msgspec.Raw(b"[]")
     content: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     """Where the chat shape has its list."""
 
 
-class _Choice(msgspec.Struct):
-    text: str | None = None
+class _Choice(Choice):
     index: int = 0
     logprobs: _Logprobs | None = None
     prompt_logprobs: list[msgspec.Raw] | None = None
 
 
-class _Reply(msgspec.Struct):
-    choices: list[_Choice]
+class _Reply(Reply):
+    choices: tuple[_Choice, ...] | None = None
 
 
 _decoder = msgspec.json.Decoder(_Reply)
+_texts_decoder = msgspec.json.Decoder(list[str])
 _candidates_decoder = msgspec.json.Decoder(dict[str, Number | _PromptCandidate])
 _prompt_candidates_decoder = msgspec.json.Decoder(dict[str, _PromptCandidate] | None)
 
 
-def _read_legacy(logprobs: _Logprobs | None) -> EchoedPrompt:
+_UNEQUAL = "the reply's tokens, token_logprobs and top_logprobs are missing, empty or of unequal length"
+
+
+def _read_legacy(said: Said, logprobs: _Logprobs | None) -> EchoedPrompt:
     if logprobs is None:
         raise _malformed("the reply holds no log-probabilities")
     if logprobs.token_logprobs is None:
         shape = "" if logprobs.content is msgspec.UNSET else " (they have the shape of chat completions')"
         raise _malformed(f"the reply holds log-probabilities of the generated text only{shape}")
-    values, candidates, texts = logprobs.token_logprobs, logprobs.top_logprobs, logprobs.tokens
-    if candidates is None or texts is None or not len(values) == len(candidates) == len(texts) > 0:
-        raise _malformed("the reply's tokens, token_logprobs and top_logprobs are missing, empty or of unequal length")
-    return EchoedPrompt(values[:-1], candidates[:-1], texts[:-1], generated=texts[-1])
+    values, candidates, tokens = logprobs.token_logprobs, logprobs.top_logprobs, logprobs.tokens
+    if candidates is None or not len(values) == len(candidates) > 0:
+        raise _malformed(_UNEQUAL)
+
+    def read_texts() -> list[str]:
+        try:
+            return _texts_decoder.decode(tokens)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise _malformed(f"the reply's tokens are not of the protocol ({error})") from None
+
+    return EchoedPrompt(said, values[:-1], candidates[:-1], read_texts)
 
 
-def _read_prompt_logprobs(choice: _Choice, entries: list[msgspec.Raw]) -> EchoedPrompt:
+def _read_prompt_logprobs(said: Said, choice: _Choice, entries: list[msgspec.Raw]) -> EchoedPrompt:
     own = [next(iter((_prompt_candidates_decoder.decode(entry) or {}).values()), None) for entry in entries]
-    return EchoedPrompt(
-        [None if token is None else token.logprob for token in own],
-        entries,
-        ["" if token is None else token.decoded_token or "" for token in own],
-        generated=choice.text or "",
-    )
+    values = [None if token is None else token.logprob for token in own]
+    texts = ["" if token is None else token.decoded_token or "" for token in own]
+    return EchoedPrompt(said, values, entries, lambda: [*texts, text_of(choice, "completions") or ""])
 
 
 def _candidate(key: str, value: Number | _PromptCandidate) -> Candidate:

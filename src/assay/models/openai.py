@@ -191,7 +191,8 @@ class OpenAIModel:
             return failure
 
         def read(body: bytes) -> tuple[Said, Loglikelihood]:
-            return self._read(body), read_echo(body).loglikelihood(scored)
+            echo = read_echo(body)
+            return echo.said, echo.loglikelihood(scored)
 
         reply = await self._exchange(lambda endpoint: endpoint.attempt(request.payload, read))
         if isinstance(reply, Failure):

@@ -56,14 +56,16 @@ class Choice(msgspec.Struct):
     error: Any = None
 
 
-class _Reply(msgspec.Struct):
-    choices: list[Choice] | None = None
+class Reply(msgspec.Struct):
+    """The body of a 200."""
+
+    choices: tuple[Choice, ...] | None = None
     usage: Any = None
     model: Any = None
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(_Reply)
+_decoder = msgspec.json.Decoder(Reply)
 
 # Finish reasons by which a server says that it broke off on its own account (SGLang and vLLM on shutdown, OpenRouter):
 # the text is a torso, not the model's answer.
@@ -76,7 +78,15 @@ def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
     Raises:
         ReplyError: the body is not JSON of the protocol, has no choices, or tells of an error.
     """
-    reply = _decode(body)
+    return said_in(_decode(body), body, endpoint)
+
+
+def said_in(reply: Reply, body: bytes, endpoint: EndpointKind) -> Said:
+    """What the model said, from a body and what was decoded of it.
+
+    Raises:
+        ReplyError: it has no choices, or tells of an error.
+    """
     if reply.error:
         raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(reply.error))
     if reply.choices is None:
@@ -116,9 +126,9 @@ def decode_forgivingly(decoder: msgspec.json.Decoder[T], kind: type[T], body: by
         return msgspec.convert(mended(json.loads(body)), kind)
 
 
-def _decode(body: bytes) -> _Reply:
+def _decode(body: bytes) -> Reply:
     try:
-        return decode_forgivingly(_decoder, _Reply, body)
+        return decode_forgivingly(_decoder, Reply, body)
     except (ValueError, RecursionError) as error:
         raise ReplyError(
             FailureCause.MALFORMED_REPLY, f"not a reply of the protocol ({error}): {_excerpt(body)}"
