@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import FileFormatError, MissingDependencyError, SpecificationError
 from assay.tasks.chat_template import ChatTemplate
-from assay.tasks.line_encoding import LineEncoder, encodes_by_line
+from assay.tasks.line_encoding import LineEncoder
+from assay.tasks.piece_encoding import PieceEncoder
+from assay.tasks.splitting import known_splitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,8 +63,9 @@ class Tokenizer:
         self._tokenizer.no_padding()
         self.encode: Callable[[str], list[int]] = self._encode
         """Token ids of a text, without special tokens added."""
-        if encodes_by_line(vocabulary.read_bytes()):
-            self.encode = LineEncoder(self._encode)
+        splitting = known_splitting(vocabulary.read_bytes())
+        if splitting is not None:
+            self.encode = LineEncoder(PieceEncoder(self._encode, splitting))
         self._names = names = _special_names(source)
         self.pad_token, self.pad_token_id = self._special(names.get("pad_token"))
         self.eos_token, self.eos_token_id = self._special(names.get("eos_token"))
