@@ -16,10 +16,17 @@ DEFAULT_MAX_LENGTH = 2048
 
 
 class ScoredTokens(NamedTuple):
-    """A prompt, and the part of it that a log-likelihood is about."""
+    """A prompt whose log-likelihood after some context is wanted."""
 
-    ids: list[int]
+    context: tuple[int, ...]
+    continuation: list[int]
     span: TokenSpan
+    """Where the continuation lies. It begins before the prompt if part of it had to be cut off."""
+
+    @property
+    def ids(self) -> list[int]:
+        """The whole prompt."""
+        return [*self.context, *self.continuation]
 
 
 class PromptEncoder:
@@ -45,10 +52,10 @@ class PromptEncoder:
         if context:
             before = self.tokenizer.encode_context(context.rstrip())
             whole = self.tokenizer.encode(context + continuation)
-            return self._cut([*before, *whole[len(before) :]], len(before))
+            return self._cut(before, whole[len(before) :])
         ids = self.tokenizer.encode(continuation)
         prefix = self.tokenizer.prefix_token_id
-        return self._cut(ids if ids[:1] == [prefix] else [prefix, *ids], 1)
+        return self._cut((prefix,), ids[1:] if ids[:1] == [prefix] else ids)
 
     def windows(self, text: str) -> Iterator[ScoredTokens]:
         """The tokens of `text`, each scored once, in as few prompts as the context length allows.
@@ -61,15 +68,16 @@ class PromptEncoder:
         for start in range(0, len(ids), step):
             stop = min(start + step, len(ids))
             if start == 0:
-                yield self._cut([self.tokenizer.prefix_token_id, *ids[:stop]], 1)
+                yield self._cut((self.tokenizer.prefix_token_id,), ids[:stop])
             else:
-                first = stop - step - 1
-                yield self._cut(ids[first:stop], start - first)
+                yield self._cut(tuple(ids[stop - step - 1 : start]), ids[start:stop])
 
     def generation(self, prompt: str, max_gen_toks: int) -> list[int]:
         """The tokens of `prompt`, cut at the beginning so that `max_gen_toks` more have room."""
         return self.tokenizer.encode(prompt)[-(self.longest - max_gen_toks) :]
 
-    def _cut(self, ids: list[int], context_length: int) -> ScoredTokens:
-        cut = max(0, len(ids) - self.longest)
-        return ScoredTokens(ids[cut:], TokenSpan(start=context_length - cut, stop=len(ids) - cut))
+    def _cut(self, context: tuple[int, ...], continuation: list[int]) -> ScoredTokens:
+        cut = max(0, len(context) + len(continuation) - self.longest)
+        start = len(context) - cut
+        span = TokenSpan(start, start + len(continuation))
+        return ScoredTokens(context[cut:], continuation[max(0, -start) :], span)

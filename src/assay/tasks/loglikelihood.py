@@ -20,6 +20,7 @@ from assay.types import LogprobSource, ModelSpec, TextTail, TokenSpan
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from assay.tasks.encoding import ScoredTokens
     from assay.tasks.tokenizer import Tokenizer
     from assay.types import Answer
 
@@ -63,10 +64,12 @@ class LoglikelihoodBodies:
     """
 
     def __init__(self, model: ModelSpec, tokenizer: Tokenizer | None, source: LogprobSource) -> None:
-        self._model = model
         self._tokenizer = tokenizer
+        self._decode = None if tokenizer is None or model.tokenized_requests else tokenizer.decode
         self._encoder = None if tokenizer is None else PromptEncoder(tokenizer, model.max_length)
-        self._source = source
+        # lm-eval's keys in its order.
+        self._before_prompt = f'{{"model": {json.dumps(model.model)}, "prompt": '
+        self._after_prompt = f', "temperature": 0, "max_tokens": 1, {_WANTED[source].format(seed=model.seed)}}}'
 
     def of(self, instance: Any) -> Iterator[tuple[bytes, Scored]]:
         """The bodies that `instance` takes, each with the part of its prompt that is scored; none for an empty text."""
@@ -78,7 +81,7 @@ class LoglikelihoodBodies:
         if self._encoder is None:
             raise UnsupportedTaskError("a text can be scored in windows only with the model's tokenizer (--tokenizer)")
         for window in self._encoder.windows(text):
-            yield self._of_tokens(window.ids, window.span.start), window.span
+            yield self._of_tokens(window), window.span
 
     def trial(self) -> EchoTrial:
         """Questions that show whether the server gives a prompt's log-probabilities, and gives them right."""
@@ -87,38 +90,41 @@ class LoglikelihoodBodies:
             body, scored = self._of_pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
             return EchoTrial(text, body, scored, beginning=self._body(json.dumps(_TRIAL_CONTEXT)))
         # Never cut, however short the context that the user allows.
-        ids, span = PromptEncoder(self._tokenizer, max_length=None).pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
-        return EchoTrial(text, self._of_tokens(ids, 0), span, beginning=self._of_tokens(ids[: span.start], 0))
+        prompt = PromptEncoder(self._tokenizer, max_length=None).pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
+        beginning = prompt._replace(continuation=[])
+        return EchoTrial(text, self._of_tokens(prompt), prompt.span, self._of_tokens(beginning))
 
     def _of_pair(self, context: str, continuation: str) -> tuple[bytes, Scored]:
         if self._encoder is None:
             blanks = context[len(context.rstrip()) :]
             return self._body(json.dumps(context + continuation)), TextTail(blanks + continuation)
         prompt = self._encoder.pair(context, continuation)
-        return self._of_tokens(prompt.ids, prompt.span.start), prompt.span
+        return self._of_tokens(prompt), prompt.span
 
-    def _of_tokens(self, ids: list[int], context_length: int) -> bytes:
-        """The body with a prompt whose first tokens, as many as `context_length`, come again in the next ones."""
-        if self._tokenizer is None or self._model.tokenized_requests:
-            shared = max(0, min(context_length, len(ids) - 1))
-            return self._body(f"[[{_listed(tuple(ids[:shared]))}{str(ids[shared:])[1:]}]")
-        return self._body(json.dumps(self._tokenizer.decode(ids)))
+    def _of_tokens(self, prompt: ScoredTokens) -> bytes:
+        if self._decode is not None:
+            return self._body(json.dumps(self._decode(prompt.ids)))
+        parts = _listed_context(prompt.context), _listed(prompt.continuation)
+        return self._body(f"[[{', '.join(filter(None, parts))}]]")
 
     def _body(self, prompt: str) -> bytes:
-        """The body with `prompt`, which is JSON: lm-eval's keys in its order."""
-        model, seed = json.dumps(self._model.model), self._model.seed
-        beginning = f'{{"model": {model}, "prompt": {prompt}, "temperature": 0, "max_tokens": 1'
-        if self._source is LogprobSource.ECHO:
-            body = f'{beginning}, "logprobs": 1, "seed": {seed}, "echo": true}}'
-        else:
-            body = f'{beginning}, "prompt_logprobs": 1, "seed": {seed}}}'
-        return body.encode("ascii")
+        """The body with `prompt`, which is JSON."""
+        return f"{self._before_prompt}{prompt}{self._after_prompt}".encode("ascii")
 
 
-@functools.lru_cache(maxsize=8)
-def _listed(ids: tuple[int, ...]) -> str:
-    """The beginning of a list in JSON."""
-    return "".join(f"{token_id}, " for token_id in ids)
+_WANTED = {
+    LogprobSource.ECHO: '"logprobs": 1, "seed": {seed}, "echo": true',
+    LogprobSource.PROMPT_LOGPROBS: '"prompt_logprobs": 1, "seed": {seed}',
+}
+
+
+def _listed(ids: Sequence[int]) -> str:
+    """The inside of a list in JSON."""
+    return str(list(ids))[1:-1]
+
+
+_listed_context = functools.lru_cache(maxsize=8)(_listed)
+"""The same for contexts, which a document's choices share."""
 
 
 _WEEK = "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday"

@@ -247,5 +247,11 @@ def request_key(
     digest.update(msgspec.json.encode((*place, endpoint)))
     digest.update(payload)
     if scored is not None:
-        digest.update(json.dumps(msgspec.to_builtins(scored)).encode("ascii"))
+        digest.update(_scored_json(scored))
     return digest.hexdigest()[:32]
+
+
+def _scored_json(scored: TokenSpan | TextTail) -> bytes:
+    if isinstance(scored, TokenSpan):
+        return b'{"start": %d, "stop": %d}' % (scored.start, scored.stop)
+    return json.dumps({"text": scored.text}).encode("ascii")
