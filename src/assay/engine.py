@@ -10,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.crew import Crew
+from assay.handover import TOGETHER, Handover
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -49,8 +50,9 @@ async def ask_all(
     observer: Progress,
     prepare: Prepare = lambda *_: None,
     load: Callable[[], Awaitable[ServerLoad | None]] | None = None,
+    together: int = TOGETHER,
 ) -> None:
-    """Put every sample's requests to `model` and hand each sample to `complete` as soon as its last response is in.
+    """Put every sample's requests to `model` and hand each sample to `complete` soon after its last response is in.
 
     Args:
         samples: the work, in the order in which it should leave; drawn from only when a worker is free. None in it
@@ -63,6 +65,8 @@ async def ask_all(
         prepare: gives what a sample must wait for between its last response and `complete`, while others go on; None
             where that is nothing.
         load: asks the server for its load, see :meth:`assay.crew.Crew.begin`.
+        together: complete samples that may wait a moment for each other, see :class:`assay.handover.Handover`; 1 where
+            what is asked next depends on them.
     """
     now = asyncio.get_running_loop().time
 
@@ -82,7 +86,7 @@ async def ask_all(
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            queue = _Queue(samples, record, complete, observer, prepare, tasks)
+            queue = _Queue(samples, record, Handover(complete, observer, tasks, together), prepare, tasks)
             Crew(ask_next, concurrency, observer, tasks).begin(load)
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
@@ -106,20 +110,16 @@ class _Queue:
         self,
         samples: Iterator[Sample | None],
         record: Record,
-        complete: Callable[[Sample, Sequence[Response]], None],
-        observer: Progress,
+        handover: Handover,
         prepare: Prepare,
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._samples = samples
         self._record = record
-        self._complete = complete
-        self._observer = observer
+        self._handover = handover
         self._prepare = prepare
         self._tasks = tasks
         self._ready: deque[tuple[_Pending, int]] = deque()
-        self._completion = asyncio.Event()
-        """Set when a sample is completed."""
 
     def __aiter__(self) -> _Queue:
         return self
@@ -131,8 +131,7 @@ class _Queue:
             except StopIteration:
                 raise StopAsyncIteration from None
             if sample is None:
-                self._completion.clear()
-                await self._completion.wait()
+                await self._handover.next()
                 continue
             self._start(sample)
             if not self._ready:
@@ -156,17 +155,12 @@ class _Queue:
         responses = [response for response in pending.responses if response is not None]
         preparation = self._prepare(pending.sample, responses)
         if preparation is None:
-            self._hand_on(pending.sample, responses)
+            self._handover.add(pending.sample, responses)
         else:
-            self._tasks.create_task(self._hand_on_after(preparation, pending.sample, responses))
+            self._tasks.create_task(self._add_after(preparation, pending.sample, responses))
 
-    async def _hand_on_after(
+    async def _add_after(
         self, preparation: Coroutine[Any, Any, None], sample: Sample, responses: Sequence[Response]
     ) -> None:
         await preparation
-        self._hand_on(sample, responses)
-
-    def _hand_on(self, sample: Sample, responses: Sequence[Response]) -> None:
-        self._completion.set()
-        self._complete(sample, responses)
-        self._observer.completed(sample, responses)
+        self._handover.add(sample, responses)

@@ -14,6 +14,7 @@ import msgspec
 from assay.conclusion import Evaluation, conclude
 from assay.engine import ask_all
 from assay.errors import UsageError
+from assay.handover import TOGETHER
 from assay.interruption import interruptible
 from assay.models.api_key import read_api_key
 from assay.models.openai import OpenAIModel
@@ -118,6 +119,7 @@ async def _answer(plan: RunPlan, writer: RequestWriter, work: RunWork, progress:
             observer=progress,
             prepare=work.prepare,
             load=model.load,
+            together=TOGETHER if work.follower is None else 1,
         )
 
 
