@@ -1,7 +1,7 @@
 """Lines of lm-eval's samples files, and the hashes in them: JSON equal to lm-eval's, written faster.
 
-Text, whole numbers and finite ones are the same JSON whoever writes it; whatever else a line may hold (NaN, numbers of
-NumPy's, foreign types) is left to the standard library, whose JSON lm-eval's is.
+Texts, whole numbers and fractions of ordinary size are the same JSON whoever writes it; whatever else a line may hold
+(1e-05, NaN, numbers of NumPy's, foreign types) is left to the standard library, whose JSON lm-eval's is.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +18,8 @@ from assay.tasks.chat_text import ChatPrompt, quoted
 from assay.tasks.shared_settings import SharedSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from assay.tasks.requests import Sample
 
 
@@ -77,7 +78,7 @@ _standard = json.JSONEncoder(default=handle_non_serializable, ensure_ascii=False
 
 
 def _json(value: Any) -> bytes:
-    if type(value) is dict and all(map(_is_plain, value.values())):
+    if type(value) is dict and _are_plain(value.values()):
         with suppress(
             UnicodeEncodeError, OverflowError, TypeError
         ):  # lone surrogates, large numbers, keys of other types
@@ -86,12 +87,21 @@ def _json(value: Any) -> bytes:
     return _standard.encode(value).encode("utf-8", "backslashreplace")
 
 
+def _are_plain(values: Collection[Any]) -> bool:
+    """Whether msgspec's JSON of the values says the same as the standard library's."""
+    return _PLAIN_TYPES.issuperset(map(type, values)) or all(map(_is_plain, values))
+
+
 def _is_plain(value: Any) -> bool:
-    """Whether msgspec's JSON of the value says the same as the standard library's."""
     kind = type(value)
     if kind is list:
-        return all(map(_is_plain, value))
-    return kind in _PLAIN_TYPES or (kind is float and isfinite(value))
+        return _are_plain(value)
+    return kind in _PLAIN_TYPES or (kind is float and _has_no_exponent(value))
+
+
+def _has_no_exponent(value: float) -> bool:
+    """Whether the standard library writes the number without one; with one, each library has a form of its own."""
+    return value == 0 or 1e-4 <= abs(value) < 1e16
 
 
 _PLAIN_TYPES = frozenset({str, int, bool, type(None)})

@@ -1,0 +1,43 @@
+"""Sample lines say what lm-eval's say, and hash what lm-eval hashes, whoever encodes which part of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from lm_eval.utils import handle_non_serializable
+
+from assay.tasks.requests import Sample
+from assay.tasks.sample_lines import SampleLines
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def lm_eval_json(value: Any, **how: Any) -> str:
+    return json.dumps(value, default=handle_non_serializable, ensure_ascii=False, **how)
+
+
+def line_of(doc: dict[str, Any], metrics: dict[str, Any]) -> Any:
+    instance = SimpleNamespace(doc=doc, args=("asked",), arguments=("asked",), resps=["said"])
+    sample = Sample("task", 3, doc, [instance], [])
+    task = SimpleNamespace(doc_to_target=lambda _: "right")
+    return json.loads(SampleLines.of(sample, task).line("none", ["said"], metrics))
+
+
+@given(VALUES, VALUES)
+@pytest.mark.parametrize("number", [1e16, 1e-05, 1.5e-07, 123456789012345680.0, 0.0001, 9999999999999998.0, -0.0, 1e22])
+def test_any_value_is_written_and_hashed_as_lm_eval_does(number: float, any_value: Any, any_metric: Any) -> None:
+    doc = {"question": "?", "number": number, "numbers": [1, number], "any": any_value}
+    line = line_of(doc, {"acc": number, "any_metric": any_metric})
+    assert line["doc_hash"] == hashlib.sha256(lm_eval_json(doc, indent=2).encode()).hexdigest()
+    assert lm_eval_json(line["doc"]) == lm_eval_json(doc)
+    assert lm_eval_json([line["acc"], line["any_metric"]]) == lm_eval_json([number, any_metric])
