@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from hashlib import blake2b
-
 import numpy as np
 
 _MIN_MERGE = 2**16
+_SIXTY_FOUR_BITS = 2**64 - 1
 
 
 class OffsetIndex:
@@ -59,4 +58,5 @@ class OffsetIndex:
 
 
 def _hash(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    """Of this process alone, like the index itself."""
+    return hash(key) & _SIXTY_FOUR_BITS

@@ -35,8 +35,9 @@ class _Remembering:
         verdict: dict[str, Any] = self._exact_match(references=references, predictions=predictions, **settings)
         return verdict
 
-    def _of_pair(self, reference: str, prediction: str) -> Any:
-        return self._exact_match(references=[reference], predictions=[prediction], **self._settings)["exact_match"]
+    def _of_pair(self, reference: str, prediction: str) -> float:
+        verdict = self._exact_match(references=[reference], predictions=[prediction], **self._settings)
+        return float(verdict["exact_match"])
 
 
 def _is_short_text(values: Any) -> bool:
