@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from assay.engine import ask_all
 from assay.errors import ServerUnreachableError
+from assay.handover import TOGETHER
 from assay.models.concurrency import Concurrency
 from assay.progress import Progress
 from assay.tasks.requests import Sample
@@ -56,7 +58,9 @@ class Record:
         self.kept[request.key] = response
 
 
-def ask(samples: Iterator[Sample], model: Any, record: Record, concurrency: int) -> dict[int, list[str | None]]:
+def ask(
+    samples: Iterator[Sample], model: Any, record: Record, concurrency: int, together: int = TOGETHER
+) -> dict[int, list[str | None]]:
     completed: dict[int, list[str | None]] = {}
 
     def complete(done: Sample, responses: Sequence[Response]) -> None:
@@ -64,7 +68,8 @@ def ask(samples: Iterator[Sample], model: Any, record: Record, concurrency: int)
         assert all(request.key in record.kept for request in done.requests), "scored before it was durable"
         completed[done.doc_id] = [response.text for response in responses if isinstance(response, Answer)]
 
-    asyncio.run(ask_all(samples, model, record, complete, concurrency=Concurrency(concurrency), observer=Progress()))
+    limit = Concurrency(concurrency)
+    asyncio.run(ask_all(samples, model, record, complete, concurrency=limit, observer=Progress(), together=together))
     return completed
 
 
@@ -78,19 +83,52 @@ def test_every_sample_completes_with_its_responses_in_order(concurrency: int) ->
     assert model.most >= min(concurrency, 30)
 
 
-def test_samples_are_drawn_only_when_a_worker_is_free() -> None:
+@pytest.mark.parametrize("together", [1, 8])
+def test_samples_are_drawn_only_when_a_worker_is_free(together: int) -> None:
     drawn = 0
-    model = Model()
+    ahead: list[int] = []
+
+    class Counting(Model):
+        async def ask(self, request: Request) -> Response:
+            ahead.append(drawn - len(self.asked) - 1)
+            return await super().ask(request)
 
     def draw() -> Iterator[Sample]:
         nonlocal drawn
         for number in range(100):
             drawn += 1
-            assert drawn - len(model.asked) <= 4 + 1
             yield sample(number)
 
-    ask(draw(), model, Record(), 4)
-    assert drawn == 100
+    ask(draw(), Counting(), Record(), 4, together)
+    assert drawn == len(ahead) == 100
+    assert ahead[0] == 0, "the first request waited for the samples after it"
+    assert max(ahead) == together - 1
+
+
+def test_complete_samples_are_handed_on_together_and_none_waits_for_long() -> None:
+    model, sizes = Model(pause=0), Counter[int]()
+
+    class Round(Progress):
+        def responded(self, request: Request, response: Response) -> None:
+            sizes[0] += 1
+
+        def completed(self, sample: Sample, responses: Sequence[Response]) -> None:
+            sizes[sizes[0]] += 1
+
+    asyncio.run(
+        ask_all(
+            (sample(number) for number in range(70)),
+            model,
+            Record(),
+            lambda *_: None,
+            concurrency=Concurrency(16),
+            observer=Round(),
+            together=8,
+        )
+    )
+    del sizes[0]
+    assert sum(sizes.values()) == 70
+    assert max(sizes.values()) == 8
 
 
 def test_kept_answers_are_not_asked_for() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.crew import Crew
@@ -65,8 +66,8 @@ async def ask_all(
         prepare: gives what a sample must wait for between its last response and `complete`, while others go on; None
             where that is nothing.
         load: asks the server for its load, see :meth:`assay.crew.Crew.begin`.
-        together: complete samples that may wait a moment for each other, see :class:`assay.handover.Handover`; 1 where
-            what is asked next depends on them.
+        together: samples that are drawn at once, and handed on at once when complete, because one after another costs
+            half of one at a time (see :mod:`assay.handover`); 1 where what is asked next depends on what is complete.
     """
     now = asyncio.get_running_loop().time
 
@@ -86,7 +87,8 @@ async def ask_all(
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            queue = _Queue(samples, record, Handover(complete, observer, tasks, together), prepare, tasks)
+            handover = Handover(complete, observer, tasks, together)
+            queue = _Queue(samples, record, handover, prepare, tasks, together)
             Crew(ask_next, concurrency, observer, tasks).begin(load)
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
@@ -113,12 +115,16 @@ class _Queue:
         handover: Handover,
         prepare: Prepare,
         tasks: asyncio.TaskGroup,
+        together: int,
     ) -> None:
         self._samples = samples
         self._record = record
         self._handover = handover
         self._prepare = prepare
         self._tasks = tasks
+        self._together = together
+        self._at_once = 1
+        """Samples drawn next: a single one at first, so that its requests leave without delay."""
         self._ready: deque[tuple[_Pending, int]] = deque()
 
     def __aiter__(self) -> _Queue:
@@ -126,18 +132,23 @@ class _Queue:
 
     async def __anext__(self) -> tuple[_Pending, int]:
         while not self._ready:
-            try:
-                sample = next(self._samples)
-            except StopIteration:
-                raise StopAsyncIteration from None
-            if sample is None:
-                await self._handover.next()
-                continue
-            self._start(sample)
-            if not self._ready:
-                # All its answers were kept: let others have a turn, for the next may be kept as well.
-                await asyncio.sleep(0)
+            await self._draw()
         return self._ready.popleft()
+
+    async def _draw(self) -> None:
+        """Start the next samples; where nothing may be asked yet, wait for a sample to be complete."""
+        sample, drawn = None, 0
+        for sample in islice(self._samples, self._at_once):
+            drawn += 1
+            if sample is None:
+                break
+            self._start(sample)
+        if not drawn:
+            raise StopAsyncIteration
+        self._at_once = min(2 * self._at_once, self._together)
+        if not self._ready:
+            # With all answers kept, let others have a turn: the next ones may be kept as well.
+            await (self._handover.next() if sample is None else asyncio.sleep(0))
 
     def _start(self, sample: Sample) -> None:
         pending = _Pending(sample, [self._record.lookup(request.key) for request in sample.requests])
