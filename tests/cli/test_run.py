@@ -273,7 +273,7 @@ def test_a_module_that_scoring_lacks_ends_the_run_and_not_the_answers(server: Sc
         f"include: {TASKS}/_template_yaml\ntask: odd\ndataset_kwargs: {{kind: odd}}\n"
         "process_results: !function lacking.score\n"
     )
-    where = ("odd", "--include-path", str(tmp_path), "--limit", "5", "--concurrency", "1")
+    where = ("odd", "--include-path", str(tmp_path), "--limit", "60", "--concurrency", "1")
     ran = run(server, tmp_path, *where)
     assert ran.returncode == 2
     assert "task 'odd' cannot be scored: it needs the Python module 'no_such_package'" in ran.stderr
@@ -281,7 +281,7 @@ def test_a_module_that_scoring_lacks_ends_the_run_and_not_the_answers(server: Sc
     asked = len(server.answered)
     ran = run(server, tmp_path, *where)
     assert ran.returncode == 0, ran.stderr
-    assert 0 < len(server.answered) - asked < 5
+    assert 0 < len(server.answered) - asked < 60
 
 
 @pytest.mark.parametrize("command", ["run", "gate", "calibrate", "probe"])
