@@ -230,7 +230,9 @@ def _read_legacy(said: Said, logprobs: _Logprobs | None) -> EchoedPrompt:
         except (msgspec.DecodeError, ValueError) as error:
             raise _malformed(f"the reply's tokens are not of the protocol ({error})") from None
 
-    return EchoedPrompt(said, values[:-1], candidates[:-1], read_texts)
+    # The last of each is the generated token's.
+    del values[-1], candidates[-1]
+    return EchoedPrompt(said, values, candidates, read_texts)
 
 
 def _read_prompt_logprobs(said: Said, choice: _Choice, entries: list[msgspec.Raw]) -> EchoedPrompt:

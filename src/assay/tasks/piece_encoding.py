@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assay.tasks.splitting import Splitting
 
-_PIECES_KEPT = 2**14
+_PIECES_KEPT = 2**16
 _NEVER = "(?!)"
 """A pattern that matches nothing."""
 

@@ -94,7 +94,7 @@ def _are_plain(values: Collection[Any]) -> bool:
 
 def _is_plain(value: Any) -> bool:
     kind = type(value)
-    if kind is list:
+    if kind is list or kind is tuple:
         return _are_plain(value)
     return kind in _PLAIN_TYPES or (kind is float and _has_no_exponent(value))
 
