@@ -32,7 +32,7 @@ _STATUS_LINE = re.compile(rb"HTTP/1\.[01] (\d{3})(?: ([^\r\n]*))?\r?\n")
 _END_OF_HEAD = re.compile(rb"\r?\n\r?\n")
 
 
-C = TypeVar("C", bound=asyncio.Protocol)
+C = TypeVar("C", bound=asyncio.BaseProtocol)
 
 
 class Connector:
@@ -104,7 +104,7 @@ class Connector:
         return connection
 
     async def _encrypted(
-        self, transport: asyncio.Transport, peer: yarl.URL, protocol: asyncio.Protocol | None = None
+        self, transport: asyncio.Transport, peer: yarl.URL, protocol: asyncio.BaseProtocol | None = None
     ) -> asyncio.Transport:
         if self._context is None:
             raise RuntimeError(f"{peer} asks for TLS, for which there is no context")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from assay.models.transport import Stream
 
+_BUFFER = 2**16
 _CLOSED_BY_THEN = 1.0
 """Seconds after a stream, when a server that closes its connections after streams has done so."""
 
@@ -48,6 +49,8 @@ class HTTP1:
             fields |= proxy_authorization(proxy)
         self._fields = _written(fields)
         self._fields_of_streams = _written(fields | {"Accept": "text/event-stream", "Accept-Encoding": "identity"})
+        self._buffer = memoryview(bytearray(_BUFFER))
+        """What comes over any connection passes through it, and leaves it at once."""
         self._idle: list[_Connection] = []
         """The one used last comes last, and is used first."""
         self._keeps_after_streams = False
@@ -76,7 +79,7 @@ class HTTP1:
         Raises:
             NetworkError: no whole reply came.
         """
-        connection = self._take_idle() or await self._connector.connect(_Connection)
+        connection = self._take_idle() or await self._connector.connect(self._make_connection)
         head = self.head(method, url, len(body), self._fields if stream is None else self._fields_of_streams)
         try:
             reply = await connection.exchange(head + body, timeout, stream)
@@ -106,6 +109,9 @@ class HTTP1:
             fields = f"{fields}Content-Length: {length}\r\n"
         target = str(url.with_fragment(None)) if self._is_proxied else url.raw_path_qs
         return f"{method} {target} HTTP/1.1\r\n{fields}\r\n".encode("latin-1")
+
+    def _make_connection(self) -> _Connection:
+        return _Connection(self._buffer)
 
     def _take_idle(self) -> _Connection | None:
         now = asyncio.get_running_loop().time()
@@ -138,10 +144,15 @@ class HTTP1:
             self._put_back(connection)
 
 
-class _Connection(asyncio.Protocol):
-    """An open connection."""
+class _Connection(asyncio.BufferedProtocol):
+    """An open connection.
 
-    def __init__(self) -> None:
+    Args:
+        buffer: takes what comes, one read at a time; shared by all connections of one event loop.
+    """
+
+    def __init__(self, buffer: memoryview) -> None:
+        self._buffer = buffer
         self.idle_since = 0.0
         self._reply: ArrivingReply | None = None
         self._is_clean = False
@@ -174,14 +185,17 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: asyncio.Transport = transport  # type: ignore[assignment]
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's own name
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         reply = self._reply
         if reply is None:
             self._is_clean = False
             self.abort()  # Nothing was asked: no telling what a next reply would be the answer to.
             return
         self._last_byte = asyncio.get_running_loop().time()
-        reply.feed(data)
+        reply.feed(self._buffer[:nbytes])
         if reply.over.done():
             self._reply = None
             self._is_clean = reply.allows_another and not self._transport.get_write_buffer_size()

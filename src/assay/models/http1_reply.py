@@ -61,7 +61,7 @@ class ArrivingReply:
         """How the body is compressed; ``identity`` if it is not."""
         return self.headers.get("Content-Encoding", "identity").strip().lower()
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: memoryview) -> None:
         """Take in what has come."""
         try:
             self._parser.feed_data(data)
