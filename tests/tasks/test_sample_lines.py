@@ -26,11 +26,14 @@ def lm_eval_json(value: Any, **how: Any) -> str:
     return json.dumps(value, default=handle_non_serializable, ensure_ascii=False, **how)
 
 
-def line_of(doc: dict[str, Any], metrics: dict[str, Any]) -> Any:
-    instance = SimpleNamespace(doc=doc, args=("asked",), arguments=("asked",), resps=["said"])
+def line_of(doc: dict[str, Any], metrics: dict[str, Any], said: str = "said", target: str = "right") -> Any:
+    args = ("asked", {"until": ["\n"], "temperature": 1e-05})
+    instance = SimpleNamespace(doc=doc, args=args, arguments=args, resps=[said])
     sample = Sample("task", 3, doc, [instance], [])
-    task = SimpleNamespace(doc_to_target=lambda _: "right")
-    return json.loads(SampleLines.of(sample, task).line("none", ["said"], metrics))
+    task = SimpleNamespace(doc_to_target=lambda _: target)
+    line = SampleLines.of(sample, task).line("none", [said], metrics)
+    assert line.endswith(b"}\n")
+    return json.loads(line)
 
 
 @given(VALUES, VALUES)
@@ -39,5 +42,16 @@ def test_any_value_is_written_and_hashed_as_lm_eval_does(number: float, any_valu
     doc = {"question": "?", "number": number, "numbers": [1, number], "any": any_value}
     line = line_of(doc, {"acc": number, "any_metric": any_metric})
     assert line["doc_hash"] == hashlib.sha256(lm_eval_json(doc, indent=2).encode()).hexdigest()
+    assert line["arguments"] == {"gen_args_0": {"arg_0": "asked", "arg_1": {"until": ["\n"], "temperature": 1e-05}}}
     assert lm_eval_json(line["doc"]) == lm_eval_json(doc)
     assert lm_eval_json([line["acc"], line["any_metric"]]) == lm_eval_json([number, any_metric])
+
+
+def test_lone_surrogates_of_the_model_stay_visible() -> None:
+    doc = {"question": "?", "numbers": [1e-05]}
+    line = line_of(doc, {"acc": 1.0, "rest": "\udfff"}, said="I say \ud800")
+    assert line["doc"] == doc
+    assert line["resps"] == [["I say \ud800"]]
+    assert line["filtered_resps"] == ["I say \ud800"]
+    assert (line["acc"], line["rest"], line["target"]) == (1.0, "\udfff", "right")
+    assert line["arguments"]["gen_args_0"]["arg_1"]["temperature"] == 1e-05

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class SampleLines(msgspec.Struct):
     """A scored sample's lines: what they have in common, from which :meth:`line` makes one for each filter."""
 
-    head: bytes
-    """The line's JSON up to and with ``resps``, without the closing brace."""
+    head: dict[str, Any]
+    """What every line begins with."""
     hashes: bytes
     """SHA-256 of document, prompt and target, one after another."""
 
@@ -37,18 +37,13 @@ class SampleLines(msgspec.Struct):
         first = sample.instances[0]
         doc = _json(first.doc)
         target = str(task.doc_to_target(sample.doc))
-        arguments = b", ".join(
-            b'"gen_args_%d": {%b}' % (number, _arguments(instance.args))
-            for number, instance in enumerate(sample.instances)
-        )
-        responses = sanitize_list([instance.resps for instance in sample.instances])
-        head = b'{"doc_id": %d, "doc": %b, "target": %b, "arguments": {%b}, "resps": %b' % (
-            sample.doc_id,
-            doc,
-            quoted(target),
-            arguments,
-            quoted(responses),
-        )
+        head = {
+            "doc_id": sample.doc_id,
+            "doc": msgspec.Raw(doc),
+            "target": target,
+            "arguments": {f"gen_args_{n}": _arguments(instance.args) for n, instance in enumerate(sample.instances)},
+            "resps": sanitize_list([instance.resps for instance in sample.instances]),
+        }
         hashes = _sha256(_indented(doc, first.doc)), _prompt_sha256(first.arguments[0]), _sha256(target.encode("utf-8"))
         return cls(head, b"".join(hashes))
 
@@ -61,16 +56,20 @@ class SampleLines(msgspec.Struct):
             metrics: the task's metrics of that.
         """
         doc_hash, prompt_hash, target_hash = (self.hashes[start : start + 32].hex() for start in (0, 32, 64))
-        rest = {
+        line = {
+            **self.head,
             "filtered_resps": sanitize_list(filtered),
             "filter": filter_name,
             "metrics": list(metrics),
             "doc_hash": doc_hash,
             "prompt_hash": prompt_hash,
             "target_hash": target_hash,
-            **metrics,
+            **{name: _encodable(value) for name, value in metrics.items()},
         }
-        return b"%b, %b\n" % (self.head, _json(rest)[1:])
+        try:
+            return _fast.encode_lines([line])
+        except UnicodeEncodeError:
+            return _fast.encode_lines([{name: msgspec.Raw(quoted(value)) for name, value in line.items()}])
 
 
 _fast = msgspec.json.Encoder()
@@ -107,16 +106,21 @@ def _has_no_exponent(value: float) -> bool:
 _PLAIN_TYPES = frozenset({str, int, bool, type(None)})
 
 
-def _arguments(args: tuple[Any, ...]) -> bytes:
-    return b", ".join(b'"arg_%d": %b' % (place, _argument(argument)) for place, argument in enumerate(args))
+def _arguments(args: tuple[Any, ...]) -> dict[str, Any]:
+    return {f"arg_{place}": _argument(argument) for place, argument in enumerate(args)}
 
 
-def _argument(argument: Any) -> bytes:
+def _argument(argument: Any) -> Any:
     if isinstance(argument, ChatPrompt):
-        return b"[%b]" % argument.quoted
+        return [msgspec.Raw(argument.quoted)]
     if isinstance(argument, SharedSettings):
-        return argument.remembered("samples line", lambda: _json(argument))
-    return quoted(argument) if isinstance(argument, str) else _json(argument)
+        return argument.remembered("samples line", lambda: _encodable(argument))
+    return msgspec.Raw(quoted(argument)) if isinstance(argument, str) else _encodable(argument)
+
+
+def _encodable(value: Any) -> Any:
+    """What msgspec writes as the standard library writes the value."""
+    return value if _is_plain(value) else msgspec.Raw(_json(value))
 
 
 def _prompt_sha256(prompt: Any) -> bytes:

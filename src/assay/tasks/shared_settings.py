@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
+
+T = TypeVar("T")
 
 
 class SharedSettings(dict[str, Any]):
@@ -13,16 +15,16 @@ class SharedSettings(dict[str, Any]):
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__(settings)
-        self._made: dict[Hashable, bytes] = {}
+        self._made: dict[Hashable, Any] = {}
 
     def __deepcopy__(self, _: dict[int, Any]) -> SharedSettings:
         return self
 
-    def remembered(self, use: Hashable, make: Callable[[], bytes]) -> bytes:
+    def remembered(self, use: Hashable, make: Callable[[], T]) -> T:
         """What `make` made of these settings when it was first asked to for this use."""
-        made = self._made.get(use)
-        if made is None:
-            made = self._made[use] = make()
+        if use not in self._made:
+            self._made[use] = make()
+        made: T = self._made[use]
         return made
 
 
