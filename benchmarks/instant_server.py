@@ -2,9 +2,9 @@
 
 With a tokenizer it also gives the log-probabilities of a prompt's tokens. Run as
 ``python -m benchmarks.instant_server PORT TEXT [TOKENIZER]``. GET /watch?PID names the client's process and starts
-counting anew; GET /stats gives ``requests``, the Unix times of the ``first`` and the ``last``, and what the client did
-from the first to the last time that it was looked at: ``seen_requests`` in ``seen_cpu`` CPU seconds; and starts
-counting anew, too.
+counting anew; GET /stats gives ``requests``, the Unix times of the ``first`` and the ``last``, the client's CPU seconds
+until the first (``first_cpu``), and what the client did from the first to the last time that it was looked at:
+``seen_requests`` in ``seen_cpu`` CPU seconds; and starts counting anew, too.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ class Stats:
             "requests": self.requests,
             "first": self.first,
             "last": self.last,
+            "first_cpu": self.first_cpu,
             "seen_requests": self.seen_requests,
             "seen_cpu": self.last_cpu - self.first_cpu,
         }

@@ -47,12 +47,15 @@ class Rate:
     """Requests a second."""
     by_cpu: float
     """Requests a CPU second of the client's: what the clock would show on a machine with nothing else to do."""
+    to_the_end: float
+    """The same between the first request and the end of the process: with what is left to do after the last."""
 
     @staticmethod
-    def of(seen: dict[str, Any]) -> Rate:
-        """From what the server saw."""
+    def of(seen: dict[str, Any], cpu_seconds: float = float("nan")) -> Rate:
+        """From what the server saw, and the CPU time of the whole process."""
         by_clock = (seen["requests"] - 1) / (seen["last"] - seen["first"])
-        return Rate(by_clock, seen["seen_requests"] / seen["seen_cpu"] if seen["seen_cpu"] else float("nan"))
+        by_cpu = seen["seen_requests"] / seen["seen_cpu"] if seen["seen_cpu"] else float("nan")
+        return Rate(by_clock, by_cpu, seen["requests"] / (cpu_seconds - seen["first_cpu"]))
 
 
 @dataclass(frozen=True)
@@ -162,14 +165,15 @@ def measure(work: Work, engine: str, scratch: Path) -> Measurement:
     if process.returncode:
         sys.exit(f"{engine} ended with {process.returncode}:\n{(output / 'log').read_text()[-3000:]}")
     seen = stats(work.url)
+    cpu_seconds = usage.ru_utime + usage.ru_stime
     return Measurement(
-        cpu_seconds=usage.ru_utime + usage.ru_stime,
+        cpu_seconds=cpu_seconds,
         first_request_seconds=seen["first"] - started,
         peak_megabytes=usage.ru_maxrss / 1024,
         wall_seconds=wall,
         requests=seen["requests"],
         score=score(output, work.task),
-        rate=Rate.of(seen),
+        rate=Rate.of(seen, cpu_seconds),
     )
 
 

@@ -1,13 +1,14 @@
 """Requests a second on an instant local server: Assay beside lm-eval's client and a bare aiohttp loop, in one run.
 
-- lm-eval: a whole run of it; all its prompts are written before the first request leaves, and scored after the last.
-- bare loop: posts bodies that lie ready, and reads the replies as JSON.
+- loops: nothing but asking. lm-eval's, between its first request and its last: all its prompts are written before, and
+  scored after. The bare one posts bodies that lie ready with aiohttp, and reads the replies as JSON.
 - engine: Assay's queue and client with the same bodies, every answer journaled and scored.
-- whole run: Assay's, which writes prompts meanwhile, too.
+- runs: whole runs, from the first request to the end of the process: asking, scoring, writing the files; of Assay's, also
+  writing the prompts and the journal.
 
-Rates are the server's, between the first request and the last: by the clock, and by the client's CPU time, which is
-what the clock would show on a machine with nothing else to do. The bars hold the engine against lm-eval's request loop,
-which neither journals nor scores, and against the bare one, by CPU time. Usage::
+By the clock, rates are the server's; by CPU, they are of the client's CPU time, which is what the clock would show on a
+machine with nothing else to do. The bars hold like against like: the engine, by CPU, against the bare loop, and Assay's
+run against lm-eval's. Usage::
 
     python -m benchmarks.request_rate [--task mmlu_pro] [--data-dir DIR] [--concurrency 1 32 256] [--runs 3]
 """
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from assay.tasks.requests import Sample
 
 LEAST_OF_LM_EVAL = (32, 2.0)
-"""At this concurrency the engine is to reach so many times lm-eval's rate."""
+"""At this concurrency a run is to reach so many times the rate of lm-eval's."""
 LEAST_OF_BARE_LOOP = 0.7
 
 
@@ -62,29 +63,52 @@ def compare(works: list[Work], scratch: Path, runs: int) -> int:
     warm = Work(works[0].task, works[0].data_dir, 1, 2, works[0].url)
     measure(warm, "assay", scratch)
     measure(warm, "lm_eval", scratch)
+    print(_ROW.format("", "", "loops:", "", "", "engine /", "", "runs:", "", ""))
+    print(_ROW.format("asked", "at once", "lm-eval", "bare", "engine", "lm-eval", "bare", "lm-eval", "Assay", "ratio"))
     missed = []
-    print(
-        f"{'concurrency':21}{'lm-eval':>9}{'bare loop':>11}{'engine':>8}{'/lm-eval':>10}{'/bare':>7}{'whole run':>11}"
-    )
     for work in works:
-        rates: dict[str, list[Rate]] = {"lm_eval": [], "bare": [], "engine": [], "assay": []}
-        for _ in range(runs):
-            for engine, row in rates.items():
-                row.append(loop_rate(engine, work) if engine in _LOOPS else measure(work, engine, scratch).rate)
-        for what in ("by_clock", "by_cpu"):
-            theirs, bare, ours, whole = (median([getattr(rate, what) for rate in row]) for row in rates.values())
-            print(
-                f"{work.concurrency:11} {what:9}{theirs:9.0f}{bare:11.0f}{ours:8.0f}"
-                f"{ours / theirs:10.2f}{ours / bare:7.2f}{whole:11.0f}",
-                flush=True,
-            )
-        if work.concurrency == LEAST_OF_LM_EVAL[0] and ours < LEAST_OF_LM_EVAL[1] * theirs:
-            missed.append(f"less than {LEAST_OF_LM_EVAL[1]:g} times lm-eval's rate at {work.concurrency}")
-        if ours < LEAST_OF_BARE_LOOP * bare:
-            missed.append(f"less than {LEAST_OF_BARE_LOOP:.0%} of the bare loop's rate at {work.concurrency}")
+        rates = median_rates(work, scratch, runs)
+        show(work, rates)
+        missed += missed_bars(work, rates)
     for bar in missed:
         print(f"missed: {bar}")
     return 1 if missed else 0
+
+
+_ROW = "{:9}{:>8}{:>10}{:>8}{:>8}{:>10}{:>8}{:>10}{:>8}{:>8}"
+
+
+def median_rates(work: Work, scratch: Path, runs: int) -> dict[str, Rate]:
+    """Of all four, each run so many times, in turn."""
+    rates: dict[str, list[Rate]] = {"lm_eval": [], "bare": [], "engine": [], "assay": []}
+    for _ in range(runs):
+        for name, row in rates.items():
+            row.append(loop_rate(name, work) if name in _LOOPS else measure(work, name, scratch).rate)
+    fields = ("by_clock", "by_cpu", "to_the_end")
+    return {
+        name: Rate(*(median([getattr(rate, field) for rate in row]) for field in fields)) for name, row in rates.items()
+    }
+
+
+def show(work: Work, rates: dict[str, Rate]) -> None:
+    """Print the rows of one concurrency."""
+    for what in ("by_clock", "by_cpu"):
+        loops = [getattr(rates[name], what) for name in ("lm_eval", "bare", "engine")]
+        runs = [rates[name].to_the_end for name in ("lm_eval", "assay")] if what == "by_cpu" else []
+        cells = [*(f"{rate:.0f}" for rate in loops), *(f"{loops[2] / loop:.2f}" for loop in loops[:2])]
+        cells += [*(f"{rate:.0f}" for rate in runs), f"{runs[1] / runs[0]:.2f}"] if runs else ["", "", ""]
+        print(_ROW.format(what.replace("_", " "), work.concurrency, *cells), flush=True)
+
+
+def missed_bars(work: Work, rates: dict[str, Rate]) -> list[str]:
+    """Which of the bars the rates miss, in words."""
+    missed = []
+    concurrency, times = LEAST_OF_LM_EVAL
+    if work.concurrency == concurrency and rates["assay"].to_the_end < times * rates["lm_eval"].to_the_end:
+        missed.append(f"less than {times:g} times lm-eval's rate at {concurrency}")
+    if rates["engine"].by_cpu < LEAST_OF_BARE_LOOP * rates["bare"].by_cpu:
+        missed.append(f"less than {LEAST_OF_BARE_LOOP:.0%} of the bare loop's rate at {work.concurrency}")
+    return missed
 
 
 def written_samples(work: Work) -> tuple[dict[str, Any], list[Sample]]:
