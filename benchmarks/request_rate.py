@@ -3,8 +3,8 @@
 - loops: nothing but asking. lm-eval's, between its first request and its last: all its prompts are written before, and
   scored after. The bare one posts bodies that lie ready with aiohttp, and reads the replies as JSON.
 - engine: Assay's queue and client with the same bodies, every answer journaled and scored.
-- runs: whole runs, from the first request to the end of the process: asking, scoring, writing the files; of Assay's, also
-  writing the prompts and the journal.
+- runs: whole runs, from the first request to the end of the process: asking, scoring, writing the files; of Assay's,
+  also writing the prompts and the journal.
 
 By the clock, rates are the server's; by CPU, they are of the client's CPU time, which is what the clock would show on a
 machine with nothing else to do. The bars hold like against like: the engine, by CPU, against the bare loop, and Assay's
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import dataclasses
 import gc
 import json
 import os
@@ -84,7 +85,7 @@ def median_rates(work: Work, scratch: Path, runs: int) -> dict[str, Rate]:
     for _ in range(runs):
         for name, row in rates.items():
             row.append(loop_rate(name, work) if name in _LOOPS else measure(work, name, scratch).rate)
-    fields = ("by_clock", "by_cpu", "to_the_end")
+    fields = [field.name for field in dataclasses.fields(Rate)]
     return {
         name: Rate(*(median([getattr(rate, field) for rate in row]) for field in fields)) for name, row in rates.items()
     }
