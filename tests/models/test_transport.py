@@ -293,6 +293,27 @@ def test_a_reply_that_does_not_come_in_time_is_a_fault(make: Make) -> None:
         assert fault_of(fault) == (FailureCause.TIMED_OUT, Hope.SOME)
 
 
+@pytest.mark.parametrize(("first", "second"), [(30.0, 0.2), (0.2, 0.5)])
+def test_each_request_on_a_connection_has_the_time_that_it_was_given(make: Make, first: float, second: float) -> None:
+    async def work() -> None:
+        async with RawServer(with_length(b"{}"), b"HTTP/1.1 200") as server:
+            client = make(server.url)
+            loop = asyncio.get_running_loop()
+            try:
+                await client.request("POST", server.url, b"{}", timeout=first)
+                began = loop.time()
+                with pytest.raises(NetworkError) as raised:
+                    await client.request("POST", server.url, b"{}", timeout=second)
+                waited = loop.time() - began
+            finally:
+                await client.close()
+            assert raised.value.fault.cause is FailureCause.TIMED_OUT
+            assert second <= waited < second + 5
+            assert len(server.connections) == 1
+
+    asyncio.run(work())
+
+
 def test_a_head_that_does_not_end_is_a_fault() -> None:
     endless = b"HTTP/1.1 200 OK\r\n" + b"X-Again: and again\r\n" * 50_000
     [fault] = exchange(plain, RawServer(endless))

@@ -92,7 +92,7 @@ class HTTP1:
         if stream is not None and content and reply.is_good:
             stream.feed(content)
             content = b""
-        return Reply(reply.status, reply.headers, content)
+        return Reply(reply.status, reply.fields, content)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -117,14 +117,13 @@ class HTTP1:
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_reusable and now - connection.idle_since < KEEPALIVE:
+            if connection.is_reusable and now - connection.last_byte < KEEPALIVE:
                 return connection
             connection.abort()
         return None
 
     def _put_back(self, connection: _Connection) -> None:
         if connection.is_reusable:
-            connection.idle_since = asyncio.get_running_loop().time()
             self._idle.append(connection)
         else:
             connection.abort()
@@ -153,25 +152,33 @@ class _Connection(asyncio.BufferedProtocol):
 
     def __init__(self, buffer: memoryview) -> None:
         self._buffer = buffer
-        self.idle_since = 0.0
+        self._loop = asyncio.get_running_loop()
+        self.last_byte = 0.0
+        """When it came, by the loop's clock."""
         self._reply: ArrivingReply | None = None
         self._is_clean = False
         """Whether all that came so far belonged to whole replies, and the server will take another request."""
-        self._last_byte = 0.0
+        self._expires = 0.0
+        """When the reply must be there."""
+        self._alarm: asyncio.TimerHandle | None = None
+        """Goes off no later than that."""
 
     async def exchange(self, request: bytes, timeout: float, stream: Stream | None) -> ArrivingReply:
         """Send a request and wait for its reply; whatever else ends the wait leaves the connection unusable."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         reply = self._reply = ArrivingReply(loop.create_future(), None if stream is None else stream.feed)
         self._is_clean = False
-        timers = [loop.call_later(timeout, reply.expire)]
+        self._expires = loop.time() + timeout
+        if self._alarm is None or self._alarm.when() > self._expires:
+            self._set_alarm()
+        stall_timers: list[asyncio.TimerHandle] = []
         if stream is not None:
-            self._watch_for_stall(reply, stream.stall_timeout, timers)
+            self._watch_for_stall(reply, stream.stall_timeout, stall_timers)
         try:
             self._transport.write(request)
             await reply.over
         finally:
-            for timer in timers:
+            for timer in stall_timers:
                 timer.cancel()
         return reply
 
@@ -194,7 +201,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._is_clean = False
             self.abort()  # Nothing was asked: no telling what a next reply would be the answer to.
             return
-        self._last_byte = asyncio.get_running_loop().time()
+        self.last_byte = self._loop.time()
         reply.feed(self._buffer[:nbytes])
         if reply.over.done():
             self._reply = None
@@ -206,17 +213,34 @@ class _Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_clean = False
+        if self._alarm is not None:
+            self._alarm.cancel()
         if self._reply is not None:
             self._reply.lose(error)
+
+    def _set_alarm(self) -> None:
+        """One timer serves all requests that the connection carries: cheaper than one each."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._loop.call_at(self._expires, self._look_at_clock)
+
+    def _look_at_clock(self) -> None:
+        self._alarm = None
+        if self._reply is None:
+            return
+        if self._loop.time() >= self._expires:
+            self._reply.expire()
+        else:
+            self._set_alarm()
 
     def _watch_for_stall(self, reply: ArrivingReply, seconds: float, timers: list[asyncio.TimerHandle]) -> None:
         """Look at whether anything has come for so long; before the body begins, the server's queue may be long."""
         loop = asyncio.get_running_loop()
-        since = self._last_byte if reply.body_begun else loop.time()
+        since = self.last_byte if reply.body_begun else loop.time()
         if since + seconds <= loop.time():
             reply.stall(seconds)
         else:
-            timers[1:] = [loop.call_at(since + seconds, self._watch_for_stall, reply, seconds, timers)]
+            timers[:] = [loop.call_at(since + seconds, self._watch_for_stall, reply, seconds, timers)]
 
 
 def _written(fields: Mapping[str, str]) -> str:

@@ -7,7 +7,6 @@ import zlib
 from typing import TYPE_CHECKING
 
 import httptools
-from multidict import CIMultiDict
 
 from assay.models.retry import Fault, Hope, NetworkError, os_reason, tls_refused
 from assay.models.transport import LARGEST_ERROR_BODY, LARGEST_REPLY
@@ -40,7 +39,10 @@ class ArrivingReply:
         self.over = over
         self.status = 0
         """0 until the whole head has come."""
-        self.headers: CIMultiDict[str] = CIMultiDict()
+        self.fields: list[tuple[bytes, bytes]] = []
+        """Of the head, as they came."""
+        self.encoding = "identity"
+        """How the body is compressed."""
         self.body: bytes | None = None
         self.allows_another = False
         """Whether the connection may carry another exchange."""
@@ -55,11 +57,6 @@ class ArrivingReply:
     def is_good(self) -> bool:
         """Whether the reply is an answer, all of which is wanted, and no error."""
         return 200 <= self.status < 300
-
-    @property
-    def encoding(self) -> str:
-        """How the body is compressed; ``identity`` if it is not."""
-        return self.headers.get("Content-Encoding", "identity").strip().lower()
 
     def feed(self, data: memoryview) -> None:
         """Take in what has come."""
@@ -107,12 +104,13 @@ class ArrivingReply:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field of its head."""
-        self.headers.add(name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+        self.fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Its head is there."""
         self.status = self._parser.get_status_code()
         self._size = 0
+        self.encoding = self._field(b"content-encoding") or "identity"
         if not self.is_good or self.encoding != "identity":
             self._feed = None
 
@@ -134,7 +132,7 @@ class ArrivingReply:
         """It is whole."""
         if self.status < 200:  # 100 Continue, 103 Early Hints: the reply is still to come.
             self.status = 0
-            self.headers.clear()
+            self.fields.clear()
         elif not self.over.done():
             self.allows_another = self._parser.should_keep_alive()
             self._end()
@@ -169,8 +167,14 @@ class ArrivingReply:
 
     def _ends_with_connection(self) -> bool:
         """Whether nothing but the connection's end says where the body ends."""
-        encodings = self.headers.get("Transfer-Encoding", "")
-        return "Content-Length" not in self.headers and "chunked" not in encodings.lower()
+        return self._field(b"content-length") is None and "chunked" not in (self._field(b"transfer-encoding") or "")
+
+    def _field(self, wanted: bytes) -> str | None:
+        """The first field of that name, in lower case."""
+        for name, value in self.fields:
+            if name.lower() == wanted:
+                return value.decode("latin-1").strip().lower()
+        return None
 
 
 def _decompressed(body: bytes, encoding: str) -> bytes | None:

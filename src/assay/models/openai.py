@@ -6,7 +6,9 @@ import asyncio
 import logging
 import random
 import time
-from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
+
+import msgspec
 
 from assay.errors import SpecificationError
 from assay.models.auto_concurrency import concurrency_of
@@ -40,7 +42,7 @@ _LOOK_FOR_ROOM_EVERY = 0.25
 _log = logging.getLogger(__name__)
 
 
-class Reply(NamedTuple, Generic[T]):
+class Reply(msgspec.Struct, Generic[T], frozen=True):
     """A good reply and what it took."""
 
     content: T

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,7 +13,7 @@ if TYPE_CHECKING:
     from assay.models.retry import Fault
 
 
-class Visit(NamedTuple):
+class Visit(msgspec.Struct, frozen=True):
     """Leave to make one attempt."""
 
     endpoint: Endpoint

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.request import getproxies, proxy_bypass
 
+import msgspec
 import yarl
+from multidict import CIMultiDict
 
 from assay.errors import SpecificationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 LARGEST_REPLY = 64 * 2**20
 """Bytes, after decompression; a larger reply is a failure."""
@@ -20,14 +22,20 @@ LARGEST_ERROR_BODY = 2**16
 KEEPALIVE = 4.0
 
 
-class Reply(NamedTuple):
+class Reply(msgspec.Struct, frozen=True):
     """What came back."""
 
     status: int
-    headers: Mapping[str, str]
-    """Case-insensitive."""
+    fields: Sequence[tuple[bytes, bytes]]
+    """Of the head, as they came."""
     body: bytes | None
     """None for the body of a 2xx that is larger than ``LARGEST_REPLY``; of other bodies the beginning, as it came."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The fields by name, whatever its case."""
+        decoded = ((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in self.fields)
+        return CIMultiDict(decoded)
 
 
 class Stream(NamedTuple):
