@@ -193,7 +193,7 @@ def test_the_key_is_in_no_output_or_file(tmp_path: Path) -> None:
         assert key[:-1] not in text
 
 
-@pytest.mark.parametrize("command", [["rnu"], ["run"], ["tasks", "no-such-task-anywhere"]])
+@pytest.mark.parametrize("command", [["rnu"], ["run"], ["tasks", "no-such-task-anywhere"], ["helm", "show", "x" * 300]])
 def test_other_commands_mistakes(tmp_path: Path, command: list[str]) -> None:
     ran = assay(*command, cwd=tmp_path)
     assert ran.returncode == 2

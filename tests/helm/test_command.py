@@ -53,6 +53,10 @@ def tokenizer_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "    def encode(self, text): return text.split()\n"
         "    def decode(self, tokens): return ' '.join(tokens)\n"
         "words = Words()\n"
+        "class Broken(Words):\n"
+        "    def encode(self, text): raise FileNotFoundError(2, 'No such file', 'vocabulary')\n"
+        "class Numbers(Words):\n"
+        "    def encode(self, text): return len(text)\n"
         "nothing = 3\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -128,7 +132,7 @@ def test_a_class_is_taken_with_the_runs_arguments(run_dir: Path, tmp_path: Path)
         (["--metric", "exact_mach"], UnknownMetricError, "there is no metric 'exact_mach'; did you mean exact_match"),
         (["--metric", "BasicGenerationMetrics"], UnknownMetricError, "did you mean BasicGenerationMetric"),
         (["--tokenizer", "words"], SpecificationError, "neither hf:PATH nor MODULE:OBJECT"),
-        (["--tokenizer", "no_such_module:words"], SpecificationError, "cannot be loaded: No module named"),
+        (["--tokenizer", "no_such_module:words"], SpecificationError, "cannot be loaded: ModuleNotFoundError"),
         (["--run-spec", "absent.json"], FileFormatError, r"absent\.json cannot be read: No such file"),
     ],
 )
@@ -147,6 +151,18 @@ def test_an_object_that_is_no_tokenizer_is_refused(run_dir: Path, tokenizer_modu
         run_command("evaluate", run_dir, "--tokenizer", f"{tokenizer_module}:{name}")
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"), [("Broken", "FileNotFoundError: .* 'vocabulary'"), ("Numbers", "TypeError")]
+)
+def test_a_tokenizer_that_fails_is_named(
+    run_dir: Path, tokenizer_module: str, tmp_path: Path, name: str, reason: str
+) -> None:
+    where = ("--tokenizer", f"{tokenizer_module}:{name}", "--output-dir", tmp_path / "out")
+    with pytest.raises(SpecificationError, match=f"the tokenizer fails on the text 'question 0:': {reason}"):
+        run_command("evaluate", run_dir, *where)
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_a_metric_of_helms_own_says_what_to_install(run_dir: Path) -> None:
     name = "helm.benchmark.metrics.toxicity_metrics.ToxicityMetric"
     if importlib.util.find_spec("helm") is not None:
@@ -160,6 +176,9 @@ def test_a_run_without_results_measures_nothing(tmp_path: Path) -> None:
     path.write_bytes(state([generation(0, None)]).to_json())
     with pytest.raises(NothingMeasuredError, match="not one request could be scored"):
         run_command("evaluate", path, "--metric", "exact_match")
+    path.write_bytes(state([]).to_json())
+    with pytest.raises(NothingMeasuredError, match="the run has no requests"):
+        run_command("evaluate", path, "--metric", "exact_match", "--output-dir", tmp_path)
 
 
 def test_a_missing_run_is_named(tmp_path: Path) -> None:

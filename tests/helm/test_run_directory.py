@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -147,6 +148,18 @@ def test_damage_leaves_the_old_files_alone(tmp_path: Path, tokenizer: EncoderSer
         run_entry(run_spec(run), StateFile(cut), tmp_path, tokenizer)
     cut.unlink()
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_a_killed_evaluation_left_is_cleared_up_some_day(tmp_path: Path, tokenizer: EncoderService) -> None:
+    old, new = tmp_path / ".evaluating-old", tmp_path / ".evaluating-new"
+    for draft in (old, new):
+        draft.mkdir()
+        (draft / STATS).write_text("[")
+    os.utime(old, (0, 0))
+    run = state([generation(0, result("yes"))])
+    run_entry(run_spec(run), run, tmp_path, tokenizer)
+    assert new.exists()
+    assert not old.exists()
 
 
 def test_an_empty_run_gives_empty_statistics(tmp_path: Path, tokenizer: EncoderService) -> None:

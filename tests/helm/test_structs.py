@@ -103,6 +103,18 @@ def test_a_bad_record_is_refused_in_one_line(text: str | bytes, message: str) ->
     assert str(refusal.value).startswith("state.json")
 
 
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (r'{"text": "a", "logprob": "\ud800", "tokens": []}', "logprob: unexpected string"),
+        (r'{"text": "a", "logprob": 0, "tokens": ["\ud800"]}', r"tokens\[0\]: expected Token"),
+    ],
+)
+def test_half_a_character_where_no_text_is_expected(record: str, message: str) -> None:
+    with pytest.raises(FileFormatError, match=message):
+        GeneratedOutput.from_json(record)
+
+
 def test_a_request_without_a_result_is_not_answered() -> None:
     state = {
         "instance": {"input": {"text": "q"}, "references": []},

@@ -150,9 +150,8 @@ def main(arguments: list[str] | None = None) -> None:
         leave_pipe()
         sys.exit(141)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
-            leave_pipe()
-            _end(f"cannot write to standard output: {error.strerror}", 2)
+        if isinstance(error, OSError):
+            _end_where_the_system_says_why(error)
         place = _keep_traceback()
         _end(f"internal error, please report it: {type(error).__name__}: {error}; traceback in {place}", 70)
     else:
@@ -162,6 +161,14 @@ def main(arguments: list[str] | None = None) -> None:
 def leave_pipe() -> None:
     """Let what is still to be written go nowhere: whoever read standard output has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _end_where_the_system_says_why(error: OSError) -> None:
+    if error.errno == errno.ENAMETOOLONG:
+        _end(f"no file can have so long a name: {error.filename}", 2)
+    if error.errno in _NO_ROOM and error.filename is None:
+        leave_pipe()
+        _end(f"cannot write to standard output: {error.strerror}", 2)
 
 
 def _end(message: str, exit_code: int) -> None:

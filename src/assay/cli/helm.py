@@ -98,8 +98,10 @@ def evaluate(
         evaluated = write_run(files, plans.metrics, output_dir or run.folder, service, parallelism, tell, unsafe_code)
     remark_evaluated(evaluated)
     print_stats(evaluated.stats, as_json, show_all=False)
-    if evaluated.num_requests and not any(stat.count for stat in evaluated.stats):
-        raise NothingMeasuredError("not one request could be scored")
+    if not any(stat.count for stat in evaluated.stats):
+        raise NothingMeasuredError(
+            "not one request could be scored" if evaluated.num_requests else "the run has no requests"
+        )
 
 
 @helm.command(short_help="Write a finished run of lm-eval's tasks as HELM's run directories.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,7 @@ def run(**options: Any) -> None:
         if not plans.metrics:
             raise NothingMeasuredError("no metric can be computed")
         folder = run.folder_in(output_dir / "runs" / options["suite"])
-        if folder.exists() and folder.samefile(options["what"]):
+        if run.is_in(folder):
             raise SpecificationError(f"{folder} would be replaced, which is the run to be asked; name another --suite")
         with watch() as progress:
             work = answered(run.run_spec, run.state, source, journals, progress, fresh=options["fresh"])
@@ -172,7 +173,7 @@ def _run(options: dict[str, Any], source: Source) -> RunToAnswer:
 
     model = options["model"].removeprefix(_LOCAL)
     path = Path(options["what"])
-    if path.exists():
+    if os.path.exists(path):  # Path.exists fails where the description is too long to be a file's name
         if options["max_eval_instances"] or options["plugins"]:
             raise SpecificationError(f"{path} is a run directory: its requests are taken as they are")
         return read_run(path, helm_name(model, options["helm_name"]))

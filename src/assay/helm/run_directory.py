@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from contextlib import ExitStack, contextmanager
+import time
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -36,6 +37,10 @@ SCENARIO = "scenario.json"
 SCENARIO_STATE = "scenario_state.json"
 STATS = "stats.json"
 PER_INSTANCE_STATS = "per_instance_stats.json"
+
+_DRAFT = ".evaluating-"
+_SURELY_OVER = 24 * 3600.0
+"""Seconds after which nobody works on a draft any more."""
 
 _TOKENS_METRIC = MetricSpec("helm.benchmark.metrics.tokens_metric.TokensMetric")
 
@@ -188,13 +193,22 @@ def _drafting(output_dir: Path) -> Iterator[Path]:
     """A folder whose files go to the run's directory when the block ends well."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".evaluating-", dir=output_dir) as folder:
+        _clear_up(output_dir)
+        with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=output_dir) as folder:
             draft = Path(folder)
             yield draft
             for path in sorted(draft.glob("*.json")):
                 os.replace(path, output_dir / path.name)
     except OSError as error:
         raise OutputError(f"{output_dir} cannot be written: {error.strerror or error}") from None
+
+
+def _clear_up(output_dir: Path) -> None:
+    """Remove what evaluations left behind that were killed."""
+    for draft in output_dir.glob(f"{_DRAFT}*"):
+        with suppress(OSError):  # another process was quicker
+            if draft.stat().st_mtime < time.time() - _SURELY_OVER:
+                shutil.rmtree(draft)
 
 
 class _Spool:

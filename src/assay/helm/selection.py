@@ -129,7 +129,9 @@ def load_tokenizer(description: str) -> TokenizerService:
         found = getattr(importlib.import_module(kind), name)
         encoder = found() if isinstance(found, type) else found
     except Exception as error:
-        raise SpecificationError(f"the tokenizer {description!r} cannot be loaded: {error}") from None
+        raise SpecificationError(
+            f"the tokenizer {description!r} cannot be loaded: {type(error).__name__}: {error}"
+        ) from None
     if not callable(getattr(encoder, "encode", None)) or not callable(getattr(encoder, "decode", None)):
         raise SpecificationError(f"the tokenizer {description!r} has no encode and decode")
     return EncoderService(encoder)

@@ -232,7 +232,7 @@ def _build_nested(record: type[HelmStruct], depth: int, value: Any, source: str)
     if depth == 1 and not _layout(record).defaulted:
         try:
             return msgspec.convert(value, list[record])  # type: ignore[valid-type]
-        except msgspec.ValidationError:
+        except (msgspec.ValidationError, UnicodeEncodeError):
             pass
     return [_build_nested(record, depth - 1, item, f"{source}[{index}]") for index, item in enumerate(value)]
 
@@ -242,6 +242,8 @@ def _convert(annotation: Any, value: Any, source: str) -> Any:
         return msgspec.convert(value, annotation)
     except msgspec.ValidationError as error:
         raise FileFormatError(f"{source}: {str(error)[:1].lower()}{str(error)[1:]}") from None
+    except UnicodeEncodeError:  # a lone surrogate, where no string is expected
+        raise FileFormatError(f"{source}: unexpected {_kind(value).removeprefix('a ')}") from None
 
 
 def _kind(value: Any) -> str:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from assay.errors import MissingDependencyError
+from assay.errors import AssayError, MissingDependencyError, SpecificationError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _REMEMBERED = 1024
+_SHOWN = 60
 
 
 class TokenizationRequest(msgspec.Struct, frozen=True):
@@ -161,7 +162,11 @@ def _load(name: str) -> Any:
 
 
 class TokenCounter:
-    """Counts tokens through a service, remembering the texts that came last: metrics ask for the same ones."""
+    """Counts tokens through a service, remembering the texts that came last: metrics ask for the same ones.
+
+    Raises:
+        SpecificationError: The service fails on a text; the message is its own.
+    """
 
     def __init__(self, service: TokenizerService, tokenizer: str) -> None:
         self._service = service
@@ -177,4 +182,11 @@ class TokenCounter:
         return self._count(text, False)
 
     def _ask(self, text: str, encode: bool) -> int:
-        return len(self._service.tokenize(TokenizationRequest(text, self._tokenizer, encode=encode)).tokens)
+        try:
+            return len(self._service.tokenize(TokenizationRequest(text, self._tokenizer, encode=encode)).tokens)
+        except AssayError:
+            raise
+        except Exception as error:
+            raise SpecificationError(
+                f"the tokenizer fails on the text {text[:_SHOWN]!r}: {type(error).__name__}: {error}"
+            ) from error

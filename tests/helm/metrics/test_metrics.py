@@ -148,6 +148,10 @@ def test_classification_of_a_single_class(tokenizer: EncoderService) -> None:
         ("bias_metrics.BiasMetric", {"mode": "other", "demographic_category": "race"}),
         ("bias_metrics.BiasMetric", {"mode": "representation", "demographic_category": "age"}),
         ("bias_metrics.BiasMetric", {"mode": "associations", "demographic_category": "race"}),
+        ("classification_metrics.ClassificationMetric", {"delimiter": 3}),
+        ("basic_metrics.BasicGenerationMetric", {"names": 3}),
+        ("basic_metrics.BasicGenerationMetric", {"names": "exact_match"}),
+        ("basic_metrics.BasicGenerationMetric", {"names": [None]}),
         ("basic_metrics.BasicReferenceMetric", {"names": []}),
     ],
 )

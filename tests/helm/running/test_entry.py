@@ -54,6 +54,14 @@ def test_without_helm_the_message_says_what_to_do(tmp_path: Path) -> None:
         build_run(Entry(description="gsm", model="local/x"), tmp_path)
 
 
+def test_an_interpreter_that_builds_nothing(tmp_path: Path) -> None:
+    idle = tmp_path / "python"
+    idle.write_text("#!/bin/sh\nexit 0\n")
+    idle.chmod(0o755)
+    with pytest.raises(SpecificationError, match=r"python did not build the run 'gsm'"):
+        build_run(Entry(description="gsm", model="local/x"), tmp_path, str(idle))
+
+
 def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(SpecificationError, match="cannot be run"):
         build_run(Entry(description="gsm", model="local/x"), tmp_path, str(tmp_path / "python"))

@@ -34,6 +34,8 @@ def test_names_have_a_creator() -> None:
     assert helm_name("/models/opt") == "local/opt"
     assert helm_name("a/b/c") == "local/c"
     assert helm_name("/models/opt", "meta/opt") == "meta/opt"
+    assert helm_name("a/b,c=1") == "a/b_c=1"
+    assert helm_name("/") == "local/model"
     for wanted in ("opt", "/opt", "a/b/c", "a/", "a/b,c"):
         with pytest.raises(SpecificationError, match="CREATOR/NAME"):
             helm_name("x", wanted)

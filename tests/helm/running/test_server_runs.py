@@ -105,6 +105,36 @@ def test_failed_requests_are_no_wrong_answers_and_are_asked_again(
     assert all(one["result"]["success"] for one in states)
 
 
+BUILDER = """#!{python}
+import json, shutil, sys
+folder = json.load(sys.stdin)["folder"]
+for name in ("run_spec.json", "scenario.json", "scenario_state.json"):
+    shutil.copy(f"{run_dir}/{{name}}", folder)
+"""
+
+
+@pytest.mark.parametrize("entry", ["orc:task=x", "orc:task=" + "x" * 300])
+def test_a_described_run_is_answered_again(tmp_path: Path, entry: str) -> None:
+    run_dir = write_run(tmp_path / "built")
+    helm_python = tmp_path / "python"
+    helm_python.write_text(BUILDER.format(python=sys.executable, run_dir=run_dir))
+    helm_python.chmod(0o755)
+    failing = {2}
+
+    def answer(body: Body) -> Body:
+        return {"error": {"message": "broken here"}} if number_of(body) in failing else right(body)
+
+    with serve(answer) as server:
+        options = ("--helm-python", str(helm_python), "--max-attempts", "1")
+        with pytest.raises(SamplesFailedError):
+            run_command(entry, "--base-url", server.url, "--model", "served", "--output-dir", tmp_path, *options)
+        failing.clear()
+        asked = server.count
+        run_command(entry, "--base-url", server.url, "--model", "served", "--output-dir", tmp_path, *options)
+        assert server.count == asked + 1
+    assert stat(tmp_path / "runs/assay" / NAME, "exact_match") == 1
+
+
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "earlier", count=8)
     with ScriptedServer(answer=right, models=["served"], latency=0.2) as server:
@@ -221,8 +251,9 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
         run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1", "--helm-name", "a,b")
     own = write_run(tmp_path / "runs/assay" / NAME)
     options = ("--model", "x", "--base-url", "http://localhost:1", "--helm-name", "m/m", "--output-dir", tmp_path)
-    with pytest.raises(SpecificationError, match="would be replaced"):
-        run_command(own, *options)
+    for what in (own, own / "scenario_state.json"):
+        with pytest.raises(SpecificationError, match="would be replaced"):
+            run_command(what, *options)
     (run_dir / "run_spec.json").unlink()
     with pytest.raises(SpecificationError, match=r"no run_spec\.json"):
         run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from typing import TYPE_CHECKING
+import typing
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from assay.errors import SpecificationError
 from assay.helm.foreign import ForeignMetric
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from assay.helm.metrics.base import Metric
     from assay.helm.run_spec import MetricSpec
 
@@ -53,8 +55,19 @@ def create_metric(metric_spec: MetricSpec) -> Metric | ForeignMetric:
         return ForeignMetric(metric_spec)
     module, _, class_name = NATIVE[name].rpartition(".")
     metric_class: type[Metric] = getattr(importlib.import_module(module), class_name)
-    try:
-        inspect.signature(metric_class).bind(**metric_spec.args)
-    except TypeError as error:
-        raise SpecificationError(f"{class_name}: {error}") from None
+    _check_arguments(metric_class, metric_spec.args)
     return metric_class(**metric_spec.args)
+
+
+def _check_arguments(metric_class: type[Metric], args: Mapping[str, Any]) -> None:
+    name = metric_class.__name__
+    try:
+        inspect.signature(metric_class).bind(**args)
+    except TypeError as error:
+        raise SpecificationError(f"{name}: {error}") from None
+    hints = typing.get_type_hints(metric_class.__init__, localns={"Sequence": Sequence})
+    for key, value in args.items():
+        try:
+            msgspec.convert(value, hints[key])
+        except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of a lone surrogate
+            raise SpecificationError(f"{name}: {key}={value!r} is not what it takes there") from None

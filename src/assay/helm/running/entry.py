@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import MissingDependencyError, SpecificationError
-from assay.helm.run_directory import SCENARIO
+from assay.helm.run_directory import RUN_SPEC, SCENARIO, SCENARIO_STATE, read_run_spec
 from assay.helm.running.runs import RunToAnswer
 from assay.helm.scenario import Scenario
-from assay.helm.selection import find_run
+from assay.helm.state_file import StateFile
 
 _BUILDER = Path(__file__).with_name("entry_builder.py")
 
@@ -61,11 +61,14 @@ def build_run(entry: Entry, output_dir: Path, python: str | None = None) -> RunT
         )
     with tempfile.TemporaryDirectory(prefix="assay-helm-") as folder:
         order = {**msgspec.to_builtins(entry), "folder": folder, "output_dir": str(output_dir)}
-        _build(python or sys.executable, order)
-        run = find_run(Path(folder))
-        if run.run_spec is None or run.scenario is None:
-            raise SpecificationError(f"HELM did not write the run {entry.description!r}")
-        return RunToAnswer(run.run_spec, Scenario.from_json(run.scenario.read_bytes(), SCENARIO), run.state.load())
+        interpreter = python or sys.executable
+        _build(interpreter, order)
+        run_spec, scenario, state = (Path(folder) / name for name in (RUN_SPEC, SCENARIO, SCENARIO_STATE))
+        if not state.is_file():  # the last to be written
+            raise SpecificationError(f"the interpreter {interpreter} did not build the run {entry.description!r}")
+        return RunToAnswer(
+            read_run_spec(run_spec), Scenario.from_json(scenario.read_bytes(), SCENARIO), StateFile(state).load()
+        )
 
 
 def _build(python: str, order: dict[str, object]) -> None:

@@ -27,6 +27,12 @@ class RunToAnswer:
     scenario: Scenario | Path | None
     """What ``scenario.json`` says, or where it is."""
     state: ScenarioState
+    read_from: Path | None = None
+    """The directory that it was read from, if it was."""
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether this is the run that a directory holds, which may not exist."""
+        return self.read_from is not None and folder.exists() and folder.samefile(self.read_from)
 
     def folder_in(self, suite: Path) -> Path:
         """The run's directory: HELM's tools look for one with the run's name.
@@ -56,7 +62,7 @@ def read_run(path: Path, model: str) -> RunToAnswer:
         raise SpecificationError(
             f"{run.folder} has no {RUN_SPEC}, which says what the run is called and how it is scored"
         )
-    return renamed(RunToAnswer(run.run_spec, run.scenario, run.state.load()), model)
+    return renamed(RunToAnswer(run.run_spec, run.scenario, run.state.load(), run.folder), model)
 
 
 def renamed(run: RunToAnswer, model: str) -> RunToAnswer:
@@ -97,7 +103,9 @@ def helm_name(model: str, wanted: str | None = None) -> str:
             raise SpecificationError(f"HELM has no names like {wanted!r}; its models are called CREATOR/NAME")
         return wanted
     parts = [part for part in model.split("/") if part]
-    return f"{parts[-2] if len(parts) == 2 and not model.startswith('/') else 'local'}/{parts[-1]}"
+    creator = parts[-2] if len(parts) == 2 and not model.startswith("/") else "local"
+    # A comma would end the name in descriptions and in names of runs.
+    return f"{creator}/{parts[-1] if parts else 'model'}".replace(",", "_")
 
 
 def _name_with(name: str, model: str) -> str:
