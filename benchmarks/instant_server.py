@@ -61,10 +61,11 @@ class Stats:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time of a process and its threads so far."""
-    if not pid:
+    """CPU time of a process and its threads so far; 0 of one that has ended."""
+    try:
+        user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
+    except FileNotFoundError:
         return 0.0
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 

@@ -97,7 +97,7 @@ class AutoConcurrency(Concurrency):
     def sent(self, now: float) -> Sent:
         """A request leaves."""
         sent = super().sent(now)
-        return sent._replace(level=self._level) if sent.among >= _NEARLY * self._limit else sent
+        return Sent(now, sent.among, self._level) if sent.among >= _NEARLY * self._limit else sent
 
     def ended(self, sent: Sent, task: str, response: Response, now: float) -> None:
         """Its response is there, or all its attempts have failed."""

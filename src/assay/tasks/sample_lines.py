@@ -55,15 +55,15 @@ class SampleLines(msgspec.Struct):
             filtered: what it made of the responses, one entry for each instance.
             metrics: the task's metrics of that.
         """
-        doc_hash, prompt_hash, target_hash = (self.hashes[start : start + 32].hex() for start in (0, 32, 64))
+        hashes = self.hashes.hex()
         line = {
             **self.head,
             "filtered_resps": sanitize_list(filtered),
             "filter": filter_name,
             "metrics": list(metrics),
-            "doc_hash": doc_hash,
-            "prompt_hash": prompt_hash,
-            "target_hash": target_hash,
+            "doc_hash": hashes[:64],
+            "prompt_hash": hashes[64:128],
+            "target_hash": hashes[128:],
             **{name: _encodable(value) for name, value in metrics.items()},
         }
         try:

@@ -42,6 +42,7 @@ _RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
 _REASON_LENGTH = 300
 _NULL_CONTENT = ""
 """What lm-eval scores in place of null content."""
+_AS_IT_IS = nullcontext()
 
 
 class FailedSample(msgspec.Struct, frozen=True):
@@ -135,11 +136,12 @@ class TaskScores:
 
     def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Score `sample`, whose requests were answered by `responses` (same order)."""
-        failure = next((response for response in responses if isinstance(response, Failure)), None)
-        if failure is not None:
-            self._fail(sample, failure.cause, failure.message)
-            return
-        answers = [response for response in responses if isinstance(response, Answer)]
+        answers: list[Answer] = []
+        for response in responses:
+            if isinstance(response, Failure):
+                self._fail(sample, response.cause, response.message)
+                return
+            answers.append(response)
         try:
             with self._deadline, self._random_state(sample), self._judged_programs(sample):
                 hashes, scored = self._score(sample, answers)
@@ -164,7 +166,7 @@ class TaskScores:
             os._exit(0)
 
     def _judged_programs(self, sample: Sample) -> AbstractContextManager[None]:
-        return nullcontext() if self._verdicts is None else self._verdicts.known_for(sample.doc_id)
+        return _AS_IT_IS if self._verdicts is None else self._verdicts.known_for(sample.doc_id)
 
     def _fail(self, sample: Sample, cause: FailureCause, message: str) -> None:
         self.failed[sample.doc_id] = FailedSample(self.name, sample.doc_id, cause, message)
@@ -329,4 +331,4 @@ def _own_random_state(sample: Sample) -> Iterator[None]:
 
 
 def _shared_random_state(_: Sample) -> AbstractContextManager[None]:
-    return nullcontext()
+    return _AS_IT_IS
