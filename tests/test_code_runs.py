@@ -13,7 +13,7 @@ import pytest
 
 from assay.errors import SandboxError, UnsupportedTaskError
 from assay.evaluation import Evaluation, evaluate
-from assay.gate import Verdict
+from assay.gate.verdicts import Verdict
 from assay.sandbox.pool import Sandbox
 from assay.tasks.library import load_tasks
 from assay.types import Check, EarlyStopping, FailureCause, ModelSpec, Specification, TaskOptions

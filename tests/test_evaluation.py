@@ -27,7 +27,7 @@ from assay.errors import (
     UsageError,
 )
 from assay.evaluation import Evaluation, evaluate, evaluate_async
-from assay.gate import Verdict
+from assay.gate.verdicts import Verdict
 from assay.journal import check, find_journals, records
 from assay.journal.records import ResponseRecord
 from assay.types import Answer, Check, FailureCause, ModelSpec, Outcome, Specification, TaskOptions

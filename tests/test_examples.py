@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from assay.policy import load_policy, specifications
+from assay.gate.policy import load_policy, specifications
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -11,7 +11,7 @@ import pytest
 
 from assay.compare import compare_runs
 from assay.evaluation import evaluate
-from assay.gate import Verdict
+from assay.gate.verdicts import Verdict
 from assay.run_files import read_run
 from assay.types import Check, EarlyStopping
 from tests.servers.scripted import ScriptedServer

@@ -12,14 +12,14 @@ from assay._version import __version__
 
 if TYPE_CHECKING:
     from assay.corrections import Correction
-    from assay.early import StoppedEarly
     from assay.errors import AssayError
     from assay.evaluation import Evaluation, evaluate, evaluate_async
-    from assay.gate import CheckResult, Verdict
-    from assay.gate_run import GateReport, run_gate
+    from assay.gate.early import StoppedEarly
+    from assay.gate.policy import Policy, load_policy
+    from assay.gate.run import GateReport, run_gate
+    from assay.gate.verdicts import CheckResult, Verdict
     from assay.lm_eval_process import run_lm_eval
     from assay.measure import Score
-    from assay.policy import Policy, load_policy
     from assay.progress import Progress
     from assay.runners import (
         resolve_metric,
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "assay.corrections": ("Correction",),
     "assay.errors": ("AssayError",),
-    "assay.early": ("StoppedEarly",),
     "assay.evaluation": ("Evaluation", "evaluate", "evaluate_async"),
-    "assay.gate": ("CheckResult", "Verdict"),
-    "assay.gate_run": ("GateReport", "run_gate"),
+    "assay.gate.early": ("StoppedEarly",),
+    "assay.gate.policy": ("Policy", "load_policy"),
+    "assay.gate.run": ("GateReport", "run_gate"),
+    "assay.gate.verdicts": ("CheckResult", "Verdict"),
     "assay.lm_eval_process": ("run_lm_eval",),
     "assay.measure": ("Score",),
     "assay.progress": ("Progress",),
@@ -51,7 +52,6 @@ _HOMES = {
         "run_accuracy_ifeval",
         "run_accuracy_mmlu_pro",
     ),
-    "assay.policy": ("Policy", "load_policy"),
     "assay.types": ("Budget", "Check", "EarlyStopping", "ModelSpec", "Specification", "TaskOptions"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}

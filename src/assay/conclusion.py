@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.checks import judge_checks
 from assay.corrections import Correction, corrections
+from assay.gate.checks import judge_checks
 from assay.measure import Score, measure, without_intervals
 from assay.provenance import provenance
 from assay.results import (
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from assay.early import StoppedEarly
-    from assay.gate import CheckResult
+    from assay.gate.early import StoppedEarly
+    from assay.gate.verdicts import CheckResult
     from assay.run_plan import RunPlan
     from assay.run_work import RunWork
     from assay.tasks.scoring import FailedSample, TaskScores

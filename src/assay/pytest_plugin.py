@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from assay.gate_run import GateReport
-    from assay.policy import Policy
+    from assay.gate.policy import Policy
+    from assay.gate.run import GateReport
 
 _OPTIONS = {
     "assay_base_url": "address of the server to be judged; several, or @FILE with one a line, are replicas",
@@ -88,8 +88,8 @@ class AssayGate:
         """
         __tracebackhide__ = True
         from assay.errors import AssayError
-        from assay.gate import Verdict
-        from assay.gate_run import run_gate
+        from assay.gate.run import run_gate
+        from assay.gate.verdicts import Verdict
         from assay.report.progress import quietly
 
         try:
@@ -104,7 +104,7 @@ class AssayGate:
 
     def _policy(self, path: str | Path | None, check: dict[str, Any]) -> tuple[str, Policy]:
         from assay.errors import SpecificationError
-        from assay.policy import Overrides, load_policy, override, policy_of_check
+        from assay.gate.policy import Overrides, load_policy, override, policy_of_check
 
         overrides = Overrides(
             base_urls=tuple((self._option("assay_base_url") or "").split()),

@@ -18,8 +18,8 @@ from assay._version import __version__
 from assay.compare import Comparison, compare_runs
 from assay.corrections import corrections
 from assay.deadline import Deadline
-from assay.early import StoppedEarly
 from assay.errors import FileFormatError, UnsupportedTaskError, UsageError
+from assay.gate.early import StoppedEarly
 from assay.journal.by_document import ResponsesByDocument
 from assay.measure import Score, measure, without_intervals
 from assay.provenance import package_versions

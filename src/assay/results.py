@@ -27,7 +27,7 @@ from assay.tasks.model_args import lm_eval_model_name, model_args
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from assay.early import StoppedEarly
+    from assay.gate.early import StoppedEarly
     from assay.tasks.library import LoadedTasks
     from assay.tasks.scoring import TaskScores
     from assay.tasks.tokenizer import Tokenizer

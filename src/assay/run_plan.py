@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.checks import PlannedCheck, plan_checks
 from assay.errors import OutputError
+from assay.gate.checks import PlannedCheck, plan_checks
 from assay.models.api_key import read_api_key
 from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel

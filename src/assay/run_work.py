@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.checks import follow_checks
 from assay.deadline import Deadline
-from assay.early import Follower, seed_of
 from assay.endpoint_shares import EndpointShares
+from assay.gate.checks import follow_checks
+from assay.gate.early import Follower, seed_of
+from assay.gate.live_scores import LiveScores
 from assay.journal import Journal
 from assay.models.auto_concurrency import concurrency_of
-from assay.score_book import LiveScores
 from assay.specification import fingerprints, recorded
 from assay.spool import Spool
 from assay.tasks.code_eval import verdicts_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.gate import demand_of
+from assay.gate.verdicts import demand_of
 from assay.measure import aggregates_by_mean, interval_of
 from assay.progress import Standing
 from assay.runs import mean, score_of
@@ -13,9 +13,9 @@ from assay.stats.plans import Decision
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.checks import PlannedCheck
-    from assay.early import Follower
-    from assay.followed import FollowedCheck
+    from assay.gate.checks import PlannedCheck
+    from assay.gate.early import Follower
+    from assay.gate.followed import FollowedCheck
     from assay.tasks.scoring import TaskScores
     from assay.types import Check
 

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from assay.evaluation import evaluate
-from assay.followed import FollowedCheck
-from assay.gate import CheckResult
+from assay.gate.followed import FollowedCheck
+from assay.gate.verdicts import CheckResult
 from assay.progress import Standing
 from assay.report.live import LiveTable
 from assay.so_far import RunSoFar

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from assay.compare import Change, Comparison
 from assay.corrections import Correction
-from assay.gate import CheckResult, Verdict
+from assay.gate.verdicts import CheckResult, Verdict
 from assay.measure import Score
 from assay.report.comparison import comparison_text
 from assay.report.fitting import fitting_table

@@ -19,8 +19,8 @@ from rich.console import Console
 from assay.baseline import save_baseline
 from assay.errors import FileFormatError
 from assay.evaluation import Evaluation
-from assay.gate import Verdict
-from assay.gate_run import GateReport, ModelOutcome
+from assay.gate.run import GateReport, ModelOutcome
+from assay.gate.verdicts import Verdict
 from assay.report.gate import gate_markdown, gate_text
 from assay.report.junit import junit_xml
 from assay.report.triage import triage_remark

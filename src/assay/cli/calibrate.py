@@ -13,7 +13,7 @@ from assay.cli.sections import SectionedCommand
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.calibrate import Noise
+    from assay.gate.calibrate import Noise
 
 _FIXED = {
     "minimums": (),
@@ -42,7 +42,7 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> None:
     Example:
       assay calibrate gsm8k_cot --base-url http://localhost:8000 --model my-model --runs 3
     """
-    from assay.calibrate import calibrate as measure
+    from assay.gate.calibrate import calibrate as measure
     from assay.report.progress import watch
 
     noise = measure(specification_of(options | _FIXED), runs, watch)

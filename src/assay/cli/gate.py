@@ -13,8 +13,8 @@ from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import asked_as, server_options
 
 if TYPE_CHECKING:
-    from assay.gate_run import GateReport
-    from assay.policy import Policy
+    from assay.gate.policy import Policy
+    from assay.gate.run import GateReport
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -69,7 +69,7 @@ def gate(file: Path, **options: Any) -> int:
     """
     import msgspec
 
-    from assay.policy import Overrides, load_policy, override
+    from assay.gate.policy import Overrides, load_policy, override
 
     chosen = {name: options[name] for name in Overrides.__struct_fields__}
     policy = override(load_policy(file), Overrides(**chosen))
@@ -77,7 +77,7 @@ def gate(file: Path, **options: Any) -> int:
     policy = msgspec.structs.replace(policy, models=models)
     if options["explain"]:
         return _explain(policy, as_json=options["as_json"])
-    from assay.gate_run import run_gate
+    from assay.gate.run import run_gate
     from assay.report.progress import watch
 
     report = run_gate(policy, str(file), watch)
@@ -94,8 +94,8 @@ def gate(file: Path, **options: Any) -> int:
 
 
 def _explain(policy: Policy, *, as_json: bool) -> int:
-    from assay.explain import explain
-    from assay.policy import specifications
+    from assay.gate.explain import explain
+    from assay.gate.policy import specifications
 
     outlooks = [outlook for name, run in specifications(policy).items() for outlook in explain(name, run)]
     if as_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from assay.cli import leave_pipe
 from assay.errors import AssayError, NothingMeasuredError
-from assay.gate import worst
+from assay.gate.verdicts import worst
 from assay.report.text import printable
 
 if TYPE_CHECKING:

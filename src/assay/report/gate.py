@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from assay.gate import Verdict
+from assay.gate.verdicts import Verdict
 from assay.report.markdown import escaped, table
 from assay.report.table import check_lines
 from assay.report.text import printable
@@ -15,9 +15,9 @@ from assay.report.text import printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from assay.early import StoppedEarly
-    from assay.gate import CheckResult
-    from assay.gate_run import GateReport
+    from assay.gate.early import StoppedEarly
+    from assay.gate.run import GateReport
+    from assay.gate.verdicts import CheckResult
 
 _SIGNS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.INVALID: "⚠️"}
 _REMARK = 800

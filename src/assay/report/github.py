@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.errors import OutputError
-from assay.gate import Verdict
+from assay.gate.verdicts import Verdict
 from assay.report.gate import gate_markdown
 from assay.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.gate_run import GateReport
+    from assay.gate.run import GateReport
 
 _LEVELS = {Verdict.FAIL: "error", Verdict.INVALID: "error", Verdict.INCONCLUSIVE: "warning"}
 _MESSAGE = 1000

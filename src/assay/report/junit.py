@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from assay.gate import Verdict
+from assay.gate.verdicts import Verdict
 from assay.report.text import printable
 
 if TYPE_CHECKING:
-    from assay.gate import CheckResult
-    from assay.gate_run import GateReport, ModelOutcome
+    from assay.gate.run import GateReport, ModelOutcome
+    from assay.gate.verdicts import CheckResult
 
 _MESSAGE = 2000
 """Characters kept of a message."""

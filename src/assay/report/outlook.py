@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from assay.explain import Outlook
+    from assay.gate.explain import Outlook
 
 _HEADINGS = ("model", "task", "metric", "demanded", "n", "alpha", "sees", "healthy", "broken")
 _NOTES = """

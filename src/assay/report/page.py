@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.early import StoppedEarly
 from assay.errors import FileFormatError
-from assay.followed import Evidence
-from assay.gate import CheckResult, Verdict, worst
+from assay.gate.early import StoppedEarly
+from assay.gate.followed import Evidence
+from assay.gate.verdicts import CheckResult, Verdict, worst
 from assay.measure import Score, interval_of, metric_keys, stderr_key
 from assay.report.endpoints import endpoint_rows
 from assay.report.gate import asked_words

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from assay.gate import Verdict
+from assay.gate.verdicts import Verdict
 from assay.report.fitting import FirstThatFits
 from assay.report.text import printable
 from assay.types import Outcome
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from assay.corrections import Correction
-    from assay.gate import CheckResult
+    from assay.gate.verdicts import CheckResult
     from assay.measure import Score
 
 _VERDICT_STYLE = {

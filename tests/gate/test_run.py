@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 from assay.cli.gate import gate
 from assay.evaluation import evaluate
-from assay.gate import CheckResult, Verdict
-from assay.gate_run import GateReport, ModelOutcome
+from assay.gate.run import GateReport, ModelOutcome
+from assay.gate.verdicts import CheckResult, Verdict
 from assay.report.gate import gate_markdown
 from assay.report.github import annotation_lines
 from assay.report.junit import junit_xml
@@ -23,7 +23,7 @@ from assay.types import ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import ScriptedServer
 
 KEY = "exact_match,get-answer"
-TASKS = Path(__file__).parent / "evaluation_tasks"
+TASKS = Path(__file__).parents[1] / "evaluation_tasks"
 
 
 def right(body: dict[str, Any]) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.against_baseline import judge_against_baseline, mismatch_words
-from assay.early import Follower
 from assay.errors import BaselineMismatchError, SpecificationError
-from assay.followed import FollowedCheck, plan_of
-from assay.gate import CheckResult, judge, resolve_checks
+from assay.gate.against_baseline import judge_against_baseline, mismatch_words
+from assay.gate.early import Follower
+from assay.gate.followed import FollowedCheck, plan_of
+from assay.gate.live_scores import LiveScores, task_settings
+from assay.gate.scope import Scope, scope_of
+from assay.gate.verdicts import CheckResult, judge, resolve_checks
 from assay.pairing import settings_changes
 from assay.run_files import read_run
-from assay.scope import Scope, scope_of
-from assay.score_book import LiveScores, task_settings
 from assay.tasks.metrics import metric_keys_by_name
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from assay.types import Answer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from assay.followed import Evidence, FollowedCheck, ScoreBook
+    from assay.gate.followed import Evidence, FollowedCheck, ScoreBook
     from assay.models.concurrency import Concurrency
     from assay.tasks.requests import Sample
     from assay.types import EarlyStopping, Response

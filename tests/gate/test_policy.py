@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import FileFormatError, SpecificationError
-from assay.policy import Overrides, load_policy, override, specifications
+from assay.gate.policy import Overrides, load_policy, override, specifications
 from assay.specification import validate
 from assay.types import TLS, Budget, EarlyStopping, TaskOptions
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import SpecificationError, UnknownMetricError
-from assay.gate import Verdict, judge, parse_maximum, parse_minimum, resolve_checks, worst
+from assay.gate.verdicts import Verdict, judge, parse_maximum, parse_minimum, resolve_checks, worst
 from assay.measure import Score
 from assay.stats.intervals import failure_bounds
 from assay.types import Check, Outcome

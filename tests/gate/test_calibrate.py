@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from assay.calibrate import proposed_margin
 from assay.cli.calibrate import calibrate
+from assay.gate.calibrate import proposed_margin
 from tests.servers.scripted import ScriptedServer
 
-TASKS = Path(__file__).parent / "evaluation_tasks"
+TASKS = Path(__file__).parents[1] / "evaluation_tasks"
 
 
 def noise(folder: Path, flaky: bool) -> dict[str, Any]:

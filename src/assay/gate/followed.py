@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from assay.against_baseline import mismatch_words
 from assay.errors import NothingMeasuredError, SpecificationError
-from assay.gate import CheckResult, Verdict, demand_of, describe
+from assay.gate.against_baseline import mismatch_words
+from assay.gate.verdicts import CheckResult, Verdict, demand_of, describe
 from assay.stats.course import Course, course_of
 from assay.stats.plans import Decision, margin_plan, threshold_plan
 from assay.stats.sequential import SequentialTest
@@ -17,8 +17,8 @@ from assay.stats.sequential import SequentialTest
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.gate.scope import Scope
     from assay.runs import RecordedRun, Score
-    from assay.scope import Scope
     from assay.stats.intervals import Interval
     from assay.stats.plans import SequentialPlan
     from assay.types import Check

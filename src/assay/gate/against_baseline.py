@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.gate import Bound, CheckResult, Verdict, describe, verdict_of_bounds
+from assay.gate.verdicts import Bound, CheckResult, Verdict, describe, verdict_of_bounds
 from assay.pairing import pair_tasks
 from assay.stats.paired import Flips, mcnemar, newcombe_interval, paired_difference
 from assay.stats.strata import stratified_interval
@@ -15,9 +15,9 @@ from assay.stats.strata import stratified_interval
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.gate.scope import Scope
     from assay.pairing import Pairing
     from assay.runs import RecordedRun, Score, TaskRecord
-    from assay.scope import Scope
     from assay.stats.intervals import Interval
     from assay.types import Check
 

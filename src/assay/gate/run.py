@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.errors import UnjudgeableError
-from assay.gate import CheckResult, Verdict, describe, worst
+from assay.gate.policy import specifications
+from assay.gate.verdicts import CheckResult, Verdict, describe, worst
 from assay.models.urls import without_secrets
-from assay.policy import specifications
 from assay.report.triage import triage_remark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from assay.early import StoppedEarly
-    from assay.policy import Policy
+    from assay.gate.early import StoppedEarly
+    from assay.gate.policy import Policy
     from assay.progress import Progress
     from assay.types import Specification
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from assay.followed import plan_of
-from assay.gate import demand_of
-from assay.scope import scope_of
+from assay.gate.followed import plan_of
+from assay.gate.scope import scope_of
+from assay.gate.verdicts import demand_of
 from assay.stats.many import decide_many
 from assay.stats.power import detectable_drop, detectable_loss
 from assay.stats.sampling import permuted
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.scope import Scope
+    from assay.gate.scope import Scope
     from assay.stats.plans import SequentialPlan
     from assay.types import Check, Specification
 
@@ -66,7 +66,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     Raises:
         UsageError: a task or metric does not exist, or its data is missing.
     """
-    from assay.gate import resolve_checks
+    from assay.gate.verdicts import resolve_checks
     from assay.specification import validate
     from assay.tasks.library import load_tasks
     from assay.tasks.model_args import model_args

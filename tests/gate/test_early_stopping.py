@@ -19,13 +19,13 @@ from assay.baseline import save_baseline
 from assay.cli.run import run as run_command
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import Evaluation, evaluate
-from assay.gate import Verdict
+from assay.gate.verdicts import Verdict
 from assay.run_files import read_run
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer
 
 KEY = "exact_match,get-answer"
-TASKS = Path(__file__).parent / "evaluation_tasks"
+TASKS = Path(__file__).parents[1] / "evaluation_tasks"
 
 
 def right(body: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The scores of a run that is going on, as checks and comparisons read them."""
+"""The scores of a run that is going on, as checks read them."""
 
 from __future__ import annotations
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from assay.early import Follower, seed_of, tokens_of
-from assay.followed import FollowedCheck
-from assay.gate import CheckResult, Verdict
+from assay.gate.early import Follower, seed_of, tokens_of
+from assay.gate.followed import FollowedCheck
+from assay.gate.scope import Scope
+from assay.gate.verdicts import CheckResult, Verdict
 from assay.models.concurrency import Concurrency
 from assay.runs import RecordedRun, TaskRecord
-from assay.scope import Scope
 from assay.tasks.requests import Sample
 from assay.types import Answer, Budget, Check, EarlyStopping, Request
 

@@ -25,7 +25,7 @@ import msgspec
 
 from assay.address_list import read_addresses
 from assay.errors import FileFormatError, SpecificationError
-from assay.gate import validate_check
+from assay.gate.verdicts import validate_check
 from assay.paths import at_home
 from assay.specification import readable
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
