@@ -38,6 +38,13 @@ def test_no_tokens_where_the_server_tells_none() -> None:
         assert completion.tokens == ()
 
 
+def test_tokens_without_a_log_probability_each_are_no_answer() -> None:
+    for change in ({"token_logprobs": [-0.5]}, {"tokens": [" b"]}):
+        with pytest.raises(ReplyError, match=r"[12] tokens and [12] log-probabilities") as raised:
+            read_completions(reply({"text": " a b", "logprobs": LEGACY | change}), "completions", 1)
+        assert raised.value.cause is FailureCause.MALFORMED_REPLY
+
+
 def test_chat_gives_texts_and_reasoning_without_tokens() -> None:
     message = {"content": "42", "reasoning_content": "hm"}
     _, completions = read_completions(reply({"message": message, "logprobs": CHAT}), "chat", 1)

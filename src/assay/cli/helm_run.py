@@ -204,6 +204,8 @@ def _remark_answered(done: Answered, folder: Path, *, is_quiet: bool) -> None:
         remark(
             [f"{done.num_cut} prompts were longer than the model's window and were cut at their end, as HELM cuts them"]
         )
+    if done.num_empty:
+        remark([f"{done.num_empty} of {len(done.state.request_states)} answers are empty, and are scored as that"])
     places = sorted(done.failures)[:_FAILURES_SHOWN]
     remark([f"  request {place}: {done.failures[place].message}" for place in places])
     if not is_quiet:

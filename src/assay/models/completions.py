@@ -59,7 +59,7 @@ def read_completions(body: bytes, endpoint: EndpointKind, count: int) -> tuple[S
         count: how many completions were asked for.
 
     Raises:
-        ReplyError: the body is no answer, or does not hold that many completions.
+        ReplyError: the body is no answer, does not hold that many completions, or not a log-probability for each token.
     """
     said = read_reply(body, endpoint)
     choices = sorted(_decode(body).choices, key=lambda choice: choice.index)
@@ -105,5 +105,12 @@ def _tokens(logprobs: _Logprobs | None) -> tuple[CompletionToken, ...]:
         return ()
     if logprobs.content is not None:
         return tuple(CompletionToken(entry.token, entry.logprob or 0) for entry in logprobs.content)
-    pairs = zip(logprobs.tokens or (), logprobs.token_logprobs or (), strict=False)
+    if logprobs.tokens is None or logprobs.token_logprobs is None:
+        return ()
+    if len(logprobs.tokens) != len(logprobs.token_logprobs):
+        raise ReplyError(
+            FailureCause.MALFORMED_REPLY,
+            f"the reply has {len(logprobs.tokens)} tokens and {len(logprobs.token_logprobs)} log-probabilities of them",
+        )
+    pairs = zip(logprobs.tokens, logprobs.token_logprobs, strict=True)
     return tuple(CompletionToken(text, logprob or 0) for text, logprob in pairs)

@@ -178,6 +178,15 @@ def test_chat_has_no_tokens_and_no_log_probability(tmp_path: Path) -> None:
     assert first["result"]["completions"] == [expected]
 
 
+def test_empty_answers_are_scored_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_dir = write_run(tmp_path / "earlier")
+    thinking = {"choices": [{"message": {"content": None, "reasoning_content": "hm"}, "finish_reason": "length"}]}
+    with serve(lambda body: thinking if number_of(body) < 2 else f"a{number_of(body)}") as server:
+        ask(run_dir, server, tmp_path, "--chat")
+    assert "2 of 6 answers are empty" in capsys.readouterr().err
+    assert stat(tmp_path / ANSWERED, "exact_match") == pytest.approx(4 / 6)
+
+
 def test_all_completions_are_kept(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "earlier", count=2, num_completions=3, temperature=0.8)
 

@@ -74,6 +74,8 @@ class Answered:
     """Why requests have no result, by their place in the state."""
     num_cut: int
     """Prompts that were cut to the model's window."""
+    num_empty: int
+    """Answers without a text; they are scored as such."""
     journal: Journal
 
     @property
@@ -116,8 +118,15 @@ def answered(
         cut = sum(
             new.prompt_truncated > old.prompt_truncated for new, old in zip(states, state.request_states, strict=True)
         )
-        yield Answered(msgspec.structs.replace(state, request_states=states), failures, cut, journal)
+        empty = sum(_is_empty(response, request) for response, request in zip(responses, asked, strict=True))
+        yield Answered(msgspec.structs.replace(state, request_states=states), failures, cut, empty, journal)
         journal.finish(failed=len(failures))
+
+
+def _is_empty(response: Response, request: Request) -> bool:
+    if isinstance(response, Failure) or not request.max_tokens:
+        return False
+    return not any(completion.text for completion in response.completions)
 
 
 def _call(run: str, place: int, payload: bytes) -> Call:
