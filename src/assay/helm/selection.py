@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assay.errors import FileFormatError, SpecificationError, UnknownMetricError
+from assay.errors import AssayError, FileFormatError, SpecificationError, UnknownMetricError
 from assay.helm.metrics.registry import NATIVE
 from assay.helm.run_directory import RUN_SPEC, SCENARIO, SCENARIO_STATE, read_run_spec
 from assay.helm.run_spec import MetricSpec, RunSpec
@@ -119,7 +119,9 @@ def load_tokenizer(description: str) -> TokenizerService:
     if kind == "hf":
         try:
             return OptTokenizer(name)
-        except (OSError, ValueError) as error:
+        except AssayError:
+            raise
+        except Exception as error:  # its files may be anything
             raise SpecificationError(
                 f"the tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())}"
             ) from None

@@ -146,6 +146,23 @@ class OptTokenizer:
         return DecodeRequestResult(True, False, text)
 
 
+def read_tokenizer(transformers: Any, name: str) -> Any:
+    """A tokenizer of ``transformers``.
+
+    Args:
+        transformers: The module.
+        name: The tokenizer's directory or its name on the hub.
+
+    Raises:
+        ValueError: Its files are missing: ``transformers`` then makes one that has no word, of the model's kind.
+        Exception: Whatever else ``transformers`` raises.
+    """
+    tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side="left")
+    if not tokenizer.encode("Is 1 a number?", add_special_tokens=False):
+        raise ValueError("the tokenizer knows no word, as if its files were missing")
+    return tokenizer
+
+
 def _load(name: str) -> Any:
     try:
         transformers: Any = importlib.import_module("transformers")
@@ -153,7 +170,7 @@ def _load(name: str) -> Any:
         raise MissingDependencyError(
             "a Hugging Face tokenizer needs the package transformers: pip install transformers"
         ) from None
-    tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side="left")
+    tokenizer = read_tokenizer(transformers, name)
     if "galactica" in name:
         config = transformers.AutoConfig.from_pretrained(name)
         tokenizer.pad_token_id = config.pad_token_id

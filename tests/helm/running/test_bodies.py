@@ -97,6 +97,9 @@ def test_prompts_are_scored_in_the_servers_way(source: LogprobSource) -> None:
         (Request(multimodal_prompt={"media_objects": []}), "chat", "images"),
         (Request(prompt="x", echo_prompt=True, max_tokens=3), "completions", "echoed"),
         (Request(prompt="x", echo_prompt=True, max_tokens=0, num_completions=2), "completions", "several"),
+        (Request(prompt="x", max_tokens=-1), "completions", "max_tokens=-1"),
+        (Request(prompt="x", num_completions=0), "chat", "num_completions=0"),
+        (Request(prompt="x", temperature=float("nan")), "completions", "temperature=nan"),
     ],
 )
 def test_what_no_answer_could_be_right_for_is_refused(request_: Request, endpoint: EndpointKind, reason: str) -> None:

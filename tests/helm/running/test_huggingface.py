@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from assay.errors import SpecificationError, UnsupportedTaskError
 from assay.helm import Request
 from assay.helm.running.huggingface import HuggingFaceEngine
+from assay.helm.selection import load_tokenizer
 from tests.helm.running.runs import read, run_command, stat, write_run
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra hf)")
@@ -161,12 +163,34 @@ def test_long_prompts_are_cut_at_their_end(engine: HuggingFaceEngine) -> None:
 def test_settings_that_generation_does_not_know_are_refused(engine: HuggingFaceEngine) -> None:
     with pytest.raises(UnsupportedTaskError, match="penalties"):
         engine.refuse_impossible(greedy("x", presence_penalty=0.1))
+    with pytest.raises(UnsupportedTaskError, match="half a character"):
+        engine.refuse_impossible(greedy("x\ud800"))
 
 
 def test_no_model_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(SpecificationError, match="cannot be loaded"):
         HuggingFaceEngine(str(tmp_path))
+
+
+def test_a_model_without_its_tokenizer_is_refused(tmp_path: Path, folder: Path) -> None:
+    """Of a model's configuration alone transformers makes a tokenizer without a word, to which all texts are empty."""
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    for path in tmp_path.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(SpecificationError, match="knows no word"):
+        HuggingFaceEngine(str(tmp_path))
+    with pytest.raises(SpecificationError, match="knows no word"):
+        load_tokenizer(f"hf:{tmp_path}")
+
+
+def test_what_does_not_go_together_is_one_clear_line(folder: Path) -> None:
+    if not torch.cuda.is_available():
+        with pytest.raises(SpecificationError, match="cannot be loaded"):
+            HuggingFaceEngine(str(folder), device="cuda")
+    engine = HuggingFaceEngine(str(folder), window=10 * WINDOW)
+    with pytest.raises(SpecificationError, match="its window may be shorter than 640 tokens"):
+        engine.generate([greedy("question " * 2 * WINDOW)])
 
 
 def test_description_to_five_files(tmp_path: Path, folder: Path) -> None:

@@ -7,6 +7,7 @@ Prompts that are to be scored are asked about in the way in which the server is 
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import UnsupportedTaskError
@@ -27,6 +28,7 @@ def refuse_impossible(request: Request, endpoint: EndpointKind) -> None:
     Raises:
         UnsupportedTaskError: says what it asks for.
     """
+    _refuse_senseless(request)
     if request.embedding:
         raise UnsupportedTaskError("the run asks for embeddings, which are not supported")
     if request.multimodal_prompt is not None or request.image_generation_parameters is not None:
@@ -44,6 +46,13 @@ def refuse_impossible(request: Request, endpoint: EndpointKind) -> None:
         )
     if endpoint == "completions" and request.messages is not None:
         raise UnsupportedTaskError("the run's prompts are conversations; ask the chat endpoint (--chat)")
+
+
+def _refuse_senseless(request: Request) -> None:
+    for name, lowest in (("max_tokens", 0), ("num_completions", 1), ("temperature", 0)):
+        value = getattr(request, name)
+        if not lowest <= value < math.inf:
+            raise UnsupportedTaskError(f"the run asks for answers with {name}={value}, which cannot be")
 
 
 def body_of(request: Request, model: str, endpoint: EndpointKind, source: LogprobSource | None) -> bytes:

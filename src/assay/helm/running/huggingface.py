@@ -17,6 +17,7 @@ import msgspec
 from assay.errors import MissingDependencyError, SpecificationError, UnsupportedTaskError
 from assay.helm.running.bodies import is_scoring, refuse_impossible
 from assay.helm.running.generation_watch import Watch
+from assay.helm.tokenization import read_tokenizer
 from assay.types import Completion, CompletionToken
 
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ class HuggingFaceEngine:
         self._dtype, self._begins, self._seed = dtype, begins, seed
         self._device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
         try:
-            self._tokenizer: Any = transformers.AutoTokenizer.from_pretrained(path, padding_side="left")
+            self._tokenizer: Any = read_tokenizer(transformers, path)
             model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
             self._model: Any = model.to(self._device).eval()
-        except (OSError, ValueError, RuntimeError, AttributeError) as error:
+        except Exception as error:  # its files may be anything
             reason = " ".join(str(error).split())[:300]
             raise SpecificationError(f"the model {path!r} cannot be loaded: {reason}") from None
         self._ends = self._end_ids()
@@ -102,6 +103,13 @@ class HuggingFaceEngine:
     def refuse_impossible(self, request: Request) -> None:
         """Refuse what is not text, or has settings that generation here knows nothing of."""
         refuse_impossible(request, "completions")
+        try:
+            request.prompt.encode()
+        except UnicodeEncodeError as error:
+            half = request.prompt[error.start : error.end]
+            raise UnsupportedTaskError(
+                f"a prompt of the run has half a character, {half!r}, which has no tokens"
+            ) from None
         if request.presence_penalty or request.frequency_penalty:
             raise UnsupportedTaskError("the run asks for presence or frequency penalties, which hf: models do not have")
 
@@ -133,11 +141,16 @@ class HuggingFaceEngine:
         """Answer a batch.
 
         Raises:
-            SpecificationError: it does not fit into memory.
+            SpecificationError: it does not fit into memory, or the model's window is not as long as was said.
         """
         try:
             with self._torch.inference_mode():
                 return self._scored(requests) if is_scoring(requests[0]) else self._generated(requests)
+        except IndexError as error:  # there is no embedding for that place
+            raise SpecificationError(
+                f"the model {self.path!r} fails ({error}): its window may be shorter than {self.window} tokens "
+                "(--max-length), or its tokenizer another model's"
+            ) from error
         except RuntimeError as error:
             if "memory" not in str(error):
                 raise
