@@ -284,16 +284,20 @@ def test_a_module_that_scoring_lacks_ends_the_run_and_not_the_answers(server: Sc
     assert 0 < len(server.answered) - asked < 60
 
 
-@pytest.mark.parametrize("command", ["run", "gate", "calibrate", "probe"])
+@pytest.mark.parametrize("command", ["run", "gate", "calibrate", "probe", "helm run"])
 def test_help_shows_every_option_once_in_its_section(command: str) -> None:
     with cli.make_context("assay", ["--help"], resilient_parsing=True) as context:
-        chosen = cli.get_command(context, command)
+        chosen: click.Command | None = cli
+        for name in command.split():
+            assert isinstance(chosen, click.Group)
+            chosen = chosen.get_command(context, name)
         assert chosen is not None
         with chosen.make_context(command, [], parent=context, resilient_parsing=True) as inner:
             text = chosen.get_help(inner)
             for option in chosen.get_params(inner):
                 if isinstance(option, click.Option):
-                    name = option.opts[0] if not option.secondary_opts else f"--[no-]{option.opts[0][2:]}"
+                    is_switch = option.secondary_opts == [f"--no-{option.opts[0][2:]}"]
+                    name = f"--[no-]{option.opts[0][2:]}" if is_switch else option.opts[0]
                     assert len(re.findall(rf"^  (-h, )?{re.escape(name)}(?=[ ,]|$)", text, re.MULTILINE)) == 1, name
     for heading in ("Server:", "TLS:"):
         assert f"\n{heading}\n" in text

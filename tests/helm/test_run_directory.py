@@ -210,7 +210,7 @@ def test_only_the_first_metric_if_asked(tokenizer: EncoderService) -> None:
 def test_without_a_tokenizer_what_needs_none_is_computed() -> None:
     run = state([generation(0, result("yes"))])
     metrics = [create_metric(exact_match()), create_metric(MetricSpec(f"{BASIC}BasicReferenceMetric"))]
-    plans = plan(metrics, run.adapter_spec, has_tokenizer=False)
+    plans = plan(metrics, run, has_tokenizer=False)
     assert plans.left_out == [
         "BasicGenerationMetric: without a tokenizer num_prompt_tokens and what follows from it is left out"
     ]
@@ -224,7 +224,7 @@ def test_a_metric_of_references_needs_a_tokenizer() -> None:
     run = state([], method="multiple_choice_separate_original")
     metric = create_metric(MetricSpec(f"{BASIC}BasicReferenceMetric"))
     assert isinstance(metric, Metric)
-    assert plan([metric], run.adapter_spec, has_tokenizer=False).left_out == [
+    assert plan([metric], run, has_tokenizer=False).left_out == [
         "BasicReferenceMetric needs a tokenizer and is left out"
     ]
     with pytest.raises(MissingDependencyError, match="BasicReferenceMetric needs a tokenizer and was given none"):

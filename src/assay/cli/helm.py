@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from assay.cli.helm_options import metric_options, output_options
 from assay.cli.helm_run import run
 
 
@@ -30,24 +31,12 @@ helm.add_command(run)
 @click.option(
     "--output-dir", type=click.Path(path_type=Path), help="Where the five files go (default: RUN_DIR).", metavar="DIR"
 )
-@click.option("--parallelism", type=click.IntRange(min=1), default=4, show_default=True, help="Processes.", metavar="N")
 @click.option(
     "--tokenizer",
     help="The model's tokenizer: hf:PATH, or MODULE:OBJECT with encode and decode.",
     metavar="hf:PATH|MODULE:OBJECT",
 )
-@click.option("--first-metric-only", is_flag=True, help="Compute only the run's first metric, as FlexLLMGen does.")
-@click.option(
-    "--confirm-run-unsafe-code",
-    is_flag=True,
-    help="Allow the scores that run what the model wrote (pass, code_eval_acc); it is run in a sandbox.",
-)
-@click.option(
-    "--code-tests",
-    type=click.Path(path_type=Path),
-    help="HumanEval.jsonl, which the tests are in (default: where HELM keeps it, seen from RUN_DIR).",
-    metavar="FILE",
-)
+@metric_options
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
 def evaluate(
     path: Path,
@@ -84,7 +73,7 @@ def evaluate(
         )
     service = None if tokenizer is None else load_tokenizer(tokenizer)
     unsafe_code = UnsafeCode(code_tests or find_code_tests(run.folder)) if confirm_run_unsafe_code else None
-    plans = plan(chosen, run.state.adapter_spec, service is not None, unsafe_code)
+    plans = plan(chosen, run.state, service is not None, unsafe_code)
     remark(plans.left_out)
     if not plans.metrics:
         raise NothingMeasuredError("no metric can be computed")
@@ -106,15 +95,7 @@ def evaluate(
 
 @helm.command(short_help="Write a finished run of lm-eval's tasks as HELM's run directories.")
 @click.argument("run_", metavar="RUN")
-@click.option(
-    "--output-dir",
-    type=click.Path(path_type=Path),
-    default=Path("benchmark_output"),
-    show_default=True,
-    help="HELM's output path; the runs go to runs/SUITE/ in it.",
-    metavar="DIR",
-)
-@click.option("--suite", default="assay", show_default=True, help="HELM's suite of runs.", metavar="NAME")
+@output_options
 def export(run_: str, output_dir: Path, suite: str) -> None:
     """Write a finished run of lm-eval's tasks, Assay's or lm-eval's, as HELM's run directories.
 

@@ -8,18 +8,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.cli.helm_options import metric_options, output_options
+from assay.cli.sections import SHARED, SectionedCommand
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
 
 if TYPE_CHECKING:
     from assay.helm.running.answering import Answered, Source
     from assay.helm.running.runs import RunToAnswer
+    from assay.helm.scoring.code import UnsafeCode
     from assay.helm.tokenization import TokenizerService
 
 _LOCAL = "hf:"
 _FAILURES_SHOWN = 5
 
 
-@click.command(short_help="Answer a run's requests with a server or a model in this process.")
+_SECTIONS = {
+    "Run": ("helm_python", "max_eval_instances", "plugins", "helm_name", "tokenizer", "max_length"),
+    "Model in this process (hf:)": ("batch_size", "dtype", "device", "bos", "seed"),
+    "Metrics": ("first_metric_only", "confirm_run_unsafe_code", "code_tests", "parallelism"),
+    "Output": ("output_dir", "suite", "as_json"),
+}
+
+
+@click.command(
+    cls=SectionedCommand,
+    sections={"Server": SHARED["Server"], **_SECTIONS},
+    short_help="Answer a run's requests with a server or a model in this process.",
+)
 @click.argument("what", metavar="ENTRY|RUN_DIR")
 @click.option(
     "--model",
@@ -50,29 +65,22 @@ _FAILURES_SHOWN = 5
     metavar="FILE",
 )
 @click.option("--max-length", type=click.IntRange(min=1), help="The model's context length in tokens.", metavar="N")
-@click.option("--batch-size", type=click.IntRange(min=1), default=8, show_default=True, help="With hf:.", metavar="N")
-@click.option("--dtype", default="auto", show_default=True, help="With hf:, the precision.", metavar="TYPE")
-@click.option("--device", help="With hf:, where the model runs.  [default: a GPU if there is one]", metavar="NAME")
+@click.option(
+    "--batch-size", type=click.IntRange(min=1), default=8, show_default=True, help="Prompts at once.", metavar="N"
+)
+@click.option("--dtype", default="auto", show_default=True, help="Its precision.", metavar="TYPE")
+@click.option("--device", help="Where it runs.  [default: a GPU if there is one]", metavar="NAME")
 @click.option(
     "--bos/--no-bos",
     default=True,
     show_default=True,
-    help="With hf:, let the tokenizer put its beginning-of-sequence token before prompts; FlexLLMGen does not.",
+    help="Let the tokenizer put its beginning-of-sequence token before prompts; FlexLLMGen does not.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="With hf:, of what is sampled.", metavar="N")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of what is sampled.", metavar="N")
 @concurrency_option
 @server_options
-@click.option(
-    "--output-dir",
-    type=click.Path(path_type=Path),
-    default=Path("benchmark_output"),
-    show_default=True,
-    help="HELM's output path; the run goes to runs/SUITE/ in it.",
-    metavar="DIR",
-)
-@click.option("--suite", default="assay", show_default=True, help="HELM's suite of runs.", metavar="NAME")
-@click.option("--first-metric-only", is_flag=True, help="Compute only the run's first metric, as FlexLLMGen does.")
-@click.option("--parallelism", type=click.IntRange(min=1), default=4, show_default=True, help="Processes.", metavar="N")
+@output_options
+@metric_options
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
 def run(**options: Any) -> None:
@@ -100,21 +108,24 @@ def run(**options: Any) -> None:
         source = _source(options)
         run = _run(options, source)
         service = _tokenizer(options)
+        folder = run.folder_in(output_dir / "runs" / options["suite"])
+        unsafe_code = _unsafe_code(options, folder, run.read_from)
         metrics, impossible = possible_metrics(run.run_spec, options["first_metric_only"])
-        plans = plan(metrics, run.state.adapter_spec, service is not None)
+        plans = plan(metrics, run.state, service is not None, unsafe_code)
         remark([*impossible, *plans.left_out])
         if run.run_spec.annotators:
             remark(["the run's annotators are HELM's own and do not run here; what rests on them is left out"])
         if not plans.metrics:
             raise NothingMeasuredError("no metric can be computed")
-        folder = run.folder_in(output_dir / "runs" / options["suite"])
         if run.is_in(folder):
             raise SpecificationError(f"{folder} would be replaced, which is the run to be asked; name another --suite")
         with watch() as progress:
             work = answered(run.run_spec, run.state, source, journals, progress, fresh=options["fresh"])
             with work as done:
                 files = RunFiles(run.run_spec, run.scenario, done.state)
-                evaluated = write_run(files, plans.metrics, folder, service, options["parallelism"])
+                evaluated = write_run(
+                    files, plans.metrics, folder, service, options["parallelism"], unsafe_code=unsafe_code
+                )
     remark_evaluated(evaluated)
     print_stats(evaluated.stats, options["as_json"], show_all=False)
     _remark_answered(done, folder, is_quiet=options["as_json"])
@@ -195,6 +206,16 @@ def _tokenizer(options: dict[str, Any]) -> TokenizerService | None:
 
     name = options["tokenizer"] or (options["model"] if options["model"].startswith(_LOCAL) else None)
     return None if name is None else load_tokenizer(name)
+
+
+def _unsafe_code(options: dict[str, Any], *folders: Path | None) -> UnsafeCode | None:
+    from assay.helm.scoring.code import UnsafeCode
+    from assay.helm.selection import find_code_tests
+
+    if not options["confirm_run_unsafe_code"]:
+        return None
+    kept = [tests for folder in folders if folder and (tests := find_code_tests(folder))]
+    return UnsafeCode(options["code_tests"] or next(iter(kept), None))
 
 
 def _remark_answered(done: Answered, folder: Path, *, is_quiet: bool) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Any
 
 import click
 
-_SECTIONS = {
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+SHARED = {
     "Server": ("base_urls", "base_urls_file", "model", "models", "completions", "api_key_env", "api_key_file"),
     "Tasks and prompts": (
         "limit",
@@ -59,18 +63,30 @@ _SECTIONS = {
     ),
     "TLS": ("ca_file", "client_cert", "client_key", "insecure"),
 }
-"""Heading -> parameters in the order in which they are shown."""
+"""Heading -> parameters in the order in which they are shown, for all commands."""
 
 
 class SectionedCommand(click.Command):
-    """A command whose ``--help`` shows its options in sections; what belongs to none has its own."""
+    """A command whose ``--help`` shows its options in sections; what belongs to none has its own.
+
+    Args:
+        sections: the command's own, shown before those that are shared, of which they may take options away.
+    """
+
+    def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        own = dict(sections or {})
+        taken = {name for names in own.values() for name in names}
+        others = {heading: names for heading, names in SHARED.items() if heading not in own}
+        shared = {heading: [name for name in names if name not in taken] for heading, names in others.items()}
+        self._sections: dict[str, Sequence[str]] = {**own, **shared}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections."""
         options = {each.name: each for each in self.get_params(ctx) if isinstance(each, click.Option)}
-        sectioned = {name for names in _SECTIONS.values() for name in names}
+        sectioned = {name for names in self._sections.values() for name in names}
         own = tuple(name for name in options if name not in sectioned)
-        sections = {"Options": own, **_SECTIONS} if len(own) > 1 else {**_SECTIONS, "Help": own}
+        sections = {"Options": own, **self._sections} if len(own) > 1 else {**self._sections, "Help": own}
         for heading, names in sections.items():
             records = [record for name in names if name in options and (record := options[name].get_help_record(ctx))]
             if records:

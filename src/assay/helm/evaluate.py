@@ -86,7 +86,7 @@ class Plan:
 
 def plan(
     metrics: Sequence[Metric | ForeignMetric],
-    adapter_spec: AdapterSpec,
+    source: ScenarioState | StateFile,
     has_tokenizer: bool,
     unsafe_code: UnsafeCode | None = None,
 ) -> Plan:
@@ -96,7 +96,9 @@ def plan(
 
     Raises:
         UnsupportedTaskError: A metric runs what the model wrote, and nobody has allowed that.
+        DataNotFoundError: A metric runs what the model wrote, and there are no tests.
     """
+    adapter_spec = source.adapter_spec
     possible: list[Metric | ForeignMetric] = []
     left_out = []
     for metric in metrics:
@@ -110,6 +112,7 @@ def plan(
             left_out.append(f"{name} needs a tokenizer and is left out")
         else:
             check_permission(metric, unsafe_code)
+            check_tests(metric, source, unsafe_code)
             possible.append(metric)
             missing = None if has_tokenizer else metric.without_tokenizer(adapter_spec)
             if missing:

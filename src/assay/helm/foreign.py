@@ -49,7 +49,7 @@ class ForeignMetric:
         if unsafe_code is None and self.class_name.startswith(_RUN_CODE):
             raise UnsupportedTaskError(
                 f"{self.class_name} runs code that the model wrote, in the installed HELM and without a sandbox; "
-                "`assay helm evaluate --confirm-run-unsafe-code`, or unsafe_code=UnsafeCode() in Python, allows it"
+                "--confirm-run-unsafe-code, or unsafe_code=UnsafeCode() in Python, allows it"
             )
 
     def evaluate(

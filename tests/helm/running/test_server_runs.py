@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -10,13 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 
-from assay.errors import SamplesFailedError, SpecificationError, UnsupportedTaskError
+from assay.errors import DataNotFoundError, SamplesFailedError, SpecificationError, UnsupportedTaskError
 from assay.helm import AnnotatorSpec, MetricSpec, RunSpec, StateFile
 from assay.tasks.tokenizer import Tokenizer
 from tests.helm.running.runs import NAME, number_of, read, run_command, stat, write_run
+from tests.helm.scoring.test_code import PROBLEM, RIGHT, WRONG, code_run
 from tests.servers.echoing import ImaginaryModel
 from tests.servers.scripted import ScriptedServer
 from tests.small_tokenizer import write_small_tokenizer
@@ -133,6 +136,30 @@ def test_a_described_run_is_answered_again(tmp_path: Path, entry: str) -> None:
         run_command(entry, "--base-url", server.url, "--model", "served", "--output-dir", tmp_path, *options)
         assert server.count == asked + 1
     assert stat(tmp_path / "runs/assay" / NAME, "exact_match") == 1
+
+
+@pytest.mark.parametrize("suite", ["", "..", "a/b"])
+def test_a_suite_is_the_name_of_a_directory(tmp_path: Path, suite: str) -> None:
+    with pytest.raises(click.BadParameter, match="no name of a directory"):
+        run_command(write_run(tmp_path), "--model", "x", "--suite", suite)
+
+
+def test_programs_are_run_with_permission_only(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "earlier", count=0)
+    (folder / "scenario_state.json").write_bytes(code_run((WRONG,)).to_json())
+    spec = (folder / "run_spec.json").read_text()
+    (folder / "run_spec.json").write_text(spec.replace('"exact_match"', '"pass"'))
+    with serve(lambda _: RIGHT) as server:
+        with pytest.raises(UnsupportedTaskError, match="--confirm-run-unsafe-code"):
+            ask(folder, server, tmp_path)
+        with pytest.raises(DataNotFoundError, match="--code-tests"):
+            ask(folder, server, tmp_path, "--confirm-run-unsafe-code")
+        assert server.count == 0
+        kept = tmp_path / "scenarios/code/HumanEval.jsonl"
+        kept.parent.mkdir(parents=True)
+        kept.write_text(json.dumps(PROBLEM))
+        ask(folder, server, tmp_path, "--confirm-run-unsafe-code")
+    assert stat(tmp_path / ANSWERED, "pass") == 1
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:

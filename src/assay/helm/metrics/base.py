@@ -160,8 +160,8 @@ def check_permission(metric: Metric, unsafe_code: UnsafeCode | None) -> None:
     """
     if metric.code_scores and unsafe_code is None:
         raise UnsupportedTaskError(
-            f"the score {metric.code_scores[0]!r} runs code that the model wrote (in a sandbox); `assay helm evaluate "
-            "--confirm-run-unsafe-code`, or unsafe_code=UnsafeCode() in Python, allows it"
+            f"the score {metric.code_scores[0]!r} runs code that the model wrote (in a sandbox); "
+            "--confirm-run-unsafe-code, or unsafe_code=UnsafeCode() in Python, allows it"
         )
 
 
