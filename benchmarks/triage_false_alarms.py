@@ -17,7 +17,7 @@ from dataclasses import replace
 
 import msgspec
 
-from assay.run_samples import Filtered, Message, Prompt, RunSample
+from assay.runs.samples import Filtered, Message, Prompt, RunSample
 from assay.tasks.outcomes import outcome_of
 from assay.triage.evidence import Baseline, Evidence, Twin
 from assay.triage.facts import SampleFacts, facts_of

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.compare import compare_runs
 from assay.evaluation import evaluate
 from assay.gate.verdicts import Verdict
-from assay.run_files import read_run
+from assay.runs.compare import compare_runs
+from assay.runs.files import read_run
 from assay.types import Check, EarlyStopping
 from tests.servers.scripted import ScriptedServer
 from tests.test_lm_eval_oracles import Recording

@@ -13,7 +13,7 @@ from assay.cli import main
 from assay.errors import FileFormatError, UsageError
 from assay.evaluation import Evaluation, evaluate
 from assay.rescore import Rescoring, rescore
-from assay.run_samples import read_samples
+from assay.runs.samples import read_samples
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.result_files import write_run
 from tests.servers.scripted import Fault, ScriptedServer

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay._version import __version__
-from assay.compare import Comparison, compare_runs
 from assay.corrections import corrections
 from assay.deadline import Deadline
 from assay.errors import FileFormatError, UnsupportedTaskError, UsageError
@@ -23,11 +22,12 @@ from assay.gate.early import StoppedEarly
 from assay.journal.by_document import ResponsesByDocument
 from assay.measure import Score, measure, without_intervals
 from assay.provenance import package_versions
-from assay.recorded_answers import RecordedAnswers
 from assay.results import aggregate, date_id, mark_stopped_early, model_folder, write_results
-from assay.run_files import names_metric, read_run
 from assay.run_plan import ensure_writable
-from assay.run_samples import RunSamples
+from assay.runs.compare import Comparison, compare_runs
+from assay.runs.files import names_metric, read_run
+from assay.runs.recorded_answers import RecordedAnswers
+from assay.runs.samples import RunSamples
 from assay.spool import Spool
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.library import LoadedTasks, load_tasks

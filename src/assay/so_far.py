@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assay.gate.verdicts import demand_of
 from assay.measure import aggregates_by_mean, interval_of
 from assay.progress import Standing
-from assay.runs import mean, score_of
+from assay.runs.record import mean, score_of
 from assay.stats.plans import Decision
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from assay.gate.against_baseline import judge_against_baseline
 from assay.gate.scope import Scope
 from assay.gate.verdicts import CheckResult, Verdict
-from assay.run_files import read_run
-from assay.runs import RecordedRun, Score, TaskRecord
+from assay.runs.files import read_run
+from assay.runs.record import RecordedRun, Score, TaskRecord
 from assay.stats.paired import mcnemar
 from assay.types import Check
 from tests.result_files import KEY, write_run

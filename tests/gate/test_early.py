@@ -13,7 +13,7 @@ from assay.gate.followed import FollowedCheck
 from assay.gate.scope import Scope
 from assay.gate.verdicts import CheckResult, Verdict
 from assay.models.concurrency import Concurrency
-from assay.runs import RecordedRun, TaskRecord
+from assay.runs.record import RecordedRun, TaskRecord
 from assay.tasks.requests import Sample
 from assay.types import Answer, Budget, Check, EarlyStopping, Request
 

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from assay.baseline import save_baseline
 from assay.cli.run import run as run_command
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import Evaluation, evaluate
 from assay.gate.verdicts import Verdict
-from assay.run_files import read_run
+from assay.runs.baseline import save_baseline
+from assay.runs.files import read_run
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer
 

@@ -28,7 +28,7 @@ from assay.report.page_samples import SamplePacker
 from assay.report.page_texts import cut
 from assay.report.text import visible
 from assay.results import read_results
-from assay.run_samples import Filtered, Message, Prompt, RunSample
+from assay.runs.samples import Filtered, Message, Prompt, RunSample
 from assay.triage import Cause, Confidence, Example, Finding, Triage
 from assay.types import Answer, Failure, FailureCause, Outcome
 from tests.result_files import write_run

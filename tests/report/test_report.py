@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from assay.compare import Change, Comparison
 from assay.corrections import Correction
 from assay.gate.verdicts import CheckResult, Verdict
 from assay.measure import Score
@@ -21,6 +20,7 @@ from assay.report.progress import ProgressLines, watch
 from assay.report.remarks import remarks
 from assay.report.table import check_lines, correction_lines, score_table
 from assay.report.text import printable
+from assay.runs.compare import Change, Comparison
 from assay.stats.intervals import wilson
 from assay.types import Answer, Failure, FailureCause, Outcome
 

@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assay.baseline import save_baseline
 from assay.errors import FileFormatError
 from assay.evaluation import Evaluation
 from assay.gate.run import GateReport, ModelOutcome
@@ -24,7 +23,8 @@ from assay.gate.verdicts import Verdict
 from assay.report.gate import gate_markdown, gate_text
 from assay.report.junit import junit_xml
 from assay.report.triage import triage_remark
-from assay.run_files import read_run
+from assay.runs.baseline import save_baseline
+from assay.runs.files import read_run
 from assay.triage import Cause, triage_run
 from assay.triage.contents import degenerate, not_extracted
 from assay.triage.decline import chance_level

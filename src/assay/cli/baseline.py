@@ -26,9 +26,9 @@ def save(run: str, file: Path, with_texts: bool) -> None:
     Example:
       assay baseline save results/my-model baselines/my-model.json
     """
-    from assay.baseline import save_baseline
     from assay.report.text import printable
-    from assay.run_files import read_run
+    from assay.runs.baseline import save_baseline
+    from assay.runs.files import read_run
 
     read = read_run(run)
     save_baseline(read, file, with_texts=with_texts)

@@ -24,8 +24,8 @@ def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: boo
     Example:
       assay compare results/old results/new
     """
-    from assay.compare import compare_runs
-    from assay.run_files import read_run
+    from assay.runs.compare import compare_runs
+    from assay.runs.files import read_run
 
     first = read_run(baseline)
     comparisons = [compare_runs(first, read_run(candidate)) for candidate in candidates]

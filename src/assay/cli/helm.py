@@ -103,7 +103,7 @@ def export(run_: str, output_dir: Path, suite: str) -> None:
     """
     from assay.helm.lm_eval_runs import write_helm_runs
     from assay.helm.schema import SCHEMA
-    from assay.run_samples import results_file_of
+    from assay.runs.samples import results_file_of
 
     for folder in write_helm_runs(results_file_of(run_), output_dir, suite):
         print(folder)

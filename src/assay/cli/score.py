@@ -48,7 +48,7 @@ def score(
       assay score results/my-model --task gsm8k_cot=my_gsm8k --include-path my_tasks
     """
     from assay.rescore import Rescoring, rescore
-    from assay.run_samples import results_file_of
+    from assay.runs.samples import results_file_of
 
     renamed = {name: new or name for name, _, new in (task.partition("=") for task in tasks)}
     rescored = rescore(

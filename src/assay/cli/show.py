@@ -13,7 +13,7 @@ from assay.types import Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from assay.sample_choice import ChosenSample
+    from assay.runs.sample_choice import ChosenSample
 
 
 @click.command(short_help="Look at a run's samples: prompts, answers, what was extracted, scores.")
@@ -57,8 +57,8 @@ def show(
     Example:
       assay show results/my-model --outcome truncated --limit 5
     """
-    from assay.run_samples import RunSamples, results_file_of
-    from assay.sample_choice import SampleChoice, choose
+    from assay.runs.sample_choice import SampleChoice, choose
+    from assay.runs.samples import RunSamples, results_file_of
 
     choice = SampleChoice(
         tasks=tasks,

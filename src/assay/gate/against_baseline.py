@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.gate.verdicts import Bound, CheckResult, Verdict, describe, verdict_of_bounds
-from assay.pairing import pair_tasks
+from assay.runs.pairing import pair_tasks
 from assay.stats.paired import Flips, mcnemar, newcombe_interval, paired_difference
 from assay.stats.strata import stratified_interval
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.gate.scope import Scope
-    from assay.pairing import Pairing
-    from assay.runs import RecordedRun, Score, TaskRecord
+    from assay.runs.pairing import Pairing
+    from assay.runs.record import RecordedRun, Score, TaskRecord
     from assay.stats.intervals import Interval
     from assay.types import Check
 

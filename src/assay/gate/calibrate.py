@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.compare import compare_runs
 from assay.errors import SpecificationError
-from assay.run_files import read_run
+from assay.runs.compare import compare_runs
+from assay.runs.files import read_run
 from assay.stats.intervals import wilson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
-    from assay.compare import Change
     from assay.progress import Progress
+    from assay.runs.compare import Change
     from assay.types import Specification
 
 _DEVIATIONS = 3.0

@@ -12,8 +12,8 @@ from assay.gate.followed import FollowedCheck, plan_of
 from assay.gate.live_scores import LiveScores, task_settings
 from assay.gate.scope import Scope, scope_of
 from assay.gate.verdicts import CheckResult, judge, resolve_checks
-from assay.pairing import settings_changes
-from assay.run_files import read_run
+from assay.runs.files import read_run
+from assay.runs.pairing import settings_changes
 from assay.tasks.metrics import metric_keys_by_name
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from assay.measure import Score
     from assay.models.concurrency import Concurrency
-    from assay.runs import RecordedRun
+    from assay.runs.record import RecordedRun
     from assay.tasks.library import LoadedTasks
     from assay.tasks.requests import Sample
     from assay.types import Check, Response, Specification

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.gate.scope import Scope
-    from assay.runs import RecordedRun, Score
+    from assay.runs.record import RecordedRun, Score
     from assay.stats.intervals import Interval
     from assay.stats.plans import SequentialPlan
     from assay.types import Check

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from assay.run_files import comparable_settings
-from assay.runs import Score, TaskRecord, document_hash, prompt_hash, score_of
+from assay.runs.files import comparable_settings
+from assay.runs.record import Score, TaskRecord, document_hash, prompt_hash, score_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,15 +18,15 @@ from assay.helm.running.runs import as_in_names, helm_name
 from assay.helm.scenario import Scenario, ScenarioSpec
 from assay.helm.schema import SCHEMA, SCORES, write_schema
 from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
-from assay.run_samples import RunSamples
-from assay.runs import mean
+from assay.runs.record import mean
+from assay.runs.samples import RunSamples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from assay.helm.adaptation import AdapterSpec, Number, RequestState
-    from assay.run_samples import RunSample
+    from assay.runs.samples import RunSample
 
 SUITE = "assay"
 

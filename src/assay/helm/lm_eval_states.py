@@ -11,7 +11,7 @@ from assay.types import Answer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.run_samples import Prompt, RunSample
+    from assay.runs.samples import Prompt, RunSample
     from assay.types import Response
 
 GENERATION = "generation"

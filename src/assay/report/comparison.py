@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from assay.compare import Change, Comparison, Flip
-    from assay.runs import AnswerText
+    from assay.runs.compare import Change, Comparison, Flip
+    from assay.runs.record import AnswerText
 
 _HEADINGS = ("task", "metric", "baseline", "candidate", "difference", "95 % interval", "p", "lost", "gained", "n")
 _ANSWER_LENGTH = 160

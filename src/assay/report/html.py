@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from assay.compare import Comparison
     from assay.report.page import RunOutline
     from assay.report.page_baseline import BaselineTexts
+    from assay.runs.compare import Comparison
 
 ASSETS = Path(__file__).parent / "assets"
 _STYLES = ("uPlot.min.css", "page.css", "samples.css")
@@ -76,7 +76,7 @@ def report_file(results_file: Path) -> Path:
 
 
 def _page(results_file: Path, baseline: str | Path | None, budget: int) -> str:
-    from assay.run_samples import RunSamples
+    from assay.runs.samples import RunSamples
 
     with RunSamples(results_file) as samples:
         run = outline(results_file, samples.results)
@@ -113,9 +113,9 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int) -> str:
 
 
 def _compare(results_file: Path, baseline: str | Path, run: RunOutline) -> tuple[Comparison, BaselineTexts]:
-    from assay.compare import compare_runs
     from assay.report.page_baseline import BaselineTexts
-    from assay.run_files import read_run
+    from assay.runs.compare import compare_runs
+    from assay.runs.files import read_run
 
     before, after = read_run(baseline), read_run(results_file)
     comparison = compare_runs(before, after)

@@ -16,7 +16,7 @@ from assay.measure import Score, interval_of, metric_keys, stderr_key
 from assay.report.endpoints import endpoint_rows
 from assay.report.gate import asked_words
 from assay.report.remarks import other_models
-from assay.run_files import read_run
+from assay.runs.files import read_run
 from assay.sample_files import samples_file_of
 from assay.triage import Triage
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from assay.compare import Comparison
     from assay.report.page_figures import ResponseFigures
+    from assay.runs.compare import Comparison
 
 _FAILURES_NAMED = 8
 _RESUMED = 1.02

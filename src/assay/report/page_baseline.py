@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from assay.pairing import pair_tasks
 from assay.report.page_texts import WHOLE
-from assay.run_files import read_answers
-from assay.runs import AnswerText
+from assay.runs.files import read_answers
+from assay.runs.pairing import pair_tasks
+from assay.runs.record import AnswerText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.compare import Comparison
-    from assay.runs import RecordedRun, TaskRecord
+    from assay.runs.compare import Comparison
+    from assay.runs.record import RecordedRun, TaskRecord
 
 _LONGEST = 10 * WHOLE
 

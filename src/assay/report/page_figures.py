@@ -12,7 +12,7 @@ from assay.types import Answer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assay.run_samples import RunSample
+    from assay.runs.samples import RunSample
 
 _BINS = 40
 _TIME_BINS = 120

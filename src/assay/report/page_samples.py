@@ -16,14 +16,14 @@ from assay.report.page_texts import (
     up_to_blank_line,
     utf16_length,
 )
-from assay.runs import mean
+from assay.runs.record import mean
 from assay.types import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.report.page_baseline import BaselineTexts
-    from assay.run_samples import RunSample
+    from assay.runs.samples import RunSample
 
 _RIGHT_ANSWERS_LATER = 3
 OUTCOMES = tuple(Outcome)

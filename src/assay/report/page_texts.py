@@ -9,8 +9,8 @@ from assay.types import Failure
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.run_samples import Filtered, Prompt, RunSample
-    from assay.runs import AnswerText
+    from assay.runs.record import AnswerText
+    from assay.runs.samples import Filtered, Prompt, RunSample
     from assay.types import Response
 
 WHOLE = 20_000

@@ -12,10 +12,10 @@ from assay.types import Failure
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.compare import Flip
-    from assay.run_samples import Prompt, RunSample
-    from assay.runs import Score
-    from assay.sample_choice import ChosenSample
+    from assay.runs.compare import Flip
+    from assay.runs.record import Score
+    from assay.runs.sample_choice import ChosenSample
+    from assay.runs.samples import Prompt, RunSample
     from assay.types import Answer, Response
 
 _LABEL_WIDTH = 11

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.baseline import is_baseline
 from assay.errors import FileFormatError
-from assay.pairing import pair_tasks
-from assay.run_files import read_run
-from assay.run_samples import RunSamples, results_file_of
-from assay.runs import mean
+from assay.runs.baseline import is_baseline
+from assay.runs.files import read_run
+from assay.runs.pairing import pair_tasks
+from assay.runs.record import mean
+from assay.runs.samples import RunSamples, results_file_of
 from assay.triage.evidence import Baseline, Twin
 from assay.triage.facts import SampleFacts, facts_of_run
 from assay.triage.harness import scored_again
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from assay.pairing import Pairing
+    from assay.runs.pairing import Pairing
 
 _TASKS_NAMED = 3
 

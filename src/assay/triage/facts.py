@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.runs import mean
+from assay.runs.record import mean
 from assay.triage.extraction import Where, gold_of, missed_answer
 from assay.triage.texts import REASONING_TAG, Sign, has_marks, signs_of
 from assay.types import FailureCause, Outcome
@@ -15,7 +15,7 @@ from assay.types import FailureCause, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from assay.run_samples import Prompt, RunSample, RunSamples
+    from assay.runs.samples import Prompt, RunSample, RunSamples
     from assay.types import Answer
 
 _PROMPT_END = 3000

@@ -15,7 +15,7 @@ from assay.triage.judging import Found, Suspicion, is_material, judge, share_of_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from assay.run_samples import RunSamples
+    from assay.runs.samples import RunSamples
     from assay.triage.evidence import Evidence
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.gate.verdicts import Verdict
-from assay.run_files import names_metric
-from assay.run_samples import RunSamples, results_file_of
+from assay.runs.files import names_metric
+from assay.runs.samples import RunSamples, results_file_of
 from assay.triage.baseline import baseline_of
 from assay.triage.comparability import mismatches, other_lm_eval, sampled
 from assay.triage.contents import degenerate, not_extracted

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import FileFormatError, OutputError, SpecificationError
-from assay.run_files import read_answers
-from assay.runs import AnswerText, GroupRecord, RecordedRun, Score, TaskRecord
+from assay.runs.files import read_answers
+from assay.runs.record import AnswerText, GroupRecord, RecordedRun, Score, TaskRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

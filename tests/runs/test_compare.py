@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from assay.cli.compare import compare as command
-from assay.compare import Comparison, compare_runs
 from assay.errors import SpecificationError
-from assay.run_files import read_run
+from assay.runs.compare import Comparison, compare_runs
+from assay.runs.files import read_run
 from assay.stats.paired import Flips, mcnemar, newcombe_interval
 from tests.result_files import KEY, write_run
 

@@ -1,6 +1,6 @@
 """A finished run as data: what each document scored, and what would have to be equal to compare it with another run.
 
-Read from result files by :mod:`assay.run_files`, kept for later as a baseline by :mod:`assay.baseline`.
+Read from result files by :mod:`assay.runs.files`, kept for later as a baseline by :mod:`assay.runs.baseline`.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.pairing import pair_tasks, settings_changes
-from assay.run_files import read_run
-from assay.runs import Score, TaskRecord
+from assay.runs.files import read_run
+from assay.runs.pairing import pair_tasks, settings_changes
+from assay.runs.record import Score, TaskRecord
 from tests.result_files import KEY, SETTINGS, write_run
 
 

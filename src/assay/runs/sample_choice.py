@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from assay.compare import Flip, compare_runs
 from assay.errors import UsageError
-from assay.run_files import read_run
+from assay.runs.compare import Flip, compare_runs
+from assay.runs.files import read_run
 from assay.types import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.run_samples import RunSample, RunSamples
+    from assay.runs.samples import RunSample, RunSamples
 
 
 class SampleChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ def choose(run: RunSamples, choice: SampleChoice, baseline: str | None = None) -
     Args:
         run: where they are looked for.
         choice: what is wanted.
-        baseline: an earlier run (anything that :func:`assay.run_files.read_run` takes) for how they changed.
+        baseline: an earlier run (anything that :func:`assay.runs.files.read_run` takes) for how they changed.
 
     Raises:
         UsageError: the run has no such task or document, or flipped samples are wanted without a baseline.

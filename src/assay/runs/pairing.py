@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.runs import Score, TaskRecord
+    from assay.runs.record import Score, TaskRecord
 
 _SHOWN = 60
 """Characters shown of a setting's value."""

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.baseline import load_baseline, save_baseline
 from assay.cli.baseline import baseline as command
 from assay.errors import FileFormatError, OutputError, SpecificationError
-from assay.run_files import read_answers, read_run
-from assay.runs import RecordedRun, TaskRecord
+from assay.runs.baseline import load_baseline, save_baseline
+from assay.runs.files import read_answers, read_run
+from assay.runs.record import RecordedRun, TaskRecord
 from tests.result_files import FILTER, KEY, write_run
 
 scores = st.one_of(

@@ -15,8 +15,8 @@ import msgspec
 from assay.errors import FileFormatError, UsageError
 from assay.journal.by_document import ResponsesByDocument
 from assay.results import read_results
-from assay.run_files import newest_results
-from assay.runs import score_of
+from assay.runs.files import newest_results
+from assay.runs.record import score_of
 from assay.sample_files import (
     OpenedLines,
     filter_of,
@@ -34,7 +34,7 @@ from assay.types import Answer, Failure, FailureCause, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.runs import Score
+    from assay.runs.record import Score
     from assay.sample_files import SampleLine
     from assay.types import Response
 

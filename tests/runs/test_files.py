@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import FileFormatError
-from assay.run_files import read_answers, read_run
-from assay.runs import mean
+from assay.runs.files import read_answers, read_run
+from assay.runs.record import mean
 from tests.result_files import FILTER, KEY, write_run
 
 

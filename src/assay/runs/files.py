@@ -17,7 +17,7 @@ import msgspec
 
 from assay.errors import FileFormatError
 from assay.results import read_results
-from assay.runs import (
+from assay.runs.record import (
     AnswerText,
     GroupRecord,
     RecordedRun,
@@ -62,7 +62,7 @@ def read_run(path: str | Path) -> RecordedRun:
         raise FileFormatError(f"there is no run {path}: name a results file, a folder of results or a baseline")
     if place.name.endswith(".jsonl"):
         return _read_samples_run(place)
-    from assay.baseline import is_baseline, load_baseline
+    from assay.runs.baseline import is_baseline, load_baseline
 
     return load_baseline(place) if is_baseline(place) else _read_results_run(place)
 
