@@ -13,7 +13,7 @@ LM_EVAL_WHEELS := transformers==5.24.0 safetensors==0.8.0
 PUNKT_WHEEL := llama-index-core==0.14.25
 HELM := crfm-helm==0.5.16
 HELM_TORCH := torch==2.13.0
-HELM_RANKING := pytrec-eval-terrier==0.5.11
+HELM_METRICS := pytrec-eval-terrier==0.5.11 jiwer==3.1.0 sacrebleu==2.6.0 langdetect==1.0.9
 WEB_EXTRAS := .[web]
 TEST_EXTRAS := .[demo,ifeval,helm,helm-ranking,lm-eval,tokenizer,dev]
 
@@ -25,7 +25,7 @@ help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
 	@echo "make test         ruff, mypy and all tests"
 	@echo "make test-web     open reports in a browser; needs Chromium (apt-get install chromium)"
-	@echo "make helm-web     open a run in HELM's own website; needs Chromium (installs HELM, 2 GB)"
+	@echo "make helm-web     open a run in HELM's own website, and run HELM beside Assay; needs Chromium (installs HELM, 2 GB)"
 	@echo "make lint         ruff and mypy alone"
 	@echo "make bench        measure Assay beside lm-eval"
 	@echo "make bench-helm   measure Assay's metrics beside HELM's own (installs HELM, 2 GB)"
@@ -50,8 +50,8 @@ test-web: .venv/web-ready
 	@$(RUN) pytest --quiet tests/web
 
 helm-web: .venv/web-ready .venv-helm/ready
-	@echo "== pytest, HELM's website in a browser"
-	@ASSAY_HELM_PYTHON=.venv-helm/bin/python $(RUN) pytest --quiet tests/web/test_helm_pages.py tests/helm/test_helms_tools.py
+	@echo "== pytest, HELM's website in a browser, and HELM's own metrics beside ours"
+	@ASSAY_HELM_PYTHON=.venv-helm/bin/python $(RUN) pytest --quiet tests/web/test_helm_pages.py tests/helm
 
 lint: .venv/test-ready
 	@echo "== ruff check"
@@ -103,7 +103,7 @@ clean:
 	@echo "== installing HELM (2 GB) in an environment of its own"
 	@$(PYTHON) -m venv .venv-helm
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-helm/bin/python -m pip install --quiet $(HELM_TORCH)
-	@PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-helm/bin/python -m pip install --quiet $(HELM) $(HELM_RANKING)
+	@PIP_DISABLE_PIP_VERSION_CHECK=1 .venv-helm/bin/python -m pip install --quiet $(HELM) $(HELM_METRICS)
 	@touch $@
 
 .venv/created:

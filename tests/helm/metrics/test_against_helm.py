@@ -191,7 +191,10 @@ def states(draw: st.DrawFn, method: str) -> dict[str, Any]:
 
 def compare(peer: Peer, state: dict[str, Any], metrics: list[dict[str, Any]]) -> None:
     theirs = peer.evaluate(state, metrics)
-    assume("error" not in theirs)
+    error = str(theirs.get("error", ""))
+    if "No module named" in error or "not installed" in error:
+        pytest.skip(f"the HELM at hand lacks what its metric needs: {error}")
+    assume(not error)
     assert_same(theirs, state, metrics)
 
 
