@@ -57,7 +57,10 @@ def test_a_query_without_an_answer_is_not_scored() -> None:
     assert found.unscored == ["instance id0, trial 0: no passage is relevant"]
 
 
-@pytest.mark.parametrize("args", [{"measure_names": ["beauty"]}, {"measure_names": ["recall.x"]}, {"rank": -1}])
+@pytest.mark.parametrize(
+    "args",
+    [*({"measure_names": [name]} for name in ("beauty", "recall.x", "recall.0", "ndcg.10", "runid")), {"rank": -1}],
+)
 def test_wrong_arguments_are_named(args: dict[str, object]) -> None:
     with pytest.raises(SpecificationError, match="RankingMetric"):
         create_metric(MetricSpec(CLASS, {**ARGS, "measure_names": [], **args}))
@@ -66,3 +69,5 @@ def test_wrong_arguments_are_named(args: dict[str, object]) -> None:
 def test_a_tag_without_a_number_is_named() -> None:
     with pytest.raises(UsageError, match="'relevance' of a reference"):
         evaluate(ranking([("Yes", -1.0)], [["relevance"]]), "recip_rank")
+    with pytest.raises(UsageError, match="too great"):
+        evaluate(ranking([("Yes", -1.0)], [[f"relevance={2**64}"]]), "recip_rank")

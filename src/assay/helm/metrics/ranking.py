@@ -23,6 +23,12 @@ _METHOD = "ranking_binary"
 _CUT_BY_HAND = "recip_rank"
 """trec_eval has no cut-off for it."""
 _BINARY = (_CUT_BY_HAND, "recall", "success")
+_NO_NUMBERS = ("relstring", "runid")
+"""Measures whose values are texts, which pytrec_eval takes for numbers."""
+_NEVER_CUT = ("G", "Rndcg", "ndcg", "ndcg_rel")
+"""On a number after these trec_eval ends the process, as on a cut-off of 0: they take gains."""
+_GREATEST = 2**31 - 1
+"""Relevance and rank are whole numbers of C."""
 _DISPLAY_NAMES = {"ndcg_cut": "NDCG", "recip_rank": "RR"}
 _QUERY = "_"
 
@@ -143,7 +149,9 @@ class _Measure(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> _Measure:
         name, dot, cut_off = text.partition(".")
-        if name not in _package().supported_measures or (dot and not cut_off.isdecimal()):
+        is_known = name in _package().supported_measures and name not in _NO_NUMBERS
+        is_cut = cut_off.isdecimal() and int(cut_off) > 0 and name not in _NEVER_CUT
+        if not is_known or (dot and not is_cut):
             raise SpecificationError(f"RankingMetric: trec_eval has no measure {text!r}")
         return cls(name, int(cut_off) if dot else None)
 
@@ -167,9 +175,12 @@ class _Measure(NamedTuple):
 def _number(tag: str) -> int:
     _, _, value = tag.partition("=")
     try:
-        return int(value)
+        number = int(value)
     except ValueError:
         raise SpecificationError(f"RankingMetric: the tag {tag!r} of a reference has no number") from None
+    if abs(number) > _GREATEST:
+        raise SpecificationError(f"RankingMetric: the number in the tag {tag!r} of a reference is too great")
+    return number
 
 
 def _standard(text: str) -> str:
