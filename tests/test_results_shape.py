@@ -18,6 +18,9 @@ TOTALS = {"answers": 1, "attempts": 1, "prompt_tokens": 1, "completion_tokens": 
 MISSHAPEN: list[dict[str, Any]] = [
     {"configs": 5},
     {"configs": {"t": None}},
+    {"configs": {"t": {"filter_list": [{"name": "none", "filter": 5}]}}},
+    {"configs": {"t": {"filter_list": [{"name": "none", "filter": [[None]]}]}}},
+    {"n-shot": 5},
     {"results": {"t": []}},
     {"group_subtasks": [None]},
     {"group_subtasks": {"g": ["h"], "h": ["g"]}},
@@ -110,6 +113,6 @@ def test_misshapen_samples_are_refused(
 
 def test_what_is_not_read_may_have_any_shape(tmp_path: Path) -> None:
     file = write_run(tmp_path, {"t": [1, 0]}, group="g")
-    more = {"n-shot": 5, "assay": {"checks": [CHECK], "totals": TOTALS, "later": [1], "failures": []}, "date": []}
+    more = {"task_hashes": 5, "assay": {"checks": [CHECK], "totals": TOTALS, "later": [1], "failures": []}, "date": []}
     file.write_text(json.dumps(json.loads(file.read_text()) | more))
     assert read_results(file)["assay"]["later"] == [1]

@@ -98,9 +98,23 @@ class _Assay(msgspec.Struct):
     endpoints: list[dict[str, Any]] = []
 
 
-class _Results(msgspec.Struct, rename={"n_samples": "n-samples"}):
+class _Filter(msgspec.Struct):
+    function: str
+
+
+class _Filters(msgspec.Struct):
+    filter: list[_Filter]
+    name: Any
+
+
+class _Config(msgspec.Struct):
+    filter_list: list[_Filters] | None = None
+
+
+class _Results(msgspec.Struct, rename={"n_samples": "n-samples", "n_shot": "n-shot"}):
     results: _Sections
-    configs: _Sections = {}
+    configs: dict[str, _Config] = {}
+    n_shot: dict[str, Any] = {}
     group_subtasks: dict[str, list[str]] = {}
     higher_is_better: _Sections = {}
     n_samples: dict[str, _Count] = {}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay.errors import NothingMeasuredError
+from assay.errors import AssayError, FileFormatError, NothingMeasuredError
 from assay.evaluation import Evaluation, evaluate
 from assay.helm import RunSpec, StateFile
 from assay.helm.lm_eval_runs import write_helm_runs
@@ -120,6 +122,25 @@ def test_a_run_whose_prompts_are_not_kept_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path, {"some": [1, 0]})
     with pytest.raises(NothingMeasuredError, match="nothing to write for HELM"):
         write_helm_runs(results_file_of(tmp_path), tmp_path / "helm")
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "error", "message"),
+    [
+        ("samples", r'"until": [^\]]*\]', '"until": 1.5', FileFormatError, "document 0: cannot be read as a sample"),
+        ("results", r'"exact_match,', '"exact_match ', NothingMeasuredError, "no sample with a score"),
+    ],
+)
+def test_damage_is_one_clear_line(
+    tmp_path: Path, oracles_dir: Path, file: str, right: str, wrong: str, error: type[AssayError], message: str
+) -> None:
+    shutil.copytree(oracles_dir / "lm_eval/chat_gsm8k", tmp_path / "run")
+    (damaged,) = (tmp_path / "run").glob(f"**/{file}_*.json*")
+    text, count = re.subn(right, wrong, damaged.read_text())
+    assert count
+    damaged.write_text(text)
+    with pytest.raises(error, match=message):
+        write_helm_runs(results_file_of(tmp_path / "run"), tmp_path / "helm")
 
 
 def test_assay_run_writes_them_on_the_way(tmp_path: Path) -> None:

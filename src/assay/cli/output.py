@@ -42,9 +42,10 @@ def helm_runs_of(results_file: Path, helm_dir: str) -> None:
 
     try:
         written = write_helm_runs(results_file, Path(helm_dir))
-    except AssayError as error:
+    except Exception as error:
+        reason = str(error) if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
         print(
-            f"nothing was written for HELM ({printable(str(error), 400)}); the results are there, and "
+            f"nothing was written for HELM ({printable(reason, 400)}); the results are there, and "
             f"assay helm export {results_file} --output-dir {helm_dir} tries again",
             file=sys.stderr,
         )

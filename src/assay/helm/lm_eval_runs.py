@@ -20,6 +20,7 @@ from assay.helm.schema import SCHEMA, SCORES, write_schema
 from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
 from assay.runs.record import mean
 from assay.runs.samples import RunSamples
+from assay.sample_files import reading, samples_file_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -111,20 +112,21 @@ def _collect(samples: RunSamples, task: str, model: str) -> _Task | None:
         sample = samples.sample(task, doc_id)
         if sample.failure is not None or not sample.prompts:
             continue
-        collected = collected or _begin(samples.results, sample, model)
-        collected.add(sample)
-    return collected
+        with reading(samples_file_of(samples.file, task), f"document {doc_id}"):
+            collected = collected or _begin(samples.results, sample, model)
+            collected.add(sample)
+    return collected if collected and collected.names else None
 
 
 def _begin(results: Mapping[str, Any], sample: RunSample, model: str) -> _Task:
     task, method = sample.task, method_of(sample)
     is_test = bool(results.get("configs", {}).get(task, {}).get("test_split"))
-    num_fewshot = results.get("n-shot", {}).get(task) or 0
+    num_fewshot = results.get("n-shot", {}).get(task)
     return _Task(
         name=task,
         names=_stat_names(results["results"][task]),
         split="test" if is_test else "valid",
-        spec=adapter_spec(sample, method, model, num_fewshot),
+        spec=adapter_spec(sample, method, model, num_fewshot if isinstance(num_fewshot, int) else 0),
         method=method,
     )
 
