@@ -162,24 +162,23 @@ class _Connection(asyncio.BufferedProtocol):
         """When the reply must be there."""
         self._alarm: asyncio.TimerHandle | None = None
         """Goes off no later than that."""
+        self._stall_alarm: asyncio.TimerHandle | None = None
 
     async def exchange(self, request: bytes, timeout: float, stream: Stream | None) -> ArrivingReply:
         """Send a request and wait for its reply; whatever else ends the wait leaves the connection unusable."""
-        loop = self._loop
-        reply = self._reply = ArrivingReply(loop.create_future(), None if stream is None else stream.feed)
+        reply = self._reply = ArrivingReply(self._loop.create_future(), None if stream is None else stream.feed)
         self._is_clean = False
-        self._expires = loop.time() + timeout
+        self._expires = self._loop.time() + timeout
         if self._alarm is None or self._alarm.when() > self._expires:
             self._set_alarm()
-        stall_timers: list[asyncio.TimerHandle] = []
         if stream is not None:
-            self._watch_for_stall(reply, stream.stall_timeout, stall_timers)
+            self._watch_for_stall(reply, stream.stall_timeout)
         try:
             self._transport.write(request)
             await reply.over
         finally:
-            for timer in stall_timers:
-                timer.cancel()
+            if self._stall_alarm is not None:
+                self._stall_alarm.cancel()
         return reply
 
     @property
@@ -233,14 +232,14 @@ class _Connection(asyncio.BufferedProtocol):
         else:
             self._set_alarm()
 
-    def _watch_for_stall(self, reply: ArrivingReply, seconds: float, timers: list[asyncio.TimerHandle]) -> None:
+    def _watch_for_stall(self, reply: ArrivingReply, seconds: float) -> None:
         """Look at whether anything has come for so long; before the body begins, the server's queue may be long."""
-        loop = asyncio.get_running_loop()
-        since = self.last_byte if reply.body_begun else loop.time()
-        if since + seconds <= loop.time():
+        now = self._loop.time()
+        until = (self.last_byte if reply.body_begun else now) + seconds
+        if until <= now:
             reply.stall(seconds)
         else:
-            timers[:] = [loop.call_at(since + seconds, self._watch_for_stall, reply, seconds, timers)]
+            self._stall_alarm = self._loop.call_at(until, self._watch_for_stall, reply, seconds)
 
 
 def _written(fields: Mapping[str, str]) -> str:
