@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.helm_options import metric_options, output_options
+from assay.cli.helm_options import metric_options, output_options, unsafe_code_of
 from assay.cli.helm_run import run
 
 
@@ -59,8 +59,7 @@ def evaluate(
     from assay.helm.evaluate import plan
     from assay.helm.metrics.registry import create_metric
     from assay.helm.run_directory import STATS, RunFiles, metrics_of, write_run
-    from assay.helm.scoring.code import UnsafeCode
-    from assay.helm.selection import find_code_tests, find_run, load_tokenizer, select_metrics
+    from assay.helm.selection import find_run, load_tokenizer, select_metrics
 
     run = find_run(path, run_spec)
     if metrics:
@@ -72,7 +71,7 @@ def evaluate(
             "which metrics? there is no run_spec.json beside the state; use --metric or --run-spec"
         )
     service = None if tokenizer is None else load_tokenizer(tokenizer)
-    unsafe_code = UnsafeCode(code_tests or find_code_tests(run.folder)) if confirm_run_unsafe_code else None
+    unsafe_code = unsafe_code_of(confirm_run_unsafe_code, code_tests, run.folder)
     plans = plan(chosen, run.state, service is not None, unsafe_code)
     remark(plans.left_out)
     if not plans.metrics:

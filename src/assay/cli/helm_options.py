@@ -10,6 +10,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from assay.helm.scoring.code import UnsafeCode
+
     Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -59,6 +61,23 @@ def output_options(command: Command) -> Command:
 def metric_options(command: Command) -> Command:
     """Add how a run's metrics are computed."""
     return _with(command, _METRICS)
+
+
+def unsafe_code_of(is_allowed: bool, tests: Path | None, *folders: Path | None) -> UnsafeCode | None:
+    """What the options say of running what the model wrote; None where it is not allowed.
+
+    Args:
+        is_allowed: ``--confirm-run-unsafe-code``.
+        tests: ``--code-tests``.
+        folders: run's directories, from the first of which HELM's own tests are seen.
+    """
+    from assay.helm.scoring.code import UnsafeCode
+    from assay.helm.selection import find_code_tests
+
+    if not is_allowed:
+        return None
+    kept = [found for folder in folders if folder and (found := find_code_tests(folder))]
+    return UnsafeCode(tests or next(iter(kept), None))
 
 
 def _with(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:

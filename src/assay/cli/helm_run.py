@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.helm_options import metric_options, output_options
+from assay.cli.helm_options import metric_options, output_options, unsafe_code_of
 from assay.cli.sections import SHARED, SectionedCommand
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
 
 if TYPE_CHECKING:
     from assay.helm.running.answering import Answered, Source
     from assay.helm.running.runs import RunToAnswer
-    from assay.helm.scoring.code import UnsafeCode
     from assay.helm.tokenization import TokenizerService
 
 _LOCAL = "hf:"
@@ -109,7 +108,7 @@ def run(**options: Any) -> None:
         run = _run(options, source)
         service = _tokenizer(options)
         folder = run.folder_in(output_dir / "runs" / options["suite"])
-        unsafe_code = _unsafe_code(options, folder, run.read_from)
+        unsafe_code = unsafe_code_of(options["confirm_run_unsafe_code"], options["code_tests"], folder, run.read_from)
         metrics, impossible = possible_metrics(run.run_spec, options["first_metric_only"])
         plans = plan(metrics, run.state, service is not None, unsafe_code)
         remark([*impossible, *plans.left_out])
@@ -206,16 +205,6 @@ def _tokenizer(options: dict[str, Any]) -> TokenizerService | None:
 
     name = options["tokenizer"] or (options["model"] if options["model"].startswith(_LOCAL) else None)
     return None if name is None else load_tokenizer(name)
-
-
-def _unsafe_code(options: dict[str, Any], *folders: Path | None) -> UnsafeCode | None:
-    from assay.helm.scoring.code import UnsafeCode
-    from assay.helm.selection import find_code_tests
-
-    if not options["confirm_run_unsafe_code"]:
-        return None
-    kept = [tests for folder in folders if folder and (tests := find_code_tests(folder))]
-    return UnsafeCode(options["code_tests"] or next(iter(kept), None))
 
 
 def _remark_answered(done: Answered, folder: Path, *, is_quiet: bool) -> None:
