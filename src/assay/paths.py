@@ -12,3 +12,8 @@ def at_home(path: str | os.PathLike[str]) -> Path:
     ``Path.expanduser`` raises RuntimeError there: for users that do not exist, and in containers without ``HOME``.
     """
     return Path(os.path.expanduser(path))
+
+
+def why_unreadable(error: OSError | ValueError) -> str:
+    """What kept a file from being opened, in words: the system, or that no path can be like that."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -8,7 +8,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from assay.errors import SpecificationError
-from assay.paths import at_home
+from assay.paths import at_home, why_unreadable
 
 if TYPE_CHECKING:
     from assay.types import ModelSpec
@@ -27,8 +27,7 @@ def read_api_key(spec: ModelSpec) -> str | None:
     try:
         content = _content(spec.api_key_file)
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise SpecificationError(f"cannot read the API key file {spec.api_key_file}: {reason}") from None
+        raise SpecificationError(f"cannot read the API key file {spec.api_key_file}: {why_unreadable(error)}") from None
     if len(content) > _LONGEST:
         raise SpecificationError(f"the API key file {spec.api_key_file} is larger than a key can be")
     if not content:

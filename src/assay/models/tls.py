@@ -6,7 +6,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from assay.errors import SpecificationError
-from assay.paths import at_home
+from assay.paths import at_home, why_unreadable
 from assay.types import TLS
 
 if TYPE_CHECKING:
@@ -71,6 +71,5 @@ def _readable(path: str | None, what: str) -> str | None:
     try:
         file.open("rb").close()
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or error
-        raise SpecificationError(f"cannot read the {what} {path}: {reason}") from None
+        raise SpecificationError(f"cannot read the {what} {path}: {why_unreadable(error)}") from None
     return str(file)
