@@ -72,7 +72,7 @@ def load(count, **_):
 
 def answer(body: dict[str, Any]) -> str:
     """Right for two numbers in three."""
-    number = next((int(word) for word in asked(body).split() if word.isdigit()), 0)
+    number = number_in(body)
     return f"The answer is {number + (1 if number % 3 else 2)}"
 
 
@@ -85,6 +85,11 @@ def latency(body: dict[str, Any]) -> float:
 def asked(body: dict[str, Any]) -> str:
     """The question; the probe before the run puts others, some of them not as a conversation."""
     return str(body["messages"][-1]["content"] if body.get("messages") else body.get("prompt", ""))
+
+
+def number_in(body: dict[str, Any]) -> int:
+    """The number that a question is about, which is its document's; 0 where it is about none."""
+    return next((int(word) for word in asked(body).split() if word.isdigit()), 0)
 
 
 def faults() -> list[Fault]:
@@ -110,7 +115,7 @@ def serve(pipe: Connection) -> None:
             count += len(seen)
             for request in seen:
                 if server.faults[0].befalls(hashlib.sha256(request.raw).digest(), 0, 0):
-                    refused.add(int(request.body["messages"][-1]["content"].split()[2]))
+                    refused.add(number_in(request.body))
         pipe.send((count, server.most_at_once, refused))
 
 
