@@ -20,6 +20,7 @@ import hashlib
 import json
 import multiprocessing
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -72,7 +73,7 @@ def load(count, **_):
 
 def answer(body: dict[str, Any]) -> str:
     """Right for two numbers in three."""
-    number = number_in(body)
+    number = number_in(body) or 0
     return f"The answer is {number + (1 if number % 3 else 2)}"
 
 
@@ -87,9 +88,10 @@ def asked(body: dict[str, Any]) -> str:
     return str(body["messages"][-1]["content"] if body.get("messages") else body.get("prompt", ""))
 
 
-def number_in(body: dict[str, Any]) -> int:
-    """The number that a question is about, which is its document's; 0 where it is about none."""
-    return next((int(word) for word in asked(body).split() if word.isdigit()), 0)
+def number_in(body: dict[str, Any]) -> int | None:
+    """The number that a question is about, which is its document's; None for what the probe asks."""
+    found = re.fullmatch(r"What is (\d+) \+ 1 \?", asked(body))
+    return int(found[1]) if found else None
 
 
 def faults() -> list[Fault]:
@@ -114,8 +116,9 @@ def serve(pipe: Connection) -> None:
             server.answered = []
             count += len(seen)
             for request in seen:
-                if server.faults[0].befalls(hashlib.sha256(request.raw).digest(), 0, 0):
-                    refused.add(number_in(request.body))
+                number = number_in(request.body)
+                if number is not None and server.faults[0].befalls(hashlib.sha256(request.raw).digest(), 0, 0):
+                    refused.add(number)
         pipe.send((count, server.most_at_once, refused))
 
 

@@ -14,9 +14,8 @@ from click.testing import CliRunner
 
 from assay.cli.calibrate import calibrate
 from assay.gate.calibrate import proposed_margin
+from tests.gate.conftest import TASKS
 from tests.servers.scripted import ScriptedServer
-
-TASKS = Path(__file__).parents[1] / "evaluation_tasks"
 
 
 def noise(folder: Path, flaky: bool) -> dict[str, Any]:

@@ -22,25 +22,8 @@ from assay.gate.verdicts import Verdict
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Outcome, Specification, TaskOptions
+from tests.gate.conftest import KEY, TASKS, right, wrong
 from tests.servers.scripted import Fault, ScriptedServer
-
-KEY = "exact_match,get-answer"
-TASKS = Path(__file__).parents[1] / "evaluation_tasks"
-
-
-def right(body: dict[str, Any]) -> str:
-    question = body["messages"][-1]["content"]
-    return f"The answer is {sum(int(word) for word in question.split() if word.isdigit())}"
-
-
-def wrong(body: dict[str, Any]) -> str:
-    return "The answer is 7"
-
-
-@pytest.fixture
-def server() -> Any:
-    with ScriptedServer(answer=right, models=["scripted"]) as running:
-        yield running
 
 
 def specification(server: ScriptedServer, output_dir: Path, *checks: Check, **options: Any) -> Specification:

@@ -20,25 +20,8 @@ from assay.report.gate import gate_markdown
 from assay.report.github import annotation_lines
 from assay.report.junit import junit_xml
 from assay.types import ModelSpec, Specification, TaskOptions
+from tests.gate.conftest import KEY, TASKS, right, wrong
 from tests.servers.scripted import ScriptedServer
-
-KEY = "exact_match,get-answer"
-TASKS = Path(__file__).parents[1] / "evaluation_tasks"
-
-
-def right(body: dict[str, Any]) -> str:
-    question = body["messages"][-1]["content"]
-    return f"The answer is {sum(int(word) for word in question.split() if word.isdigit())}"
-
-
-def wrong(body: dict[str, Any]) -> str:
-    return "The answer is 7"
-
-
-@pytest.fixture
-def server() -> Any:
-    with ScriptedServer(answer=right, models=["scripted"]) as running:
-        yield running
 
 
 def write_policy(folder: Path, url: str, checks: str, head: str = "") -> Path:
