@@ -95,7 +95,7 @@ class Work:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("servers", nargs="*", type=_target, metavar="NAME=URL[#MODEL]")
-    parser.add_argument("--data-dir", default=os.environ.get("ASSAY_DATA_DIR"))
+    parser.add_argument("--data-dir", default=os.environ.get("ASSAY_DATA_DIR", "../shared/data/datasets"))
     parser.add_argument("--limit", type=int, default=20)
     parser.add_argument("--max-gen-toks", type=int, default=48, help="for gsm8k_cot, whose answers are long")
     parser.add_argument("--probe-seconds", type=float, default=600.0)
