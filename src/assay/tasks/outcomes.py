@@ -21,14 +21,14 @@ def outcome_of(answers: Sequence[Answer], filtered: Sequence[Any], fallbacks: Se
         filtered: what a filter made of them.
         fallbacks: what that filter gives where it finds no answer.
     """
-    answers = [answer for answer in answers if answer.logprob is None]
-    if not answers:
+    texts = [answer.text for answer in answers if answer.logprob is None]
+    if not texts:
         return Outcome.ANSWERED  # A log-likelihood is there or it is not.
-    if any(answer.finish_reason == "length" for answer in answers):
+    if "length" in [answer.finish_reason for answer in answers if answer.logprob is None]:
         return Outcome.TRUNCATED
-    if all(not (answer.text or "").strip() for answer in answers):
+    if not any([text and not text.isspace() for text in texts]):
         return Outcome.EMPTY
-    if fallbacks and all(value in fallbacks for value in filtered):
+    if fallbacks and all([value in fallbacks for value in filtered]):
         return Outcome.UNEXTRACTED
     return Outcome.ANSWERED
 

@@ -6,6 +6,7 @@ Texts, whole numbers and fractions of ordinary size are the same JSON whoever wr
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from contextlib import suppress
@@ -42,10 +43,10 @@ class SampleLines(msgspec.Struct):
             "doc": msgspec.Raw(doc),
             "target": target,
             "arguments": {f"gen_args_{n}": _arguments(instance.args) for n, instance in enumerate(sample.instances)},
-            "resps": sanitize_list([instance.resps for instance in sample.instances]),
+            "resps": [_texts(instance.resps) for instance in sample.instances],
         }
-        hashes = _sha256(_indented(doc, first.doc)), _prompt_sha256(first.arguments[0]), _sha256(target.encode("utf-8"))
-        return cls(head, b"".join(hashes))
+        hashes = _sha256(_indented(doc, first.doc)) + _prompt_sha256(first.arguments[0]) + _target_sha256(target)
+        return cls(head, hashes)
 
     def line(self, filter_name: str, filtered: list[Any], metrics: dict[str, Any]) -> bytes:
         """The line for one filter.
@@ -58,7 +59,7 @@ class SampleLines(msgspec.Struct):
         hashes = self.hashes.hex()
         line = {
             **self.head,
-            "filtered_resps": sanitize_list(filtered),
+            "filtered_resps": _texts(filtered),
             "filter": filter_name,
             "metrics": list(metrics),
             "doc_hash": hashes[:64],
@@ -88,7 +89,7 @@ def _json(value: Any) -> bytes:
 
 def _are_plain(values: Collection[Any]) -> bool:
     """Whether msgspec's JSON of the values says the same as the standard library's."""
-    return _PLAIN_TYPES.issuperset(map(type, values)) or all(map(_is_plain, values))
+    return all(map(_is_plain, [value for value in values if type(value) not in _PLAIN_TYPES]))
 
 
 def _is_plain(value: Any) -> bool:
@@ -104,6 +105,7 @@ def _has_no_exponent(value: float) -> bool:
 
 
 _PLAIN_TYPES = frozenset({str, int, bool, type(None)})
+_TEXT_ALONE = frozenset({str})
 
 
 def _arguments(args: tuple[Any, ...]) -> dict[str, Any]:
@@ -123,8 +125,21 @@ def _encodable(value: Any) -> Any:
     return value if _is_plain(value) else msgspec.Raw(_json(value))
 
 
+def _texts(values: Any) -> Any:
+    """lm-eval's ``sanitize_list``: everything inside nested lists as a string."""
+    if type(values) is list:
+        return values if _TEXT_ALONE.issuperset(map(type, values)) else [_texts(value) for value in values]
+    return sanitize_list(values)
+
+
 def _prompt_sha256(prompt: Any) -> bytes:
     return prompt.sha256() if isinstance(prompt, ChatPrompt) else _sha256(prompt.encode("utf-8"))
+
+
+@functools.lru_cache(maxsize=1024)
+def _target_sha256(target: str) -> bytes:
+    """Kept, because the targets of many tasks are a few letters."""
+    return _sha256(target.encode("utf-8"))
 
 
 def _sha256(text: bytes) -> bytes:

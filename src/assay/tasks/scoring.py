@@ -22,6 +22,7 @@ import numpy as np
 
 from assay.errors import MissingDependencyError
 from assay.tasks.exact_match import remember_exact_matches
+from assay.tasks.filters import keep_filters
 from assay.tasks.loglikelihood import lm_eval_response
 from assay.tasks.outcomes import fallbacks_of, outcome_of
 from assay.tasks.sample_lines import SampleLines
@@ -89,7 +90,8 @@ class TaskScores:
         self._is_foreign = _scores_by_foreign_code(task)
         self._process = os.getpid()
         self._random_state = _own_random_state if self._is_foreign else _shared_random_state
-        self._filters = {ensemble.name: fallbacks_of(ensemble) for ensemble in _filter_ensembles(task)}
+        self._ensembles = keep_filters(task)
+        self._filters = {ensemble.name: fallbacks_of(ensemble) for ensemble in self._ensembles}
         self._copy = deepcopy if task.get_config("process_results") else _shallow_copy
         remember_exact_matches(task)
         self._metrics: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
@@ -173,7 +175,7 @@ class TaskScores:
 
     def _score(self, sample: Sample, answers: Sequence[Answer]) -> tuple[bytes, list[_Scored]]:
         _fill_in(sample, answers)
-        for ensemble in _filter_ensembles(self.task):
+        for ensemble in self._ensembles:
             ensemble.apply(sample.instances)
         _check_filtered(sample, self._filters)
         lines = SampleLines.of(sample, self.task)
@@ -257,13 +259,12 @@ class TaskScores:
 
 
 def _fill_in(sample: Sample, answers: Sequence[Answer]) -> None:
-    by_place: dict[tuple[int, int], list[Answer]] = {}
+    by_place: dict[tuple[int, int], list[Answer]] = defaultdict(list)
     for request, answer in zip(sample.requests, answers, strict=True):
-        by_place.setdefault((request.index, request.repeat), []).append(answer)
+        by_place[request.index, request.repeat].append(answer)
     for index, instance in enumerate(sample.instances):
-        repeats = range(instance.repeats or 1)
-        answers_of_repeats = [by_place.get((index, repeat), []) for repeat in repeats]
-        instance.resps = [_response(instance.request_type, given) for given in answers_of_repeats]
+        kind = instance.request_type
+        instance.resps = [_response(kind, by_place[index, repeat]) for repeat in range(instance.repeats or 1)]
         instance.filtered_resps = {}
 
 
@@ -272,10 +273,6 @@ def _response(kind: str, answers: Sequence[Answer]) -> Any:
         return lm_eval_response(kind, answers)
     (answer,) = answers
     return _NULL_CONTENT if answer.text is None else answer.text
-
-
-def _filter_ensembles(task: Any) -> list[Any]:
-    return list(getattr(task, "_filters", []))
 
 
 def _shallow_copy(doc: Any) -> Any:
