@@ -24,6 +24,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from benchmarks.lm_eval_tasks import ANSWERS, Rate, Work, instant_server, measur
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.tasks.requests import Sample
+    from assay.tasks.requests import CompleteSample, Sample
 
 LEAST_OF_LM_EVAL = (32, 2.0)
 """At this concurrency the engine is to reach so many times the rate of lm-eval's loop, and a run that of lm-eval's."""
@@ -170,7 +171,7 @@ async def engine_loop(work: Work) -> None:
     from assay.progress import Progress
     from assay.spool import Spool
     from assay.tasks.scoring import TaskScores
-    from assay.types import ModelSpec, Response
+    from assay.types import ModelSpec
 
     tasks, samples = written_samples(work)
     spec = ModelSpec(base_url=work.url, model="bench", concurrency=work.concurrency)
@@ -182,8 +183,12 @@ async def engine_loop(work: Work) -> None:
     ):
         scores = {name: TaskScores(name, task, spool, Deadline(30.0)) for name, task in tasks.items()}
 
-        def score(sample: Sample, responses: Sequence[Response]) -> None:
-            scores[sample.task].receive(sample, responses)
+        def score(complete: Sequence[CompleteSample]) -> None:
+            by_task = defaultdict(list)
+            for one in complete:
+                by_task[one.sample.task].append(one)
+            for task, of_task in by_task.items():
+                scores[task].receive(of_task)
 
         async with OpenAIModel(spec, api_key="EMPTY", concurrency=concurrency) as model:
             await ask_all(iter(samples), model, journal, score, concurrency=concurrency, observer=Progress())

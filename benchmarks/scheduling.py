@@ -23,7 +23,7 @@ from assay.models.auto_concurrency import AutoConcurrency
 from assay.models.concurrency import Concurrency, ServerLoad
 from assay.progress import Progress
 from assay.schedule import LongestFirst, Stream
-from assay.tasks.requests import Sample
+from assay.tasks.requests import CompleteSample, Sample
 from assay.types import Answer, Request, Response
 from benchmarks.pages import replace_section
 from benchmarks.simulate_sequential import table
@@ -171,8 +171,13 @@ def simulate(
 
     async def run() -> None:
         plan = order(work)
+
+        def learn(complete: Sequence[CompleteSample]) -> None:
+            for one in complete:
+                plan.learn(*one)
+
         for part in plan.parts:
-            await ask_all(part, model, _Record(), plan.learn, concurrency=concurrency, observer=Progress(), load=load)
+            await ask_all(part, model, _Record(), learn, concurrency=concurrency, observer=Progress(), load=load)
 
     _, seconds = run_simulated(run())
     if len(model.latencies) != len(work.by_key):

@@ -14,7 +14,7 @@ from assay.errors import ServerUnreachableError
 from assay.handover import TOGETHER
 from assay.models.concurrency import Concurrency
 from assay.progress import Progress
-from assay.tasks.requests import Sample
+from assay.tasks.requests import CompleteSample, Sample
 from assay.types import Answer, Request, Response
 
 
@@ -63,10 +63,12 @@ def ask(
 ) -> dict[int, list[str | None]]:
     completed: dict[int, list[str | None]] = {}
 
-    def complete(done: Sample, responses: Sequence[Response]) -> None:
-        assert done.doc_id not in completed, "completed twice"
-        assert all(request.key in record.kept for request in done.requests), "scored before it was durable"
-        completed[done.doc_id] = [response.text for response in responses if isinstance(response, Answer)]
+    def complete(handed_on: Sequence[CompleteSample]) -> None:
+        assert len(handed_on) <= together
+        for done, responses in handed_on:
+            assert done.doc_id not in completed, "completed twice"
+            assert all(request.key in record.kept for request in done.requests), "scored before it was durable"
+            completed[done.doc_id] = [response.text for response in responses if isinstance(response, Answer)]
 
     limit = Concurrency(concurrency)
     asyncio.run(ask_all(samples, model, record, complete, concurrency=limit, observer=Progress(), together=together))
@@ -211,7 +213,7 @@ def test_nothing_is_asked_while_the_samples_say_to_wait(concurrency: int) -> Non
         one_by_one(),
         model,
         Record({"2/0": Answer(text="kept"), "2/1": Answer(text="kept"), "2/2": Answer(text="kept")}),
-        lambda done, _: completed.append(done.doc_id),
+        lambda handed_on: completed.extend(done.doc_id for done, _ in handed_on),
         concurrency=Concurrency(concurrency),
         observer=Progress(),
     )

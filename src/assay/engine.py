@@ -16,6 +16,7 @@ from assay.handover import TOGETHER, Handover
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
+    from assay.handover import Complete
     from assay.models.concurrency import Concurrency, ServerLoad
     from assay.progress import Progress
     from assay.tasks.requests import Sample
@@ -45,7 +46,7 @@ async def ask_all(
     samples: Iterator[Sample | None],
     model: Model,
     record: Record,
-    complete: Callable[[Sample, Sequence[Response]], None],
+    complete: Complete,
     *,
     concurrency: Concurrency,
     observer: Progress,
@@ -53,7 +54,7 @@ async def ask_all(
     load: Callable[[], Awaitable[ServerLoad | None]] | None = None,
     together: int = TOGETHER,
 ) -> None:
-    """Put every sample's requests to `model` and hand each sample to `complete` soon after its last response is in.
+    """Put every sample's requests to `model` and hand samples to `complete` soon after their last response is in.
 
     Args:
         samples: the work, in the order in which it should leave; drawn from only when a worker is free. None in it

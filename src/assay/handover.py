@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from assay.tasks.requests import CompleteSample
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.progress import Progress
     from assay.tasks.requests import Sample
     from assay.types import Response
+
+    Complete = Callable[[Sequence[CompleteSample]], None]
 
 TOGETHER = 32
 _SOON = 0.01
@@ -25,7 +29,7 @@ class Handover:
     """Hands complete samples on, in the order of completion.
 
     Args:
-        complete: takes a sample with its responses.
+        complete: takes samples with their responses.
         observer: is told afterwards.
         tasks: in which samples wait, so that what `complete` raises stops all.
         together: samples that are handed on at once.
@@ -33,7 +37,7 @@ class Handover:
 
     def __init__(
         self,
-        complete: Callable[[Sample, Sequence[Response]], None],
+        complete: Complete,
         observer: Progress,
         tasks: asyncio.TaskGroup,
         together: int = TOGETHER,
@@ -42,13 +46,13 @@ class Handover:
         self._observer = observer
         self._tasks = tasks
         self._together = together
-        self._waiting: list[tuple[Sample, Sequence[Response]]] = []
+        self._waiting: list[CompleteSample] = []
         self._is_due = False
         self._happened = asyncio.Event()
 
     def add(self, sample: Sample, responses: Sequence[Response]) -> None:
         """A sample is complete."""
-        self._waiting.append((sample, responses))
+        self._waiting.append(CompleteSample(sample, responses))
         if len(self._waiting) >= self._together:
             self._hand_on()
         elif not self._is_due:
@@ -70,7 +74,8 @@ class Handover:
 
     def _hand_on(self) -> None:
         waiting, self._waiting = self._waiting, []
+        if waiting:
+            self._complete(waiting)
         for sample, responses in waiting:
-            self._complete(sample, responses)
             self._observer.completed(sample, responses)
         self._happened.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from assay.models.auto_concurrency import concurrency_of
 from assay.specification import fingerprints, recorded
 from assay.spool import Spool
 from assay.tasks.code_eval import verdicts_of
+from assay.tasks.requests import CompleteSample
 from assay.tasks.scoring import SCORING_SECONDS, TaskScores
 from assay.totals import RunTotals
 
@@ -58,21 +60,27 @@ class RunWork:
         """What a sample must wait for before it is received; None for nothing."""
         return self.scores[sample.task].prepare(sample, responses)
 
-    def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
-        """Take a sample's answers as they arrive."""
+    def receive(self, complete: Sequence[CompleteSample]) -> None:
+        """Take samples with their answers as they arrive."""
         if self.schedule is not None:
-            self.schedule.learn(sample, responses)
+            for sample, responses in complete:
+                self.schedule.learn(sample, responses)
         if self.follower is None:
-            self.score(sample, responses)
+            self.score(complete)
         else:
-            self.follower.receive(sample, responses)
+            for sample, responses in complete:
+                self.follower.receive(sample, responses)
 
-    def score(self, sample: Sample, responses: Sequence[Response]) -> None:
-        """Score a sample for good."""
-        self.totals.add(responses)
-        if self.shares is not None:
-            self.shares.add(responses)
-        self.scores[sample.task].receive(sample, responses)
+    def score(self, complete: Sequence[CompleteSample]) -> None:
+        """Score samples for good."""
+        by_task = defaultdict(list)
+        for one in complete:
+            by_task[one.sample.task].append(one)
+            self.totals.add(one.responses)
+            if self.shares is not None:
+                self.shares.add(one.responses)
+        for task, of_task in by_task.items():
+            self.scores[task].receive(of_task)
 
 
 @contextmanager
@@ -106,7 +114,7 @@ def open_work(plan: RunPlan) -> Iterator[RunWork]:
             plan.specification,
             seed=seed_of(journal.path.name),
             concurrency=concurrency,
-            score=work.score,
+            score=lambda sample, responses: work.score([CompleteSample(sample, responses)]),
             live=work.live,
         )
         with deadline.watching(), _loaded_objects_left_alone():

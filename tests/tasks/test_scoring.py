@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from assay.deadline import Deadline
 from assay.spool import Spool
 from assay.tasks.exact_match import remember_exact_matches
-from assay.tasks.requests import RequestWriter, Sample, samples
+from assay.tasks.requests import CompleteSample, RequestWriter, Sample, samples
 from assay.tasks.scoring import TaskScores
-from assay.types import Answer, EndpointKind, Failure, FailureCause, ModelSpec, Outcome, TaskOptions
+from assay.types import Answer, EndpointKind, Failure, FailureCause, ModelSpec, Outcome, Response, TaskOptions
 from tests.tasks.conftest import Call, MakeTask
 
 ANSWERS = ["0", "The answer is 2.", "4, or 5", "", "no number", "١٠", "ten 🎉 \u2028\x7f", "\ud800 14", "16\n\n", "18"]
@@ -34,13 +34,23 @@ def built(task: Any, endpoint: EndpointKind = "chat") -> list[Sample]:
     return list(samples("small", task, writer, TaskOptions()))
 
 
-def score(task: Any, spool: Spool, answers: Sequence[str | None], *, order: Sequence[int] | None = None) -> TaskScores:
+def score(
+    task: Any,
+    spool: Spool,
+    answers: Sequence[str | None],
+    *,
+    order: Sequence[int] | None = None,
+    together: int = 4,
+) -> TaskScores:
     scores = TaskScores("small", task, spool, Deadline(0.2))
     made = built(task)
+    complete = [
+        CompleteSample(made[place], [Answer(text=answers[place % len(answers)]) for _ in made[place].requests])
+        for place in order or range(len(made))
+    ]
     with scores._deadline.watching():
-        for place in order or range(len(made)):
-            given = [Answer(text=answers[place % len(answers)]) for _ in made[place].requests]
-            scores.receive(made[place], given)
+        for first in range(0, len(complete), together):
+            scores.receive(complete[first : first + together])
     return scores
 
 
@@ -195,8 +205,7 @@ def test_outcomes(make_task: MakeTask, spool: Spool) -> None:
         Answer(text=None),
         Failure(cause=FailureCause.RESET, message="gone"),
     ]
-    for sample, response in zip(made, given, strict=False):
-        scores.receive(sample, [response])
+    scores.receive(CompleteSample(sample, [response]) for sample, response in zip(made, given, strict=False))
     assert scores.outcome_counts("number") == {
         Outcome.ANSWERED: 1,
         Outcome.UNEXTRACTED: 1,
@@ -213,7 +222,8 @@ def test_outcomes(make_task: MakeTask, spool: Spool) -> None:
 def test_one_failed_repeat_fails_the_sample(make_task: MakeTask, spool: Spool) -> None:
     task = make_task(repeats=2)
     scores = TaskScores("small", task, spool, Deadline(5))
-    scores.receive(built(task)[0], [Answer(text="0"), Failure(cause=FailureCause.TIMED_OUT, message="slow")])
+    half: list[Response] = [Answer(text="0"), Failure(cause=FailureCause.TIMED_OUT, message="slow")]
+    scores.receive([CompleteSample(built(task)[0], half)])
     assert (scores.scored, scores.failed[0].cause) == (0, FailureCause.TIMED_OUT)
     assert list(scores.sample_lines()) == []
 
@@ -244,6 +254,23 @@ def test_a_pattern_that_backtracks_without_end_fails_its_sample_only(make_task: 
     assert [failed.doc_id for failed in scores.failed_samples()] == [2, 7]
     assert all("longer than 0.2 s" in failed.message for failed in scores.failed_samples())
     assert scores.scored == 8
+
+
+@pytest.mark.parametrize("together", [1, 3, 10])
+def test_how_many_samples_are_scored_together_changes_nothing(
+    make_task: MakeTask, tmp_path: Path, together: int
+) -> None:
+    steps = [{"function": "regex", "regex_pattern": r"(a+)+$"}, {"function": "take_first"}]
+    task = make_task(filter_list=[{"name": "slow", "filter": steps}, {"name": "all", "filter": steps[1:]}])
+    answers = ["0", "aaa", "a" * 64 + "b", None, "5 \ud800"]
+
+    def scored(together: int) -> tuple[Any, ...]:
+        with Spool(tmp_path) as spool:
+            found = score(task, spool, answers, together=together)
+            counts = [found.outcome_counts(name) for name in ("slow", "all")]
+            return lines_of(found), found.raw_metrics(), found.failed_samples(), counts, found.task_hash()
+
+    assert scored(together) == scored(2)
 
 
 HOSTILE = """
@@ -307,8 +334,8 @@ def test_a_scorer_that_uses_the_alarm_itself_leaves_the_others_bounded(make_task
     endless = make_task(filter_list=[{"name": "slow", "filter": [{"function": "regex", "regex_pattern": r"(a+)+$"}]}])
     others = TaskScores("small", endless, spool, scores._deadline)
     with scores._deadline.watching():
-        scores.receive(made[0], [Answer(text="0")])
-        others.receive(built(endless)[0], [Answer(text="a" * 64 + "b")])
+        scores.receive([CompleteSample(made[0], [Answer(text="0")])])
+        others.receive([CompleteSample(built(endless)[0], [Answer(text="a" * 64 + "b")])])
     assert [failed.cause for failed in others.failed_samples()] == [FailureCause.UNSCORABLE]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assay.tasks.loglikelihood import needs_loglikelihood
-from assay.tasks.requests import RequestWriter, Sample, request_key, samples
+from assay.tasks.requests import CompleteSample, RequestWriter, Sample, request_key, samples
 from assay.tasks.tokenizer import Tokenizer
 from assay.types import LogprobSource, Specification
 
@@ -66,7 +66,7 @@ class RecordedAnswers:
         if responses is None:
             self.lost[sample.task] += 1
             return
-        scores.receive(sample, responses)
+        scores.receive([CompleteSample(sample, responses)])
 
     def _same_requests(
         self, sample: Sample, writers: list[RequestWriter], records: list[ResponseRecord]

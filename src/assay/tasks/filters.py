@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _LIBRARY = "lm_eval.filters."
 
@@ -21,6 +21,15 @@ def keep_filters(task: Any) -> list[Any]:
     return ensembles
 
 
+def are_of_library(ensembles: Sequence[Any]) -> bool:
+    """Whether all of the filters are of lm-eval's library, and none came with the task."""
+    return all(_is_of_library(make()) for ensemble in ensembles for make in ensemble.filters)
+
+
 def _kept(make: Callable[[], Any]) -> Callable[[], Any]:
     made = make()
-    return (lambda: made) if type(made).__module__.startswith(_LIBRARY) else make
+    return (lambda: made) if _is_of_library(made) else make
+
+
+def _is_of_library(made: Any) -> bool:
+    return type(made).__module__.startswith(_LIBRARY)

@@ -26,9 +26,9 @@ def outcome_of(answers: Sequence[Answer], filtered: Sequence[Any], fallbacks: Se
         return Outcome.ANSWERED  # A log-likelihood is there or it is not.
     if "length" in [answer.finish_reason for answer in answers if answer.logprob is None]:
         return Outcome.TRUNCATED
-    if not any([text and not text.isspace() for text in texts]):
+    if not [text for text in texts if text and not text.isspace()]:
         return Outcome.EMPTY
-    if fallbacks and all([value in fallbacks for value in filtered]):
+    if fallbacks and not [value for value in filtered if value not in fallbacks]:
         return Outcome.UNEXTRACTED
     return Outcome.ANSWERED
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -25,10 +25,10 @@ from assay.tasks.shared_settings import SharedSettings, share_generation_setting
 from assay.types import LogprobSource, ModelSpec, Request, TaskOptions, TextTail, TokenSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from assay.tasks.tokenizer import Tokenizer
-    from assay.types import RequestKind
+    from assay.types import RequestKind, Response
 
 _MAX_CHAT_STOPS = 4
 """lm-eval cuts a chat request's stop list to what OpenAI's API accepts."""
@@ -46,6 +46,13 @@ class Sample(msgspec.Struct):
     """lm-eval Instances, in the order in which the task scores them."""
     requests: list[Request]
     """For every instance its repeats, one after another, and for each repeat all bodies that it takes."""
+
+
+class CompleteSample(NamedTuple):
+    """A sample with a response to each of its requests (same order)."""
+
+    sample: Sample
+    responses: Sequence[Response]
 
 
 def samples(name: str, task: Any, writer: RequestWriter, options: TaskOptions) -> Iterator[Sample]:

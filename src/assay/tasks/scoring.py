@@ -1,4 +1,4 @@
-"""Scores samples as their answers arrive, by lm-eval's own filters and metrics.
+"""What is known of a task's samples: each is scored when its answers have arrived, or has failed.
 
 Arrival order changes nothing: values are kept by document and put in order at the end, and each sample is scored
 under a random state of its own, because some of lm-eval's scorers draw random numbers.
@@ -14,35 +14,29 @@ import sys
 import zlib
 from collections import Counter, defaultdict
 from contextlib import contextmanager, nullcontext
-from copy import deepcopy
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from assay.errors import MissingDependencyError
-from assay.tasks.exact_match import remember_exact_matches
-from assay.tasks.filters import keep_filters
-from assay.tasks.loglikelihood import lm_eval_response
-from assay.tasks.outcomes import fallbacks_of, outcome_of
-from assay.tasks.sample_lines import SampleLines
+from assay.tasks.outcomes import outcome_of
+from assay.tasks.scorer import AnsweredSample, ScoredSample, Scorer
 from assay.types import Answer, Failure, FailureCause, Outcome, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Coroutine, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from assay.deadline import Deadline
     from assay.spool import Spool
     from assay.tasks.code_eval import Verdicts
-    from assay.tasks.requests import Sample
+    from assay.tasks.requests import CompleteSample, Sample
 
 SCORING_SECONDS = 30.0
 """Longest that one sample may take to score."""
 _RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
 _REASON_LENGTH = 300
-_NULL_CONTENT = ""
-"""What lm-eval scores in place of null content."""
 _AS_IT_IS = nullcontext()
 
 
@@ -53,15 +47,6 @@ class FailedSample(msgspec.Struct, frozen=True):
     doc_id: int
     cause: FailureCause
     message: str
-
-
-class _Scored(NamedTuple):
-    """A sample under one filter."""
-
-    filter_name: str
-    filtered: list[Any]
-    metrics: dict[str, Any]
-    line: bytes
 
 
 class TaskScores:
@@ -87,13 +72,10 @@ class TaskScores:
         self._spool = spool
         self._deadline = deadline
         self._verdicts = verdicts
-        self._is_foreign = _scores_by_foreign_code(task)
+        self._scorer = Scorer(task)
+        self._filters = self._scorer.fallbacks
         self._process = os.getpid()
-        self._random_state = _own_random_state if self._is_foreign else _shared_random_state
-        self._ensembles = keep_filters(task)
-        self._filters = {ensemble.name: fallbacks_of(ensemble) for ensemble in self._ensembles}
-        self._copy = deepcopy if task.get_config("process_results") else _shallow_copy
-        remember_exact_matches(task)
+        self._random_state = _own_random_state if self._scorer.is_foreign else _shared_random_state
         self._metrics: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         self._lines: dict[str, dict[int, int]] = defaultdict(dict)
         self._hashes: dict[int, bytes] = {}
@@ -132,35 +114,53 @@ class TaskScores:
 
         def score_on_trial() -> None:
             with self._deadline, self._random_state(sample):
-                self._score(sample, answers)
+                self._scorer.score([AnsweredSample(sample, answers)])
 
         return self._verdicts.prepare(sample.doc_id, score_on_trial)
 
-    def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
-        """Score `sample`, whose requests were answered by `responses` (same order)."""
-        answers: list[Answer] = []
-        for response in responses:
-            if isinstance(response, Failure):
-                self._fail(sample, response.cause, response.message)
-                return
-            answers.append(response)
+    def receive(self, complete: Iterable[CompleteSample]) -> None:
+        """Score samples, or note why they have no score."""
+        answered = []
+        for sample, responses in complete:
+            answers: list[Answer] = []
+            for response in responses:
+                if isinstance(response, Failure):
+                    self._fail(sample, response.cause, response.message)
+                    break
+                answers.append(response)
+            else:
+                answered.append(AnsweredSample(sample, answers))
+        if self._scorer.is_foreign or self._verdicts is not None:
+            for one in answered:
+                self._score_or_fail([one])
+        elif answered:
+            self._score_or_fail(answered)
+
+    def _score_or_fail(self, answered: Sequence[AnsweredSample]) -> None:
+        """Score samples together; where that fails for some, each by itself."""
+        sample = answered[0].sample
         try:
             with self._deadline, self._random_state(sample), self._judged_programs(sample):
-                hashes, scored = self._score(sample, answers)
+                scored = self._scorer.score(answered)
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
                 f"task '{self.name}' cannot be scored: it needs the Python module '{error.name}', which is not "
                 "installed; install it and run the same command again, the answers are kept"
             ) from None
-        except _RAISED_BY_SCORERS as error:  # whatever foreign code raises concerns this one sample
-            reason = f"the task's scorer raised {type(error).__name__}: {_words_of(error)}"
-            self._fail(sample, FailureCause.UNSCORABLE, reason)
+        except _RAISED_BY_SCORERS as error:  # whatever foreign code raises concerns one sample alone
+            if len(answered) > 1:
+                for one in answered:
+                    self._score_or_fail([one])
+            else:
+                reason = f"the task's scorer raised {type(error).__name__}: {_words_of(error)}"
+                self._fail(sample, FailureCause.UNSCORABLE, reason)
             return
         finally:
-            if self._is_foreign:
+            if self._scorer.is_foreign:
                 self._leave_if_forked()
                 self._deadline.restore()
-        self._keep(sample.doc_id, answers, hashes, scored)
+        for one, found in zip(answered, scored, strict=True):
+            self._keep(one, found)
 
     def _leave_if_forked(self) -> None:
         """End a process that the scorer has forked off and that comes back here: the run is not its business."""
@@ -173,27 +173,13 @@ class TaskScores:
     def _fail(self, sample: Sample, cause: FailureCause, message: str) -> None:
         self.failed[sample.doc_id] = FailedSample(self.name, sample.doc_id, cause, message)
 
-    def _score(self, sample: Sample, answers: Sequence[Answer]) -> tuple[bytes, list[_Scored]]:
-        _fill_in(sample, answers)
-        for ensemble in self._ensembles:
-            ensemble.apply(sample.instances)
-        _check_filtered(sample, self._filters)
-        lines = SampleLines.of(sample, self.task)
-        scored = []
-        for name in sample.instances[0].filtered_resps:
-            filtered = [instance.filtered_resps[name] for instance in sample.instances]
-            metrics = self.task.process_results(self._copy(sample.doc), filtered)
-            _check_metrics(metrics)
-            scored.append(_Scored(name, filtered, metrics, lines.line(name, filtered, metrics)))
-        return lines.hashes, scored
-
-    def _keep(self, doc_id: int, answers: Sequence[Answer], hashes: bytes, scored: list[_Scored]) -> None:
-        for by_filter in scored:
-            name = by_filter.filter_name
-            self._metrics[name][doc_id] = by_filter.metrics
-            self._lines[name][doc_id] = self._spool.append(by_filter.line)
-            self.outcomes[name][outcome_of(answers, by_filter.filtered, self._filters.get(name, ()))] += 1
-        self._hashes[doc_id] = hashes
+    def _keep(self, answered: AnsweredSample, scored: ScoredSample) -> None:
+        doc_id = answered.sample.doc_id
+        for name, filtered, metrics, line in scored.by_filter:
+            self._metrics[name][doc_id] = metrics
+            self._lines[name][doc_id] = self._spool.append(line)
+            self.outcomes[name][outcome_of(answered.answers, filtered, self._filters.get(name, ()))] += 1
+        self._hashes[doc_id] = scored.hashes
 
     def failed_samples(self) -> list[FailedSample]:
         """Samples without a score, in document order."""
@@ -258,57 +244,11 @@ class TaskScores:
         return [name for name in self._filters if name in by_filter]
 
 
-def _fill_in(sample: Sample, answers: Sequence[Answer]) -> None:
-    by_place: dict[tuple[int, int], list[Answer]] = defaultdict(list)
-    for request, answer in zip(sample.requests, answers, strict=True):
-        by_place[request.index, request.repeat].append(answer)
-    for index, instance in enumerate(sample.instances):
-        kind = instance.request_type
-        instance.resps = [_response(kind, by_place[index, repeat]) for repeat in range(instance.repeats or 1)]
-        instance.filtered_resps = {}
-
-
-def _response(kind: str, answers: Sequence[Answer]) -> Any:
-    if kind != "generate_until":
-        return lm_eval_response(kind, answers)
-    (answer,) = answers
-    return _NULL_CONTENT if answer.text is None else answer.text
-
-
-def _shallow_copy(doc: Any) -> Any:
-    """lm-eval reads each document anew for every filter, so a scorer that changes it does not disturb the next."""
-    return dict(doc) if isinstance(doc, dict) else doc
-
-
-def _check_filtered(sample: Sample, filters: Sequence[str] | dict[str, Any]) -> None:
-    """Refuse answers that a filter has lost: they would drop out of the mean unseen."""
-    for instance in sample.instances:
-        if lost := [name for name in filters if name not in instance.filtered_resps]:
-            raise ValueError(f"filter '{lost[0]}' gave back fewer answers than it was given")
-
-
-def _check_metrics(metrics: dict[str, Any]) -> None:
-    if missing := [name for name, value in metrics.items() if value is None]:
-        raise ValueError(f"it gave no value for '{missing[0]}'")
-
-
 def _words_of(error: BaseException) -> str:
     try:
         return str(error)[:_REASON_LENGTH].encode("utf-8", "backslashreplace").decode()
     except Exception:
         return "(an error that cannot be shown)"
-
-
-def _scores_by_foreign_code(task: Any) -> bool:
-    """Whether Python that comes with the task scores it, which may draw random numbers, use the alarm and so on."""
-    custom = (
-        task.get_config("process_results")
-        or any(
-            callable(step.get("function")) for entry in task.get_config("filter_list") or () for step in entry["filter"]
-        )
-        or any(callable(entry.get("metric")) for entry in task.get_config("metric_list") or ())
-    )
-    return bool(custom) or type(task).__name__ != "ConfigurableTask"
 
 
 @contextmanager

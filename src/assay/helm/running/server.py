@@ -17,7 +17,7 @@ from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
 from assay.models.urls import endpoint_url, server_root
 from assay.tasks.loglikelihood import LoglikelihoodBodies
-from assay.tasks.requests import Sample
+from assay.tasks.requests import CompleteSample, Sample
 from assay.types import Answer, Failure
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class ServerSource:
     ) -> list[Response]:
         by_place: dict[int, Response] = {}
 
-        def complete(sample: Sample, responses: Sequence[Response]) -> None:
-            by_place[sample.doc_id] = responses[0]
+        def complete(samples: Sequence[CompleteSample]) -> None:
+            by_place.update((sample.doc_id, responses[0]) for sample, responses in samples)
 
         for remark in self._meeting.remarks if self._meeting else ():
             progress.noted(remark)
