@@ -6,19 +6,18 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from lm_eval.api.filter import Filter
 from lm_eval.filters.extraction import RegexFilter
 
 from assay.tasks.filters import are_of_library, keep_filters
 
 
-class Counting(Filter):
+class Counting:
     """Holds something between its uses, so that it must not be used twice."""
 
     def __init__(self) -> None:
         self.seen = 0
 
-    def apply(self, resps: Any, docs: Any) -> Any:  # noqa: ARG002
+    def apply(self, resps: Any, docs: Any) -> Any:
         for resp in resps:
             self.seen += 1
             yield [f"{self.seen}. {text}" for text in resp]
