@@ -137,7 +137,7 @@ class Endpoint:
 
     def _fault_of(self, reply: Reply) -> Fault | None:
         """What is wrong with a reply as HTTP."""
-        if not 200 <= reply.status < 300:
+        if not reply.is_good:
             return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers))
         if reply.body is None:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"

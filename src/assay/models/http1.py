@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Literal
 
 from assay.models.connecting import Connector, proxy_authorization
-from assay.models.http1_reply import ArrivingReply
+from assay.models.http1_reply import ReplyReader
 from assay.models.transport import KEEPALIVE, Reply
 
 if TYPE_CHECKING:
@@ -82,17 +82,16 @@ class HTTP1:
         connection = self._take_idle() or await self._connector.connect(self._make_connection)
         head = self.head(method, url, len(body), self._fields if stream is None else self._fields_of_streams)
         try:
-            reply = await connection.exchange(head + body, timeout, stream)
+            reply = await connection.send(head + body, timeout, stream)
         finally:
             if stream is None or self._keeps_after_streams:
                 self._put_back(connection)
             else:
                 self._watch(connection)
-        content = reply.decoded()
-        if stream is not None and content and reply.is_good:
-            stream.feed(content)
-            content = b""
-        return Reply(reply.status, reply.fields, content)
+        if stream is not None and reply.body and reply.is_good:  # It came compressed all the same.
+            stream.feed(reply.body)
+            return Reply(reply.status, reply.fields, b"")
+        return reply
 
     async def close(self) -> None:
         """Close all connections."""
@@ -155,7 +154,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self.last_byte = 0.0
         """When it came, by the loop's clock."""
-        self._reply: ArrivingReply | None = None
+        self._reader = ReplyReader()
         self._is_clean = False
         """Whether all that came so far belonged to whole replies, and the server will take another request."""
         self._expires = 0.0
@@ -164,22 +163,18 @@ class _Connection(asyncio.BufferedProtocol):
         """Goes off no later than that."""
         self._stall_alarm: asyncio.TimerHandle | None = None
 
-    async def exchange(self, request: bytes, timeout: float, stream: Stream | None) -> ArrivingReply:
-        """Send a request and wait for its reply; whatever else ends the wait leaves the connection unusable."""
-        reply = self._reply = ArrivingReply(self._loop.create_future(), None if stream is None else stream.feed)
+    def send(self, request: bytes, timeout: float, stream: Stream | None) -> asyncio.Future[Reply]:
+        """Send a request; its reply is to be waited for. Whatever else ends the wait leaves the connection unusable."""
+        over: asyncio.Future[Reply] = self._loop.create_future()
+        self._reader.begin(over, None if stream is None else stream.feed)
         self._is_clean = False
         self._expires = self._loop.time() + timeout
         if self._alarm is None or self._alarm.when() > self._expires:
             self._set_alarm()
         if stream is not None:
-            self._watch_for_stall(reply, stream.stall_timeout)
-        try:
-            self._transport.write(request)
-            await reply.over
-        finally:
-            if self._stall_alarm is not None:
-                self._stall_alarm.cancel()
-        return reply
+            self._watch_for_stall(stream.stall_timeout)
+        self._transport.write(request)
+        return over
 
     @property
     def is_reusable(self) -> bool:
@@ -195,17 +190,15 @@ class _Connection(asyncio.BufferedProtocol):
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        reply = self._reply
-        if reply is None:
+        reader = self._reader
+        if reader.over is None:
             self._is_clean = False
             self.abort()  # Nothing was asked: no telling what a next reply would be the answer to.
             return
         self.last_byte = self._loop.time()
-        reply.feed(self._buffer[:nbytes])
-        if reply.over.done():
-            self._reply = None
-            self._is_clean = reply.allows_another and not self._transport.get_write_buffer_size()
-            reply.let_go_of_parser()
+        if reader.feed(self._buffer[:nbytes]):
+            self._is_clean = reader.allows_another and not self._transport.get_write_buffer_size()
+            self._end_watch_for_stall()
 
     def eof_received(self) -> None:
         self._is_clean = False
@@ -214,8 +207,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._is_clean = False
         if self._alarm is not None:
             self._alarm.cancel()
-        if self._reply is not None:
-            self._reply.lose(error)
+        self._end_watch_for_stall()
+        self._reader.lose(error)
 
     def _set_alarm(self) -> None:
         """One timer serves all requests that the connection carries: cheaper than one each."""
@@ -225,21 +218,26 @@ class _Connection(asyncio.BufferedProtocol):
 
     def _look_at_clock(self) -> None:
         self._alarm = None
-        if self._reply is None:
+        if self._reader.over is None:
             return
         if self._loop.time() >= self._expires:
-            self._reply.expire()
+            self._reader.expire()
         else:
             self._set_alarm()
 
-    def _watch_for_stall(self, reply: ArrivingReply, seconds: float) -> None:
+    def _watch_for_stall(self, seconds: float) -> None:
         """Look at whether anything has come for so long; before the body begins, the server's queue may be long."""
         now = self._loop.time()
-        until = (self.last_byte if reply.body_begun else now) + seconds
+        until = (self.last_byte if self._reader.body_begun else now) + seconds
         if until <= now:
-            reply.stall(seconds)
+            self._reader.stall(seconds)
         else:
-            self._stall_alarm = self._loop.call_at(until, self._watch_for_stall, reply, seconds)
+            self._stall_alarm = self._loop.call_at(until, self._watch_for_stall, seconds)
+
+    def _end_watch_for_stall(self) -> None:
+        if self._stall_alarm is not None:
+            self._stall_alarm.cancel()
+            self._stall_alarm = None
 
 
 def _written(fields: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""One reply of HTTP/1.1 while it arrives. llhttp (by httptools) reads it."""
+"""Replies of HTTP/1.1 while they arrive. llhttp (by httptools) parses them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import httptools
 
 from assay.models.retry import Fault, Hope, NetworkError, os_reason, tls_refused
-from assay.models.transport import LARGEST_ERROR_BODY, LARGEST_REPLY
+from assay.models.transport import LARGEST_ERROR_BODY, LARGEST_REPLY, Reply
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
@@ -26,59 +26,67 @@ _FORGIVEN = {
 }
 
 
-class ArrivingReply:
-    """A reply while it arrives.
+class ReplyReader:
+    """Reads the replies that come over one connection, one after another, and keeps nothing of one that is over.
 
-    Args:
-        over: done when the reply is there or will never be.
-        feed: takes the parts of a good reply's body as they come, and says whether it wants more; without it they are
-            collected.
+    A parser and what it tells refer to each other: a reader for each reply would leave every body to the garbage
+    collector.
     """
 
-    def __init__(self, over: asyncio.Future[None], feed: Callable[[bytes], bool] | None = None) -> None:
-        self.over = over
-        self.status = 0
-        """0 until the whole head has come."""
-        self.fields: list[tuple[bytes, bytes]] = []
-        """Of the head, as they came."""
-        self.encoding = "identity"
-        """How the body is compressed."""
-        self.body: bytes | None = None
-        self.allows_another = False
-        """Whether the connection may carry another exchange."""
-        self.body_begun = False
-        self._feed = feed
-        self._parts: list[bytes] = []
-        self._size = 0
+    def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**_FORGIVEN)
+        self._parts: list[bytes] = []
+        self.over: asyncio.Future[Reply] | None = None
+        """Who waits for the reply; None once it is there or will never be, and while none is expected."""
+
+    def begin(self, over: asyncio.Future[Reply], feed: Callable[[bytes], bool] | None = None) -> None:
+        """A reply is to come.
+
+        Args:
+            over: done when the reply is there or will never be.
+            feed: takes the parts of a good reply's body as they come, and says whether it wants more; without it they
+                are collected.
+        """
+        self.over = over
+        self._feed = feed
+        self._status = 0
+        """0 until the whole head has come."""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._encoding = "identity"
+        """How the body is compressed."""
+        self._size = 0
+        self._largest = 0
+        """Of the bodies that are read."""
+        self.body_begun = False
+        self.allows_another = False
+        """Whether the connection may carry another exchange."""
 
     @property
-    def is_good(self) -> bool:
+    def _is_good(self) -> bool:
         """Whether the reply is an answer, all of which is wanted, and no error."""
-        return 200 <= self.status < 300
+        return 200 <= self._status < 300
 
-    def feed(self, data: memoryview) -> None:
-        """Take in what has come."""
+    def feed(self, data: memoryview) -> bool:
+        """Take in what has come; whether the reply is over."""
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.allows_another = False
             self._fail(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {error}", Hope.SOME)
-        if not self.status and not self.over.done():
+        if not self._status:
             self._size += len(data)
             if self._size > _LARGEST_HEAD:
                 self._fail(FailureCause.MALFORMED_REPLY, "not a reply of HTTP: its head does not end", Hope.SOME)
-
-    def let_go_of_parser(self) -> None:
-        """Nothing more will be fed. While the two refer to each other, the body waits for the garbage collector."""
-        del self._parser
+        return self.over is None
 
     def lose(self, error: Exception | None) -> None:
         """The connection has ended, by `error` or in order."""
-        if self.is_good and not (error is None and self._ends_with_connection()):
+        if self.over is None:
+            return
+        if self._is_good and not (error is None and self._ends_with_connection()):
             self._fail(FailureCause.RESET, "the connection closed before the reply was complete", Hope.SOME)
-        elif self.status:
+        elif self._status:
             self._end()
         elif isinstance(error, ssl.SSLError):
             self._raise(tls_refused(error))
@@ -88,7 +96,7 @@ class ArrivingReply:
 
     def expire(self) -> None:
         """The time is up."""
-        if self.status and not self.is_good:
+        if self._status and not self._is_good:
             self._end()
         else:
             self._fail(FailureCause.TIMED_OUT, "no reply in time", Hope.SOME)
@@ -99,24 +107,25 @@ class ArrivingReply:
 
     def on_message_begin(self) -> None:
         """A reply begins."""
-        if self.over.done():
+        if self.over is None:
             raise ValueError("more than one reply to one request")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A field of its head."""
-        self.fields.append((name, value))
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Its head is there."""
-        self.status = self._parser.get_status_code()
+        self._status = self._parser.get_status_code()
         self._size = 0
-        self.encoding = self._field(b"content-encoding") or "identity"
-        if not self.is_good or self.encoding != "identity":
+        self._largest = LARGEST_REPLY if self._is_good else LARGEST_ERROR_BODY
+        self._encoding = self._field(b"content-encoding") or "identity"
+        if not self._is_good or self._encoding != "identity":
             self._feed = None
 
     def on_body(self, part: bytes) -> None:
         """A part of its body."""
-        if self.over.done():
+        if self.over is None:
             return
         self.body_begun = True
         if self._feed is not None:
@@ -125,45 +134,46 @@ class ArrivingReply:
             return
         self._parts.append(part)
         self._size += len(part)
-        if self._size > (LARGEST_REPLY if self.is_good else LARGEST_ERROR_BODY):
-            self._end(is_too_large=self.is_good)
+        if self._size > self._largest:
+            self._end(is_too_large=self._is_good)
 
     def on_message_complete(self) -> None:
         """It is whole."""
-        if self.status < 200:  # 100 Continue, 103 Early Hints: the reply is still to come.
-            self.status = 0
-            self.fields.clear()
-        elif not self.over.done():
+        if self._status < 200:  # 100 Continue, 103 Early Hints: the reply is still to come.
+            self._status = 0
+            self._fields.clear()
+        elif self.over is not None:
             self.allows_another = self._parser.should_keep_alive()
             self._end()
 
-    def decoded(self) -> bytes | None:
-        """The body without its content encoding; None if it is too large.
-
-        Raises:
-            NetworkError: the body of an answer cannot be decoded.
-        """
-        if not self.body or self.encoding == "identity":
-            return self.body
-        try:
-            return _decompressed(self.body, self.encoding)
-        except (zlib.error, ValueError) as error:
-            if not self.is_good:
-                return b""
-            message = f"the reply could not be decompressed: {error}"
-            raise NetworkError(Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME)) from None
-
     def _end(self, *, is_too_large: bool = False) -> None:
-        if not self.over.done():
-            self.body = None if is_too_large else b"".join(self._parts)
-            self.over.set_result(None)
+        body = None if is_too_large else b"".join(self._parts)
+        if body and self._encoding != "identity":
+            try:
+                body = _decompressed(body, self._encoding)
+            except (zlib.error, ValueError) as error:
+                if self._is_good:
+                    message = f"the reply could not be decompressed: {error}"
+                    self._fail(FailureCause.MALFORMED_REPLY, message, Hope.SOME)
+                    return
+                body = b""
+        over = self._let_go()
+        if over is not None:
+            over.set_result(Reply(self._status, self._fields, body))
 
     def _fail(self, cause: FailureCause, message: str, hope: Hope) -> None:
         self._raise(Fault(cause, message, hope))
 
     def _raise(self, fault: Fault) -> None:
-        if not self.over.done():
-            self.over.set_exception(NetworkError(fault))
+        over = self._let_go()
+        if over is not None:
+            over.set_exception(NetworkError(fault))
+
+    def _let_go(self) -> asyncio.Future[Reply] | None:
+        """Be done with a reply; who waits for it, if somebody still does."""
+        over, self.over = self.over, None
+        self._parts.clear()
+        return None if over is None or over.done() else over
 
     def _ends_with_connection(self) -> bool:
         """Whether nothing but the connection's end says where the body ends."""
@@ -171,7 +181,7 @@ class ArrivingReply:
 
     def _field(self, wanted: bytes) -> str | None:
         """The first field of that name, in lower case."""
-        for name, value in self.fields:
+        for name, value in self._fields:
             if name.lower() == wanted:
                 return value.decode("latin-1").strip().lower()
         return None

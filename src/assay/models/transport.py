@@ -32,6 +32,11 @@ class Reply(msgspec.Struct, frozen=True):
     """None for the body of a 2xx that is larger than ``LARGEST_REPLY``; of other bodies the beginning, as it came."""
 
     @property
+    def is_good(self) -> bool:
+        """Whether it is an answer, and no error."""
+        return 200 <= self.status < 300
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """The fields by name, whatever its case."""
         decoded = ((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in self.fields)
