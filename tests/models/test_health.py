@@ -31,6 +31,13 @@ def health(
     )
 
 
+async def enter(shared: ServerHealth) -> int:
+    """As OpenAIModel.ask does before each attempt; the attempt's ticket."""
+    while (ticket := shared.enter()) is None:
+        await shared.wait()
+    return ticket
+
+
 class Server:
     """A stand-in that is up or down by the clock and takes `seconds` for an answer."""
 
@@ -42,7 +49,7 @@ class Server:
     async def ask(self, shared: ServerHealth) -> None:
         """As OpenAIModel.ask does, with the network left out."""
         while True:
-            ticket = await shared.enter()
+            ticket = await enter(shared)
             self.tried.append(self.time.now)
             try:
                 up = self.is_up(self.time.now)
@@ -119,7 +126,7 @@ def test_a_server_with_an_answer_in_the_making_is_not_given_up() -> None:
     shared = health(time)
 
     async def long_answer() -> None:
-        ticket = await shared.enter()
+        ticket = await enter(shared)
         await time.sleep(1000)
         shared.leave(ticket)
         shared.answered()
@@ -139,8 +146,8 @@ def test_a_cancelled_attempt_does_not_count_as_in_flight() -> None:
     shared = health(time)
 
     async def scenario() -> None:
-        ticket = await shared.enter()
-        other = await shared.enter()
+        ticket = await enter(shared)
+        other = await enter(shared)
         shared.leave(other)
         shared.down(DOWN, other)
         shared.leave(ticket)
@@ -156,10 +163,10 @@ def test_a_wait_that_the_server_asks_for_is_kept() -> None:
     shared = health(time)
 
     async def scenario() -> None:
-        ticket = await shared.enter()
+        ticket = await enter(shared)
         shared.leave(ticket)
         shared.down(Fault(FailureCause.SERVER_ERROR, "loading", Hope.SERVER_DOWN, 503, 60.0), ticket)
-        await shared.enter()
+        await enter(shared)
 
     asyncio.run(time.run(scenario()))
     assert time.now - 1000 == 60

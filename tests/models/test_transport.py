@@ -374,7 +374,7 @@ def test_what_is_sent_is_what_lm_eval_sends(make: Make) -> None:
 )
 def test_addresses_are_written_as_http_wants_them(url: str, host: str, target: str) -> None:
     client = HTTP1(yarl.URL(url), {}, None, None)
-    assert client.head("GET", yarl.URL(url), 0).startswith(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n".encode())
+    assert client.head("GET", yarl.URL(url)).startswith(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n".encode())
 
 
 def test_a_connection_keeps_nothing_of_a_reply_that_has_been_read() -> None:

@@ -10,7 +10,7 @@ import yarl
 
 from assay.models.http1 import HTTP1
 from assay.models.retry import DOWN_STATUSES, Fault, Hope, NetworkError, status_fault
-from assay.models.streams import Streamed, StreamReader
+from assay.models.streams import StreamReader
 from assay.models.tls import context_for
 from assay.models.transport import LARGEST_REPLY, Reply, Stream, proxy_for
 from assay.models.urls import endpoint_url, models_url, server_root
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from assay.models.messages import Redactor
+    from assay.models.wire import Said
     from assay.types import ModelSpec
 
 T = TypeVar("T")
@@ -99,9 +100,12 @@ class Endpoint:
             return self._cleaned(error.fault)
         if (fault := self._fault_of(reply)) is not None:
             return fault
-        return self._made_of(lambda: read(self.redact.in_body(reply.body or b"")))
+        try:
+            return read(self.redact.in_body(reply.body or b""))
+        except ReplyError as error:
+            return self._misread(error)
 
-    async def attempt_stream(self, payload: bytes) -> Streamed | Fault:
+    async def attempt_stream(self, payload: bytes) -> Said | Fault:
         """The answer to a request that is asked for in parts, or why there is none.
 
         Token counts are asked for, too; a server that refuses that is asked again without, and remembered.
@@ -120,7 +124,7 @@ class Endpoint:
             self._streams_usage = False
         return result
 
-    async def _attempt_stream(self, payload: bytes, *, with_usage: bool) -> Streamed | Fault:
+    async def _attempt_stream(self, payload: bytes, *, with_usage: bool) -> Said | Fault:
         body = payload.removesuffix(b"}") + (_STREAM_WITH_USAGE if with_usage else _STREAM)
         reader = StreamReader(self._endpoint, self._clock)
         stream = Stream(reader.feed, self._stall_timeout)
@@ -133,7 +137,10 @@ class Endpoint:
         else:
             if (fault := self._fault_of(reply)) is not None:
                 return fault
-        return self._made_of(lambda: self._without_key(reader.read(started)))
+        try:
+            return self._without_key(reader.read(started))
+        except ReplyError as error:
+            return self._misread(error)
 
     def _fault_of(self, reply: Reply) -> Fault | None:
         """What is wrong with a reply as HTTP."""
@@ -144,12 +151,9 @@ class Endpoint:
             return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, reply.status)
         return None
 
-    def _made_of(self, read: Callable[[], T]) -> T | Fault:
-        try:
-            return read()
-        except ReplyError as error:
-            hope = Hope.NONE if error.is_final else Hope.SOME
-            return self._cleaned(Fault(error.cause, str(error), hope, 200))
+    def _misread(self, error: ReplyError) -> Fault:
+        hope = Hope.NONE if error.is_final else Hope.SOME
+        return self._cleaned(Fault(error.cause, str(error), hope, 200))
 
     async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
         """Status and body of a GET.
@@ -198,17 +202,15 @@ class Endpoint:
             raise RuntimeError("the endpoint is used before open() or after close()")
         return self._client
 
-    def _without_key(self, streamed: Streamed) -> Streamed:
-        said, blanked = streamed.said, self.redact.in_answer
+    def _without_key(self, said: Said) -> Said:
+        blanked = self.redact.in_answer
         texts = {
             "text": said.text,
             "reasoning": said.reasoning,
             "finish_reason": said.finish_reason,
             "model": said.model,
         }
-        return streamed._replace(
-            said=msgspec.structs.replace(said, **{name: blanked(text) for name, text in texts.items()})
-        )
+        return msgspec.structs.replace(said, **{name: blanked(text) for name, text in texts.items()})
 
     def _cleaned(self, fault: Fault) -> Fault:
         return Fault(fault.cause, self.redact(fault.message), fault.hope, fault.status, fault.retry_after)

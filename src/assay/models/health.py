@@ -78,23 +78,26 @@ class ServerHealth:
         """Whether an outage has begun and not ended."""
         return self._down_since is not None
 
-    async def enter(self) -> int:
-        """Wait until an attempt may be made; its ticket.
-
-        Raises:
-            ServerUnreachableError: the server was given up, and it is not time yet to try again.
-        """
-        while self._down_since is not None:
+    def enter(self) -> int | None:
+        """The ticket of an attempt that may be made now; None while the server is down and it is not time to try it."""
+        if self._down_since is not None:
             now = self._clock()
-            if now >= self._next_probe:
-                self._next_probe = now + _PATIENCE * 0.5**self._let_go
-                self._let_go += 1
-                break
-            if self._last_word is not None:
-                raise ServerUnreachableError(self._last_word)
-            await self._sleep(self._next_probe - now)
+            if now < self._next_probe:
+                return None
+            self._next_probe = now + _PATIENCE * 0.5**self._let_go
+            self._let_go += 1
         self._in_flight += 1
         return self._outage
+
+    async def wait(self) -> None:
+        """Wait until it is time to try the server that is down.
+
+        Raises:
+            ServerUnreachableError: it was given up.
+        """
+        if self._last_word is not None:
+            raise ServerUnreachableError(self._last_word)
+        await self._sleep(max(0.0, self._next_probe - self._clock()))
 
     def leave(self, ticket: int) -> None:
         """The attempt is over, however it ended."""

@@ -49,6 +49,8 @@ class HTTP1:
             fields |= proxy_authorization(proxy)
         self._fields = _written(fields)
         self._fields_of_streams = _written(fields | {"Accept": "text/event-stream", "Accept-Encoding": "identity"})
+        self._heads: dict[tuple[str, yarl.URL, bool], bytes] = {}
+        """Those written so far."""
         self._buffer = memoryview(bytearray(_BUFFER))
         """What comes over any connection passes through it, and leaves it at once."""
         self._idle: list[_Connection] = []
@@ -80,9 +82,10 @@ class HTTP1:
             NetworkError: no whole reply came.
         """
         connection = self._take_idle() or await self._connector.connect(self._make_connection)
-        head = self.head(method, url, len(body), self._fields if stream is None else self._fields_of_streams)
+        head = self.head(method, url, is_streamed=stream is not None)
+        length = b"Content-Length: %d\r\n" % len(body) if method == "POST" else b""
         try:
-            reply = await connection.send(head + body, timeout, stream)
+            reply = await connection.send(b"%b%b\r\n%b" % (head, length, body), timeout, stream)
         finally:
             if stream is None or self._keeps_after_streams:
                 self._put_back(connection)
@@ -101,13 +104,15 @@ class HTTP1:
             self._idle.pop().abort()
         await asyncio.sleep(0)  # Sockets are closed in the loop's next round.
 
-    def head(self, method: Literal["GET", "POST"], url: yarl.URL, length: int, fields: str | None = None) -> bytes:
-        """The head of a request with a body of `length` bytes."""
-        fields = self._fields if fields is None else fields
-        if method != "GET":
-            fields = f"{fields}Content-Length: {length}\r\n"
-        target = str(url.with_fragment(None)) if self._is_proxied else url.raw_path_qs
-        return f"{method} {target} HTTP/1.1\r\n{fields}\r\n".encode("latin-1")
+    def head(self, method: Literal["GET", "POST"], url: yarl.URL, *, is_streamed: bool = False) -> bytes:
+        """The head of a request but for what its body decides."""
+        written = self._heads.get((method, url, is_streamed))
+        if written is None:
+            fields = self._fields_of_streams if is_streamed else self._fields
+            target = str(url.with_fragment(None)) if self._is_proxied else url.raw_path_qs
+            written = f"{method} {target} HTTP/1.1\r\n{fields}".encode("latin-1")
+            self._heads[method, url, is_streamed] = written
+        return written
 
     def _make_connection(self) -> _Connection:
         return _Connection(self._buffer)

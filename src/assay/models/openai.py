@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
@@ -22,8 +23,7 @@ from assay.models.pool import Pool
 from assay.models.retry import Fault, Hope, retry_delay
 from assay.models.server_info import ServerInfo, bare_name, server_info
 from assay.models.sole_server import SoleServer
-from assay.models.streams import Streamed
-from assay.models.wire import Said, read_reply
+from assay.models.wire import read_reply
 from assay.types import Answer, Failure
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from assay.models.concurrency import Concurrency, ServerLoad
     from assay.models.pool_member import Member
     from assay.models.servers import Servers
+    from assay.models.wire import Said
     from assay.types import ModelSpec, Request, Response, TextTail, TokenSpan
 
 T = TypeVar("T")
@@ -95,6 +96,7 @@ class OpenAIModel:
         # lm-eval sends the header without a key too.
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
         self.redact = Redactor(key)
+        self._read = partial(read_reply, endpoint=spec.endpoint)
         self._rng = rng or random.Random()
         self._tell = tell or _log.warning
         self._meeting = meeting
@@ -171,10 +173,10 @@ class OpenAIModel:
         if self.spec.stream:
             reply = await self._exchange(lambda endpoint: endpoint.attempt_stream(payload))
         else:
-            reply = await self._exchange(lambda endpoint: endpoint.attempt(payload, self._read_unstreamed))
+            reply = await self._exchange(lambda endpoint: endpoint.attempt(payload, self._read))
         if isinstance(reply, Failure):
             return reply
-        said, ttft = reply.content
+        said = reply.content
         return Answer(
             text=said.text,
             finish_reason=said.finish_reason,
@@ -182,7 +184,7 @@ class OpenAIModel:
             prompt_tokens=said.prompt_tokens,
             completion_tokens=said.completion_tokens,
             latency=reply.latency,
-            ttft=ttft,
+            ttft=said.ttft,
             attempts=reply.attempts,
             model=self._other_model(said),
             endpoint=reply.endpoint,
@@ -229,18 +231,13 @@ class OpenAIModel:
         """As :meth:`exchange`, with what the reply took."""
         return await self._exchange(lambda endpoint: endpoint.attempt(payload, read))
 
-    def _read(self, body: bytes) -> Said:
-        return read_reply(body, self.spec.endpoint)
-
-    def _read_unstreamed(self, body: bytes) -> Streamed:
-        return Streamed(self._read(body), ttft=None)
-
     async def _exchange(self, attempt: Callable[[Endpoint], Awaitable[T | Fault]]) -> Reply[T] | Failure:
         servers = self._servers
         attempts = failures = 0
         faults: dict[Endpoint, Fault] = {}
         while True:
-            visit = await servers.enter(faults)
+            while (visit := servers.enter(faults)) is None:
+                await servers.wait()
             attempts += 1
             started = self.clock()
             try:
@@ -283,7 +280,7 @@ class OpenAIModel:
 
     def _other_model(self, said: Said) -> str | None:
         asked = self.spec.model
-        return None if said.model is None or asked in (said.model, bare_name(said.model)) else said.model
+        return None if said.model in (None, asked) or bare_name(said.model) == asked else said.model
 
     async def meet(self) -> Meeting:
         """See the servers before the run; see :func:`assay.models.meeting.meet`."""

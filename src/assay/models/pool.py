@@ -80,15 +80,20 @@ class Pool:
         """The endpoints with what is known of each."""
         return tuple(self._members.values())
 
-    async def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit:
-        """Choose an endpoint; wait while there is none."""
-        while (member := self._choose(faults)) is None:
-            if self._last_word is not None:
-                raise ServerUnreachableError(self._last_word)
-            await self._changed.wait()
+    def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit | None:
+        """Choose an endpoint; None while there is none."""
+        member = self._choose(faults)
+        if member is None:
+            return None
         member.outstanding += 1
         member.requests += 1
         return Visit(member.endpoint, member.times_aside)
+
+    async def wait(self) -> None:
+        """Until one is back."""
+        if self._last_word is not None:
+            raise ServerUnreachableError(self._last_word)
+        await self._changed.wait()
 
     def leave(self, visit: Visit) -> None:
         """The attempt is over, however it ended."""

@@ -24,11 +24,15 @@ class Visit(msgspec.Struct, frozen=True):
 class Servers(Protocol):
     """Shared by all requests of a run. Every attempt is framed by :meth:`enter` and :meth:`leave`."""
 
-    async def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit:
-        """Wait until an attempt may be made.
+    def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit | None:
+        """Leave to make an attempt; None while there is no server to make it at.
 
         Args:
             faults: the last fault of this request at each endpoint where it failed.
+        """
+
+    async def wait(self) -> None:
+        """Wait until it is worth to try again to :meth:`enter`.
 
         Raises:
             ServerUnreachableError: there is no server any more, and there has been none for too long.

@@ -22,9 +22,14 @@ class SoleServer:
         self._endpoint = endpoint
         self._health = health
 
-    async def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit:  # noqa: ARG002
-        """Wait while the server is down."""
-        return Visit(self._endpoint, await self._health.enter())
+    def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit | None:  # noqa: ARG002
+        """None while the server is down, but for those that find out whether it is back."""
+        ticket = self._health.enter()
+        return None if ticket is None else Visit(self._endpoint, ticket)
+
+    async def wait(self) -> None:
+        """Until it is time to find out."""
+        await self._health.wait()
 
     def leave(self, visit: Visit) -> None:
         """The attempt is over."""

@@ -7,7 +7,7 @@ ended, and one that ignores ``stream`` and sends a whole reply has answered, too
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -44,14 +44,6 @@ class _Event(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_Event)
-
-
-class Streamed(NamedTuple):
-    """What a stream said."""
-
-    said: Said
-    ttft: float | None
-    """Seconds to the first token; None where the reply was not streamed, or is empty."""
 
 
 class StreamReader:
@@ -112,7 +104,7 @@ class StreamReader:
             self._line.append(rest)
         return self._is_within_limits() and self._error is None
 
-    def read(self, started: float) -> Streamed:
+    def read(self, started: float) -> Said:
         """What the model said, when nothing more comes.
 
         Args:
@@ -122,7 +114,7 @@ class StreamReader:
             ReplyError: the stream broke off, is none, or tells of an error.
         """
         if self._error is None and self._whole is not None:
-            return Streamed(read_reply(b"".join(self._whole), self._endpoint), None)
+            return read_reply(b"".join(self._whole), self._endpoint)
         self._take_line(b"".join(self._line))
         if _is_whole(b"\n".join(self._data)):  # else it broke off there
             self._take_line(b"")
@@ -134,7 +126,7 @@ class StreamReader:
             raise ReplyError(FailureCause.EMPTY_CHOICES, "the stream held no choice")
         text = mended("".join(self._text))
         reasoning = mended("".join(self._reasoning))
-        said = Said(
+        return Said(
             # An answer of reasoning or tool calls alone has null for its content where it is not streamed.
             text=text if text or (self._has_content and not reasoning and not self._has_tool_calls) else None,
             finish_reason=self._finish_reason,
@@ -144,8 +136,8 @@ class StreamReader:
                 self._usage.get("completion_tokens"), nothing_counted=not text and not reasoning
             ),
             model=self._model,
+            ttft=None if self._first_token is None else self._first_token - started,
         )
-        return Streamed(said, None if self._first_token is None else self._first_token - started)
 
     def _is_within_limits(self) -> bool:
         if self._size <= LARGEST_REPLY:

@@ -29,6 +29,8 @@ class Said(msgspec.Struct, frozen=True):
     prompt_tokens: int | None
     completion_tokens: int | None
     model: str | None
+    ttft: float | None = None
+    """Seconds to the first token; None where the reply was not streamed, or is empty."""
 
 
 class ReplyError(Exception):
