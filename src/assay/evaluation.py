@@ -15,7 +15,7 @@ from assay.conclusion import Evaluation, conclude
 from assay.engine import ask_all
 from assay.errors import UsageError
 from assay.handover import TOGETHER
-from assay.interruption import interruptible
+from assay.interruption import interruptible, run_stoppable
 from assay.models.api_key import read_api_key
 from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
@@ -57,11 +57,11 @@ def evaluate(specification: Specification, progress: Progress | None = None) -> 
     _refuse_inside_event_loop()
     specification = validate(specification)
     with interruptible(run_folder(specification) / "journal"), asyncio.Runner() as runner:
-        meeting = runner.run(_meet_servers(specification.model))
+        meeting = run_stoppable(runner, _meet_servers(specification.model))
         plan = make_plan(specification, meeting)
-        writer = runner.run(request_writer(plan))
+        writer = run_stoppable(runner, request_writer(plan))
         with open_work(plan) as work:
-            runner.run(_answer(plan, writer, work, progress or Progress()))
+            run_stoppable(runner, _answer(plan, writer, work, progress or Progress()))
             return conclude(plan, work)
 
 

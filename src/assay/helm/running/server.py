@@ -10,6 +10,7 @@ import msgspec
 
 from assay.engine import ask_all
 from assay.helm.running.bodies import body_of, is_scoring, refuse_impossible
+from assay.interruption import run_stoppable
 from assay.models.api_key import read_api_key
 from assay.models.auto_concurrency import concurrency_of
 from assay.models.completions import read_completions, read_echoed
@@ -63,9 +64,9 @@ class ServerSource:
         for request in requests:
             refuse_impossible(request, self.spec.endpoint)
         with asyncio.Runner() as runner:
-            self._meeting = meeting = runner.run(self._meet())
+            self._meeting = meeting = run_stoppable(runner, self._meet())
             if any(map(is_scoring, requests)):
-                self._source = runner.run(self._find_source(meeting))
+                self._source = run_stoppable(runner, self._find_source(meeting))
         return list(requests)
 
     def payload(self, request: Request) -> bytes:
@@ -77,7 +78,7 @@ class ServerSource:
     ) -> list[Response]:
         """Ask for what the journal does not hold."""
         with asyncio.Runner() as runner:
-            return runner.run(self._answer(calls, requests, journal, progress))
+            return run_stoppable(runner, self._answer(calls, requests, journal, progress))
 
     async def _answer(
         self, calls: Sequence[Call], requests: Sequence[Request], journal: Journal, progress: Progress

@@ -1,0 +1,214 @@
+"""SIGTERM at the places where an exception would be lost, or would break something off."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httptools
+import pytest
+
+from assay.errors import RunInterrupted
+from assay.interruption import interruptible, run_stoppable
+
+JOURNALS = Path("out/journal")
+
+
+@pytest.fixture(autouse=True, params=[signal.default_int_handler, signal.SIG_IGN], ids=["foreground", "background"])
+def sigint(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Shells have SIGINT ignored in jobs in the background."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def terminate() -> None:
+    signal.raise_signal(signal.SIGTERM)
+
+
+def run(work: Callable[[], Any]) -> None:
+    """Run a coroutine function as evaluations do, and see that SIGTERM stops it."""
+    with (
+        pytest.raises(
+            RunInterrupted, match=rf"stopped by SIGTERM; .* kept in {JOURNALS}, run the same command"
+        ) as told,
+        interruptible(JOURNALS),
+        asyncio.Runner() as runner,
+    ):
+        run_stoppable(runner, work())
+    assert told.value.exit_code == 143
+
+
+async def rounds() -> None:
+    """Long enough for what is asked of the loop to be done."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_where_no_loop_runs() -> None:
+    reached = []
+
+    def work() -> None:
+        with interruptible(JOURNALS):
+            reached.append("before")
+            terminate()
+            reached.append("after")
+
+    with pytest.raises(RunInterrupted, match="stopped by SIGTERM") as told:
+        work()
+    assert told.value.exit_code == 143
+    assert reached == ["before"]
+
+
+def test_in_a_loop_that_is_run_otherwise() -> None:
+    async def work() -> None:
+        terminate()
+        await asyncio.Event().wait()
+
+    with pytest.raises(RunInterrupted, match="stopped by SIGTERM"), interruptible(JOURNALS):
+        asyncio.run(work())
+
+
+def test_in_a_callback_of_the_http_parser() -> None:
+    class Reply:
+        def on_headers_complete(self) -> None:
+            terminate()
+
+    async def work() -> None:
+        httptools.HttpResponseParser(Reply()).feed_data(b"HTTP/1.1 200 OK\r\n\r\n")
+        await rounds()
+
+    run(work)
+
+
+def test_in_a_finaliser() -> None:
+    class Dropped:
+        def __del__(self) -> None:
+            terminate()
+
+    async def work() -> None:
+        Dropped()
+        await rounds()
+
+    run(work)
+
+
+def test_while_the_loop_waits() -> None:
+    async def work() -> None:
+        asyncio.get_running_loop().call_soon(terminate)
+        await asyncio.Event().wait()
+
+    run(work)
+
+
+def test_repeated_while_tasks_tidy_up() -> None:
+    """As ``timeout`` of the GNU core utilities does it: one to its child, one to the child's process group."""
+    tidied = []
+
+    async def part() -> None:
+        try:
+            terminate()
+            terminate()
+            await rounds()
+        finally:
+            terminate()
+            await rounds()
+            tidied.append("part")
+
+    async def work() -> None:
+        try:
+            async with asyncio.TaskGroup() as parts:
+                parts.create_task(part())
+        finally:
+            await rounds()
+            tidied.append("whole")
+
+    run(work)
+    assert tidied == ["part", "whole"]
+
+
+def run_beside_journal(work: Callable[[list[str]], Coroutine[Any, Any, None]]) -> list[str]:
+    """What ends while work is stopped, in that order."""
+    ended: list[str] = []
+
+    def surrounded() -> None:
+        with interruptible(JOURNALS), asyncio.Runner() as runner:
+            try:
+                run_stoppable(runner, work(ended))
+            finally:
+                ended.append("journal")
+
+    with pytest.raises(RunInterrupted):
+        surrounded()
+    return ended
+
+
+def test_work_ends_before_what_surrounds_it() -> None:
+    """A journal that it writes to is still open."""
+
+    async def work(ended: list[str]) -> None:
+        try:
+            terminate()
+            await rounds()
+        finally:
+            ended.append("work")
+
+    assert run_beside_journal(work) == ["work", "journal"]
+
+
+def test_work_of_another_thread_is_not_taken_for_it() -> None:
+    def another() -> None:
+        with asyncio.Runner() as runner:
+            run_stoppable(runner, rounds())
+
+    async def work(ended: list[str]) -> None:
+        try:
+            await asyncio.to_thread(another)
+            terminate()
+            await rounds()
+        finally:
+            ended.append("work")
+
+    assert run_beside_journal(work) == ["work", "journal"]
+
+
+def test_in_the_second_of_two_works() -> None:
+    async def nothing() -> int:
+        return 7
+
+    async def work() -> None:
+        terminate()
+        await rounds()
+
+    def twice() -> None:
+        with interruptible(JOURNALS), asyncio.Runner() as runner:
+            assert run_stoppable(runner, nothing()) == 7
+            run_stoppable(runner, work())
+
+    with pytest.raises(RunInterrupted, match="stopped by SIGTERM"):
+        twice()
+
+
+def test_the_handler_is_given_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with interruptible(JOURNALS):
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
+    with pytest.raises(RunInterrupted), interruptible(JOURNALS):
+        terminate()
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_in_another_thread_signals_are_left_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def look() -> Any:
+        with interruptible(JOURNALS):
+            return signal.getsignal(signal.SIGTERM)
+
+    with ThreadPoolExecutor(1) as threads:
+        assert threads.submit(look).result() is before
