@@ -322,7 +322,7 @@ def journaled(output_dir: Path) -> set[tuple[str, int]]:
 
 
 def wait_for_answers(server: ScriptedServer, count: int) -> None:
-    give_up = time.monotonic() + 30
+    give_up = time.monotonic() + 60
     while len(server.answered) < count:
         assert time.monotonic() < give_up, "the run did not get going"
         time.sleep(0.005)
@@ -341,13 +341,14 @@ def test_kill_9_three_times(server: ScriptedServer, tmp_path: Path) -> None:
         for line in map(json.loads, text.splitlines())
     }
     output_dir = tmp_path / "killed"
-    server.latency = 0.02
     chance = random.Random(5)
     for kill in range(3):
         kept = {prompts[place] for place in journaled(output_dir)}
         before = len(server.answered)
+        until = chance.randint(5, 25)
+        server.hold_after(until + 8, latency=0.02)  # killed while answers come
         process = start(server, output_dir)
-        wait_for_answers(server, before + chance.randint(5, 25))
+        wait_for_answers(server, before + until)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         asked = {json.dumps(body["messages"], ensure_ascii=False) for body in server.answered[before:]}
@@ -355,6 +356,7 @@ def test_kill_9_three_times(server: ScriptedServer, tmp_path: Path) -> None:
     kept = {prompts[place] for place in journaled(output_dir)}
     assert 15 <= len(kept) < 120
     before = len(server.answered)
+    server.latency = 0.0
     out, err = start(server, output_dir).communicate(timeout=60)
     assert "going on with" in err, err
     asked = {json.dumps(body["messages"], ensure_ascii=False) for body in server.answered[before:]}
@@ -374,11 +376,11 @@ def test_kill_9_three_times(server: ScriptedServer, tmp_path: Path) -> None:
 def test_interruption_leaves_a_resumable_run(
     server: ScriptedServer, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    server.latency = 0.05
+    server.hold_after(8)
     process = start(server, tmp_path)
     wait_for_answers(server, 8)
     process.send_signal(number)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert "run the same command again" in err
     assert "Traceback" not in out + err
@@ -394,11 +396,11 @@ def test_interruption_leaves_a_resumable_run(
 
 def test_sigterm_stops_a_job_in_the_background(server: ScriptedServer, tmp_path: Path) -> None:
     """Shells start such jobs with SIGINT ignored."""
-    server.latency = 0.05
+    server.hold_after(8)
     process = start(server, tmp_path, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
     wait_for_answers(server, 8)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 143
     assert "run the same command again" in err
     assert journaled(tmp_path)

@@ -26,7 +26,7 @@ from assay.journal.records import Header, ResponseRecord
 from assay.models.meeting import SENTINELS
 from assay.progress import Progress
 from assay.types import Answer, ModelSpec, Specification, TaskOptions
-from tests.servers.scripted import ScriptedServer
+from tests.servers.scripted import NEVER, ScriptedServer
 from tests.test_evaluation import TASKS, answer, samples
 
 NAMED = [("scripted", 4096)]
@@ -169,20 +169,29 @@ def test_none_there(nowhere: str, tmp_path: Path) -> None:
 def test_one_that_dies_in_mid_run_and_comes_back(servers: list[ScriptedServer], tmp_path: Path) -> None:
     alone = evaluate(specification(tmp_path / "alone", servers[2].url))
     mortal, other = servers[:2]
-    mortal.latency = other.latency = lambda body: 0.0 if body["max_tokens"] == 16 else 0.05
     before: list[int] = []
+    listener = Listener()
+
+    def is_back() -> bool:
+        return bool(before) and len(questions(mortal)) > before[0]
+
+    # The run must not end before the server is back.
+    mortal.latency = other.latency = lambda body: 0.0 if body["max_tokens"] == 16 or is_back() else 0.3
 
     def outage() -> None:
         while len(questions(mortal)) < 5:
             time.sleep(0.002)
         mortal.stop()
-        time.sleep(0.1)
+        while not any("is set aside" in line for line in listener.remarks):
+            time.sleep(0.002)
         before.append(len(questions(mortal)))
         mortal.start()
 
     thread = threading.Thread(target=outage, daemon=True)
     thread.start()
-    both = evaluate(specification(tmp_path / "both", mortal.url, other.url, give_up_after=60.0, max_attempts=2))
+    both = evaluate(
+        specification(tmp_path / "both", mortal.url, other.url, give_up_after=60.0, max_attempts=2), listener
+    )
     thread.join()
     assert scores(both) == scores(alone)
     assert len(questions(mortal)) > before[0]
@@ -214,8 +223,13 @@ def test_one_that_returns_with_another_model_stays_aside(
     servers: list[ScriptedServer], nowhere: str, tmp_path: Path
 ) -> None:
     port = int(nowhere.rpartition(":")[2])
-    servers[0].latency = lambda body: 0.0 if body["max_tokens"] == 16 else 0.1
     listener = Listener()
+
+    def is_seen() -> bool:
+        return any("stays aside" in line for line in listener.remarks)
+
+    # The run must not end before the other has been looked at.
+    servers[0].latency = lambda body: 0.0 if body["max_tokens"] == 16 or is_seen() else 0.3
 
     def arrive() -> None:
         while not questions(servers[0]):
@@ -246,22 +260,25 @@ def interrupted(output_dir: Path, servers: list[ScriptedServer], *urls: str, aft
         "evaluate(msgspec.json.decode(sys.argv[1], type=Specification))\n"
     )
     spec = msgspec.json.encode(specification(output_dir, *urls)).decode()
-    before = answered(servers).total()
+    until = answered(servers).total() + after
+    for server in servers:  # so that the run is killed while answers come, and cannot end before
+        server.latency = lambda _: 0.01 if answered(servers).total() < until + 8 else NEVER
     child = subprocess.Popen(
         [sys.executable, "-c", program, spec], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
     )
     deadline = time.monotonic() + 60
-    while answered(servers).total() < before + after and child.poll() is None and time.monotonic() < deadline:
+    while answered(servers).total() < until:
+        assert child.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline, "the run did not get going"
         time.sleep(0.002)
-    assert child.poll() is None, "the run ended before it could be killed"
     os.kill(child.pid, signal.SIGKILL)
     child.wait(timeout=30)
+    for server in servers:
+        server.latency = 0.0
 
 
 def test_kill_9_and_resumption_with_other_replicas(servers: list[ScriptedServer], tmp_path: Path) -> None:
     """One replica is added, then the first one is lost, and then only that which came last is left."""
-    for server in servers:
-        server.latency = 0.01
     a, b, c = (server.url for server in servers)
     whole = evaluate(specification(tmp_path / "whole", a))
     for server in servers:
@@ -285,7 +302,6 @@ def test_kill_9_and_resumption_with_other_replicas(servers: list[ScriptedServer]
 
 
 def test_another_single_server_is_another_run(servers: list[ScriptedServer], tmp_path: Path) -> None:
-    servers[0].latency = 0.01
     interrupted(tmp_path, servers, servers[0].url, after=20)
     evaluate(specification(tmp_path, servers[1].url))
     assert len(questions(servers[1])) == 120

@@ -46,6 +46,10 @@ def number_for(body: Body) -> str:
     return f"The answer is {int.from_bytes(digest[:2], 'big')}."
 
 
+NEVER = 3600.0
+"""A latency that outlasts every test: who waits for the reply is stopped, or waits until the server is."""
+
+
 class ScriptedServer:
     """Serves ``/v1/chat/completions``, ``/v1/completions``, ``/v1/models`` and ``/health`` from a thread of its own.
 
@@ -142,6 +146,16 @@ class ScriptedServer:
     def stop(self) -> None:
         """Close the port and reset every connection, as a killed process does."""
         self._call(self._stop())
+
+    def hold_after(self, count: int, latency: float = 0.0) -> None:
+        """Give no answer that is asked for once `count` more are given, so that no run ends before it is stopped.
+
+        Args:
+            count: answers more; a few that are under way by then may be given as well.
+            latency: seconds before each of them.
+        """
+        whole = len(self.answered) + count
+        self.latency = lambda _: latency if len(self.answered) < whole else NEVER
 
     def restart_after(self, seconds: float) -> threading.Timer:
         """Stop now and start again later; the timer may be joined."""

@@ -164,7 +164,8 @@ def test_programs_are_run_with_permission_only(tmp_path: Path) -> None:
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "earlier", count=8)
-    with ScriptedServer(answer=right, models=["served"], latency=0.2) as server:
+    with ScriptedServer(answer=right, models=["served"]) as server:
+        server.hold_after(3)
         words = ["helm", "run", run_dir, "--base-url", server.url, "--model", "served", "--output-dir", tmp_path]
         command = [sys.executable, "-m", "assay", *map(str, words), "--concurrency", "1"]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as child:
@@ -183,7 +184,8 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_a_stopped_run_says_how_to_go_on(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "earlier", count=8)
-    with ScriptedServer(answer=right, models=["served"], latency=0.3) as server:
+    with ScriptedServer(answer=right, models=["served"]) as server:
+        server.hold_after(1)
         words = ["helm", "run", run_dir, "--base-url", server.url, "--model", "served", "--output-dir", tmp_path]
         command = [sys.executable, "-m", "assay", *map(str, words), "--concurrency", "1"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
