@@ -12,10 +12,8 @@ from assay.deadline import Deadline, DeadlineError
 
 def test_a_regular_expression_that_backtracks_without_end_is_interrupted() -> None:
     deadline = Deadline(0.1)
-    started = time.monotonic()
     with deadline.watching(), pytest.raises(DeadlineError, match=r"0\.1 s"), deadline:
         re.match(r"(a+)+$", "a" * 64 + "b")
-    assert time.monotonic() - started < 30, "it would take years"
 
 
 def test_so_is_a_loop_and_the_next_block_has_its_own_time() -> None:
@@ -23,7 +21,7 @@ def test_so_is_a_loop_and_the_next_block_has_its_own_time() -> None:
         while True:
             pass
 
-    deadline = Deadline(0.1)
+    deadline = Deadline(1)
     with deadline.watching():
         for _ in range(2):
             with pytest.raises(DeadlineError), deadline:
@@ -32,13 +30,16 @@ def test_so_is_a_loop_and_the_next_block_has_its_own_time() -> None:
             pass
 
 
-def test_time_outside_the_blocks_does_not_count() -> None:
-    deadline = Deadline(0.1)
+def test_time_outside_the_blocks_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    deadline = Deadline(3600)
     with deadline.watching():
         for _ in range(3):
             with deadline:
-                pass
-            time.sleep(0.15)
+                signal.raise_signal(signal.SIGALRM)
+            now += 4000
+            signal.raise_signal(signal.SIGALRM)
 
 
 def test_an_error_in_a_block_is_passed_on() -> None:

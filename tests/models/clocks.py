@@ -11,6 +11,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENT = 1e5
+"""Seconds to wait for a server at most: minutes, however fast the time, on a machine that is busy with other things."""
+
 
 class VirtualTime:
     """Stands still while anything runs, then jumps to the next sleeper. For code that waits for nothing but sleeps."""

@@ -16,7 +16,7 @@ from assay.models.auto_concurrency import concurrency_of
 from assay.models.concurrency import Concurrency
 from assay.models.openai import OpenAIModel
 from assay.types import Answer, EndpointKind, Failure, FailureCause, ModelSpec, Request, Response
-from tests.models.clocks import FastTime
+from tests.models.clocks import PATIENT, FastTime
 from tests.servers.faults import STREAM_FAULTS
 from tests.servers.scripted import FAULT_KINDS, Fault, ScriptedServer, number_for, reply_with
 
@@ -43,6 +43,7 @@ async def ask(
     speed: float = 200.0,
     api_key: str | None = KEY,
     stream: bool = False,
+    give_up_after: float = 300.0,
 ) -> list[Response]:
     """All responses, in the order of the requests, as an engine with `concurrency` workers gets them."""
     time = FastTime(speed)
@@ -54,6 +55,7 @@ async def ask(
         max_attempts=max_attempts,
         request_timeout=request_timeout,
         stream=stream,
+        give_up_after=give_up_after,
     )
     responses: dict[int, Response] = {}
     todo = list(enumerate(requests))[::-1]
@@ -306,7 +308,7 @@ def _ask_through_an_outage(server: ScriptedServer, begin: Any, end: Any, **optio
 
     thread = threading.Thread(target=outage, daemon=True)
     thread.start()
-    responses = asyncio.run(ask(server.url, requests, **options))
+    responses = asyncio.run(ask(server.url, requests, give_up_after=PATIENT, **options))
     thread.join()
     assert texts(responses) == expected(requests)
     # What was under way when the server went is asked again; nothing that was answered is.
@@ -340,7 +342,7 @@ def test_and_an_outage_that_a_gateway_hides_from_look_ups_is_outlasted() -> None
 
         thread = threading.Thread(target=outage, daemon=True)
         thread.start()
-        responses = asyncio.run(ask(server.url, requests, max_attempts=8))
+        responses = asyncio.run(ask(server.url, requests, max_attempts=8, give_up_after=PATIENT))
         thread.join()
         assert texts(responses) == expected(requests)
 

@@ -17,7 +17,7 @@ from assay.errors import ServerRefusedError, ServerUnreachableError
 from assay.models.openai import OpenAIModel
 from assay.models.pool_member import Member
 from assay.types import Answer, Failure, FailureCause, ModelSpec, Request, Response
-from tests.models.clocks import FastTime
+from tests.models.clocks import PATIENT, FastTime
 from tests.models.test_openai import expected, request, texts
 from tests.servers.scripted import Fault, ScriptedServer
 
@@ -217,7 +217,7 @@ def test_when_all_are_down_the_run_waits() -> None:
 
         thread = threading.Thread(target=outage, daemon=True)
         thread.start()
-        asked = ask(servers, REQUESTS, max_attempts=1)
+        asked = ask(servers, REQUESTS, max_attempts=1, give_up_after=PATIENT)
         thread.join()
         assert texts(asked.responses) == expected(REQUESTS)
 

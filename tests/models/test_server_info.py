@@ -9,7 +9,7 @@ from assay.errors import ModelNotServedError, ServerUnreachableError
 from assay.models.openai import OpenAIModel
 from assay.models.server_info import ServedModel, ServerInfo, check_model_served
 from assay.types import ModelSpec
-from tests.models.clocks import FastTime
+from tests.models.clocks import PATIENT, FastTime
 from tests.servers.scripted import ScriptedServer
 
 
@@ -77,13 +77,13 @@ def test_loading_is_not_being_there() -> None:
 
 
 def test_a_server_that_comes_up_is_waited_for() -> None:
-    """Refused for 30 s, then loading for 30 s (at 100-fold speed), within the 120 s allowed."""
+    """Refused for 30 s, then loading for 30 s (at 100-fold speed)."""
     with ScriptedServer() as server:
         server.outage = "loading"
         restart = server.restart_after(0.3)
         loaded = threading.Timer(0.6, setattr, (server, "outage", None))
         loaded.start()
-        assert info_of(server.url, wait=120).models
+        assert info_of(server.url, wait=PATIENT).models
         restart.join()
         loaded.join()
 
