@@ -220,7 +220,7 @@ def test_a_persistent_fault_is_a_failure_of_its_kind_and_of_its_requests_only(ki
     with ScriptedServer(faults=faults) as server:
         # One at a time, so that the server's order of bodies is ours.
         responses = asyncio.run(
-            ask(server.url, requests, concurrency=1, max_attempts=2, request_timeout=0.25 if kind in SLOW else 20)
+            ask(server.url, requests, concurrency=1, max_attempts=2, request_timeout=0.5 if kind in SLOW else 20)
         )
         for place, response in enumerate(responses):
             if place in (1, 3):
@@ -242,7 +242,7 @@ def test_a_passing_fault_changes_no_answer(kind: str) -> None:
     requests = [request(n) for n in range(3 if kind in HEAVY else 20)]
     fault = Fault(kind, fraction=1.0 if kind in HEAVY else 0.3, first=2, seconds=30 if kind in SLOW else 2)
     with ScriptedServer(faults=[fault]) as server:
-        responses = asyncio.run(ask(server.url, requests, concurrency=4, request_timeout=0.25 if kind in SLOW else 20))
+        responses = asyncio.run(ask(server.url, requests, concurrency=4, request_timeout=0.5 if kind in SLOW else 20))
         assert texts(responses) == expected(requests)
         hit = sum(isinstance(response, Answer) and response.attempts == 3 for response in responses)
         assert hit >= 2
