@@ -2,8 +2,10 @@
 
 import re
 import signal
+import sys
 import threading
 import time
+from types import FrameType
 
 import pytest
 
@@ -40,6 +42,28 @@ def test_time_outside_the_blocks_does_not_count(monkeypatch: pytest.MonkeyPatch)
                 signal.raise_signal(signal.SIGALRM)
             now += 4000
             signal.raise_signal(signal.SIGALRM)
+
+
+def test_an_alarm_as_a_block_ends_leaves_no_block_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    deadline = Deadline(3600)
+
+    def ring_at_the_end(frame: FrameType, event: str, _: object) -> None:
+        nonlocal now
+        if frame.f_code is Deadline.__exit__.__code__ and event == "call":
+            now += 4000
+            deadline._look(signal.SIGALRM, frame)
+
+    with deadline.watching():
+        sys.setprofile(ring_at_the_end)
+        try:
+            with deadline:
+                pass
+        finally:
+            sys.setprofile(None)
+        assert now == 4000
+        signal.raise_signal(signal.SIGALRM)
 
 
 def test_an_error_in_a_block_is_passed_on() -> None:

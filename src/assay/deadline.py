@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
 _LOOKS_PER_LIMIT = 4
 
@@ -71,7 +72,9 @@ class Deadline:
         _, every = signal.getitimer(signal.ITIMER_REAL)
         return every > 0 and signal.getsignal(signal.SIGALRM) == self._look
 
-    def _look(self, *_: object) -> None:
+    def _look(self, _: int, frame: FrameType | None) -> None:
+        if frame is not None and frame.f_code is Deadline.__exit__.__code__:
+            return  # The block is over. What is raised here would leave it open.
         if self._entered is not None and time.monotonic() - self._entered > self._seconds:
             self._has_passed = True
             raise DeadlineError(self._words())
