@@ -73,10 +73,10 @@ async def ask_all(
     now = asyncio.get_running_loop().time
 
     async def ask_next() -> bool:
-        try:
-            pending, place = await anext(queue)
-        except StopAsyncIteration:
-            return False
+        while not queue.ready:
+            if not await queue.draw():
+                return False
+        pending, place = queue.ready.popleft()
         request = pending.sample.requests[place]
         sent = concurrency.sent(now())
         response = await model.ask(request)
@@ -126,18 +126,14 @@ class _Queue:
         self._together = together
         self._at_once = 1
         """Samples drawn next: a single one at first, so that its requests leave without delay."""
-        self._ready: deque[tuple[_Pending, int]] = deque()
+        self.ready: deque[tuple[_Pending, int]] = deque()
+        """Which responses of which samples are to be asked for next."""
 
-    def __aiter__(self) -> _Queue:
-        return self
+    async def draw(self) -> bool:
+        """Start the next samples; whether there were any. Where nothing may be asked yet, wait for one to be complete.
 
-    async def __anext__(self) -> tuple[_Pending, int]:
-        while not self._ready:
-            await self._draw()
-        return self._ready.popleft()
-
-    async def _draw(self) -> None:
-        """Start the next samples; where nothing may be asked yet, wait for a sample to be complete."""
+        Others may take what there is to be asked while this waits.
+        """
         sample, drawn = None, 0
         for sample in islice(self._samples, self._at_once):
             drawn += 1
@@ -145,15 +141,16 @@ class _Queue:
                 break
             self._start(sample)
         if not drawn:
-            raise StopAsyncIteration
+            return False
         self._at_once = min(2 * self._at_once, self._together)
-        if not self._ready:
+        if not self.ready:
             # With all answers kept, let others have a turn: the next ones may be kept as well.
             await (self._handover.next() if sample is None else asyncio.sleep(0))
+        return True
 
     def _start(self, sample: Sample) -> None:
         pending = _Pending(sample, [self._record.lookup(request.key) for request in sample.requests])
-        self._ready.extend((pending, place) for place, response in enumerate(pending.responses) if response is None)
+        self.ready.extend((pending, place) for place, response in enumerate(pending.responses) if response is None)
         if pending.missing == 0:
             self._finish(pending)
 

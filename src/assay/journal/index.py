@@ -5,22 +5,24 @@ from __future__ import annotations
 import numpy as np
 
 _MIN_MERGE = 2**16
-_SIXTY_FOUR_BITS = 2**64 - 1
+_hash = hash
+"""Of this process alone, like the index itself."""
 
 
 class OffsetIndex:
     """Maps keys to file offsets; the last offset put for a key wins.
 
-    A key is held as a 64-bit hash. Two keys of one hash (one chance in 10^7 among a million keys) share an entry, so
-    the caller compares the key in the record that an offset leads to.
+    A key is held as its hash, of 64 bits. Two keys of one hash (one chance in 10^7 among a million keys) share an
+    entry, so the caller compares the key in the record that an offset leads to.
     """
 
     def __init__(self) -> None:
-        self._hashes = np.empty(0, dtype=np.uint64)
+        self._hashes = np.empty(0, dtype=np.int64)
         """Sorted."""
         self._offsets = np.empty(0, dtype=np.int64)
         self._recent: dict[int, int] = {}
         """Not merged into the arrays yet."""
+        self._most_unmerged = _MIN_MERGE
 
     def __len__(self) -> int:
         self._merge()
@@ -29,7 +31,7 @@ class OffsetIndex:
     def put(self, key: str, offset: int) -> None:
         """Remember that the newest answer to ``key`` lies at ``offset``. Amortised constant time."""
         self._recent[_hash(key)] = offset
-        if len(self._recent) > max(_MIN_MERGE, len(self._hashes) // 8):
+        if len(self._recent) > self._most_unmerged:
             self._merge()
 
     def get(self, key: str) -> int | None:
@@ -39,7 +41,7 @@ class OffsetIndex:
             return self._recent[hashed]
         if not len(self._hashes):
             return None
-        place = int(np.searchsorted(self._hashes, np.uint64(hashed)))
+        place = int(np.searchsorted(self._hashes, np.int64(hashed)))
         if place == len(self._hashes) or int(self._hashes[place]) != hashed:
             return None
         return int(self._offsets[place])
@@ -48,15 +50,11 @@ class OffsetIndex:
         if not self._recent:
             return
         count = len(self._recent)
-        hashes = np.concatenate([self._hashes, np.fromiter(self._recent.keys(), np.uint64, count)])
+        hashes = np.concatenate([self._hashes, np.fromiter(self._recent.keys(), np.int64, count)])
         offsets = np.concatenate([self._offsets, np.fromiter(self._recent.values(), np.int64, count)])
         order = np.argsort(hashes, kind="stable")
         hashes, offsets = hashes[order], offsets[order]
         last_of_its_hash = np.append(hashes[1:] != hashes[:-1], True)
         self._hashes, self._offsets = hashes[last_of_its_hash], offsets[last_of_its_hash]
         self._recent.clear()
-
-
-def _hash(key: str) -> int:
-    """Of this process alone, like the index itself."""
-    return hash(key) & _SIXTY_FOUR_BITS
+        self._most_unmerged = max(_MIN_MERGE, len(self._hashes) // 8)

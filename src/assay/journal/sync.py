@@ -38,8 +38,9 @@ class GroupCommit:
 
     def request(self) -> None:
         """Have what was written so far synced within about one interval."""
-        if not self._written.is_set():
-            self._written.set()
+        if self._written.is_set():
+            return
+        self._written.set()
         if self._thread.ident is None:
             self._thread.start()
 

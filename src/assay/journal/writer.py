@@ -219,13 +219,12 @@ class Journal:
 
     def _write(self, content: bytes) -> None:
         fd = self._open_fd()
-        rest = memoryview(content)
-        offset = self._end
+        end = self._end
         try:
-            while rest:
-                written = os.pwrite(fd, rest, offset)
-                rest = rest[written:]
-                offset += written
+            while content:
+                written = os.pwrite(fd, content, end)
+                content = content[written:]
+                end += written
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(fd, self._end)
@@ -233,7 +232,7 @@ class Journal:
                 f"cannot write to {self.path}: {error.strerror}; "
                 f"the {len(self._offsets)} answers in it are safe: make room, then run the same command again"
             ) from error
-        self._end = offset
+        self._end = end
 
     def _raise_sync_error(self) -> None:
         try:

@@ -83,9 +83,9 @@ class HTTP1:
         """
         connection = self._take_idle() or await self._connector.connect(self._make_connection)
         head = self.head(method, url, is_streamed=stream is not None)
-        length = b"Content-Length: %d\r\n" % len(body) if method == "POST" else b""
+        end_of_head = b"Content-Length: %d\r\n\r\n" % len(body) if method == "POST" else b"\r\n"
         try:
-            reply = await connection.send(b"%b%b\r\n%b" % (head, length, body), timeout, stream)
+            reply = await connection.send(b"".join((head, end_of_head, body)), timeout, stream)
         finally:
             if stream is None or self._keeps_after_streams:
                 self._put_back(connection)
