@@ -287,6 +287,16 @@ def test_of_an_error_the_beginning_is_read_as_far_as_it_comes(make: Make) -> Non
     assert stalled.status == 503
 
 
+def test_the_body_of_an_error_is_not_waited_for_as_long_as_an_answer(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http1, "_ERROR_BODY_SECONDS", 0.3)
+    unending = b'HTTP/1.1 500 Oops\r\nContent-Length: 99\r\n\r\n{"error": "out of'
+    [reply] = exchange(make, RawServer(unending), timeout=3600.0)
+    assert isinstance(reply, Reply)
+    assert (reply.status, reply.body) == (500, b'{"error": "out of')
+
+
 def test_a_reply_that_does_not_come_in_time_is_a_fault(make: Make) -> None:
     for begun in (b"", with_length(SAID)[:-3]):
         [fault] = exchange(make, RawServer(begun), timeout=0.2)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from assay.models.transport import Stream
 
 _BUFFER = 2**16
+_ERROR_BODY_SECONDS = 10.0
+"""That the body of an error is waited for once its head is there: it tells no more than why."""
 _CLOSED_BY_THEN = 1.0
 """Seconds after a stream, when a server that closes its connections after streams has done so."""
 
@@ -204,6 +206,8 @@ class _Connection(asyncio.BufferedProtocol):
         if reader.feed(self._buffer[:nbytes]):
             self._is_clean = reader.allows_another and not self._transport.get_write_buffer_size()
             self._end_watch_for_stall()
+        elif reader.reads_error:
+            self._hurry(_ERROR_BODY_SECONDS)
 
     def eof_received(self) -> None:
         self._is_clean = False
@@ -220,6 +224,13 @@ class _Connection(asyncio.BufferedProtocol):
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm = self._loop.call_at(self._expires, self._look_at_clock)
+
+    def _hurry(self, seconds: float) -> None:
+        """Let the reply take no longer than so many seconds from now."""
+        latest = self._loop.time() + seconds
+        if latest < self._expires:
+            self._expires = latest
+            self._set_alarm()
 
     def _look_at_clock(self) -> None:
         self._alarm = None

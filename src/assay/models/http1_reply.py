@@ -67,6 +67,11 @@ class ReplyReader:
         """Whether the reply is an answer, all of which is wanted, and no error."""
         return 200 <= self._status < 300
 
+    @property
+    def reads_error(self) -> bool:
+        """Whether what arrives is the body of an error."""
+        return bool(self._status) and not self._is_good
+
     def feed(self, data: memoryview) -> bool:
         """Take in what has come; whether the reply is over."""
         try:
@@ -96,7 +101,7 @@ class ReplyReader:
 
     def expire(self) -> None:
         """The time is up."""
-        if self._status and not self._is_good:
+        if self.reads_error:
             self._end()
         else:
             self._fail(FailureCause.TIMED_OUT, "no reply in time", Hope.SOME)
