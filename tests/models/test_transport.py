@@ -167,6 +167,18 @@ def test_whole_replies_are_read_and_the_connection_is_used_again(make: Make, kin
     assert len(server.connections) == 1
 
 
+def test_a_reply_leaves_no_trace_in_the_next(make: Make) -> None:
+    error = with_length(b"too busy", "Content-Language: en", status="503 Busy")
+    sent = [reply for kind in WHOLE for reply in (error, WHOLE[kind])]
+    server = RawServer(*sent)
+    replies = exchange(make, server, times=len(sent))
+    assert all(isinstance(reply, Reply) for reply in replies)
+    assert [(reply.status, reply.body) for reply in replies if isinstance(reply, Reply)] == [
+        expected for kind in WHOLE for expected in ((503, b"too busy"), (200, b"" if kind == "no body" else SAID))
+    ]
+    assert len(server.connections) == 1
+
+
 @pytest.mark.parametrize("make", ["proxy", "tunnel through tls"], indirect=True)
 def test_other_ways_to_a_server(make: Make) -> None:
     server = RawServer(WHOLE["content length"], WHOLE["chunked"])
