@@ -24,16 +24,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.lm_eval_tasks import ANSWERS, Rate, Work, instant_server, measure, median, stats, watch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from assay.tasks.requests import CompleteSample, Sample
+    from assay.tasks.requests import Sample
 
 LEAST_OF_LM_EVAL = (32, 2.0)
 """At this concurrency the engine is to reach so many times the rate of lm-eval's loop, and a run that of lm-eval's."""
@@ -170,7 +168,7 @@ async def engine_loop(work: Work) -> None:
     from assay.models.openai import OpenAIModel
     from assay.progress import Progress
     from assay.spool import Spool
-    from assay.tasks.scoring import TaskScores
+    from assay.tasks.scoring import TaskScores, receive_all
     from assay.types import ModelSpec
 
     tasks, samples = written_samples(work)
@@ -183,14 +181,8 @@ async def engine_loop(work: Work) -> None:
     ):
         scores = {name: TaskScores(name, task, spool, Deadline(30.0)) for name, task in tasks.items()}
 
-        def score(complete: Sequence[CompleteSample]) -> None:
-            by_task = defaultdict(list)
-            for one in complete:
-                by_task[one.sample.task].append(one)
-            for task, of_task in by_task.items():
-                scores[task].receive(of_task)
-
         async with OpenAIModel(spec, api_key="EMPTY", concurrency=concurrency) as model:
+            score = partial(receive_all, scores)
             await ask_all(iter(samples), model, journal, score, concurrency=concurrency, observer=Progress())
         assert sum(found.scored for found in scores.values()) == len(samples)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from assay.specification import fingerprints, recorded
 from assay.spool import Spool
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.requests import CompleteSample
-from assay.tasks.scoring import SCORING_SECONDS, TaskScores
+from assay.tasks.scoring import SCORING_SECONDS, TaskScores, receive_all
 from assay.totals import RunTotals
 
 if TYPE_CHECKING:
@@ -73,14 +72,11 @@ class RunWork:
 
     def score(self, complete: Sequence[CompleteSample]) -> None:
         """Score samples for good."""
-        by_task = defaultdict(list)
-        for one in complete:
-            by_task[one.sample.task].append(one)
-            self.totals.add(one.responses)
+        for _, responses in complete:
+            self.totals.add(responses)
             if self.shares is not None:
-                self.shares.add(one.responses)
-        for task, of_task in by_task.items():
-            self.scores[task].receive(of_task)
+                self.shares.add(responses)
+        receive_all(self.scores, complete)
 
 
 @contextmanager

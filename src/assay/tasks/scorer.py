@@ -80,7 +80,7 @@ class Scorer:
         return [ScoredSample(line.hashes, scored) for line, *scored in zip(lines, *by_filter, strict=True)]
 
     def _apply_filters(self, instances: Sequence[Any]) -> None:
-        """Refuse answers that a filter has lost: they would drop out of the mean unseen."""
+        """Refuse answers that a filter loses: they would drop out of the mean unseen."""
         for ensemble in self._ensembles:
             ensemble.apply(instances)
         for instance in instances:

@@ -25,7 +25,7 @@ from assay.tasks.scorer import AnsweredSample, ScoredSample, Scorer
 from assay.types import Answer, Failure, FailureCause, Outcome, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Iterator, Sequence
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from assay.deadline import Deadline
@@ -249,6 +249,20 @@ def _words_of(error: BaseException) -> str:
         return str(error)[:_REASON_LENGTH].encode("utf-8", "backslashreplace").decode()
     except Exception:
         return "(an error that cannot be shown)"
+
+
+def receive_all(scores: Mapping[str, TaskScores], complete: Iterable[CompleteSample]) -> None:
+    """Score samples of any of several tasks, or note why they have no score.
+
+    Args:
+        scores: of each task by its name.
+        complete: the samples with their responses.
+    """
+    by_task = defaultdict(list)
+    for one in complete:
+        by_task[one.sample.task].append(one)
+    for task, of_task in by_task.items():
+        scores[task].receive(of_task)
 
 
 @contextmanager
