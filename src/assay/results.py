@@ -22,6 +22,7 @@ import msgspec
 from assay.errors import FileFormatError, OutputError, TaskConfigError
 from assay.results_shape import refuse_misshapen
 from assay.sample_files import may_name_file
+from assay.tasks.lm_eval_json import as_written, lm_eval_json
 from assay.tasks.model_args import lm_eval_model_name, model_args
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def aggregate(tasks: Mapping[str, TaskScores], loaded: LoadedTasks) -> dict[str,
             raise TaskConfigError(
                 f"the scores of {', '.join(tasks)} cannot be aggregated ({reason}); the answers are kept"
             ) from error
-    return _as_written(sections)
+    written: dict[str, Any] = as_written(sections)
+    return written
 
 
 @contextmanager
@@ -201,10 +203,7 @@ def write_document(file: Path, results: Mapping[str, Any]) -> Path:
     Raises:
         OutputError: it cannot be written.
     """
-    from lm_eval.utils import handle_non_serializable
-
-    document = json.dumps(results, indent=2, default=handle_non_serializable, ensure_ascii=False)
-    return _write_whole(file, [document.encode("utf-8", "backslashreplace")])
+    return _write_whole(file, [lm_eval_json(results, indent=2).encode("utf-8", "backslashreplace")])
 
 
 def refuse_unwritable(tasks: Iterable[str]) -> None:
@@ -242,14 +241,6 @@ def date_id(moment: float | None = None) -> str:
 
     local = datetime.fromtimestamp(time.time() if moment is None else moment).astimezone().replace(tzinfo=None)
     return local.isoformat(timespec="microseconds").replace(":", "-")
-
-
-def _as_written(sections: Any) -> dict[str, Any]:
-    """What reading the file back gives: no numpy scalars, no functions."""
-    from lm_eval.utils import handle_non_serializable
-
-    document: dict[str, Any] = json.loads(json.dumps(sections, default=handle_non_serializable))
-    return document
 
 
 def _write_whole(path: Path, chunks: Iterable[bytes]) -> Path:

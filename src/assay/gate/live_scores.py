@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from assay.runs.files import comparable_settings
 from assay.runs.record import Score, TaskRecord, document_hash, prompt_hash, score_of
+from assay.tasks.lm_eval_json import as_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,7 +52,4 @@ class LiveScores:
 
 def task_settings(task: Any) -> dict[str, Any]:
     """What of a loaded task must be equal for scores to be comparable."""
-    from lm_eval.utils import handle_non_serializable
-
-    as_written = json.loads(json.dumps(task.dump_config(), default=handle_non_serializable))
-    return comparable_settings(as_written, task.VERSION)
+    return comparable_settings(as_written(task.dump_config()), task.VERSION)

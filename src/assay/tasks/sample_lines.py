@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from lm_eval.utils import handle_non_serializable, sanitize_list
+from lm_eval.utils import sanitize_list
 
 from assay.tasks.chat_text import ChatPrompt, quoted
+from assay.tasks.lm_eval_json import lm_eval_json
 from assay.tasks.shared_settings import SharedSettings
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ class SampleLines(msgspec.Struct):
 
 
 _fast = msgspec.json.Encoder()
-_standard = json.JSONEncoder(default=handle_non_serializable, ensure_ascii=False)
 
 
 def _json(value: Any) -> bytes:
@@ -84,7 +83,7 @@ def _json(value: Any) -> bytes:
         ):  # lone surrogates, large numbers, keys of other types
             return _fast.encode(value)
     # A lone surrogate in a model's text cannot be written as UTF-8; it stays visible as an escape.
-    return _standard.encode(value).encode("utf-8", "backslashreplace")
+    return lm_eval_json(value).encode("utf-8", "backslashreplace")
 
 
 def _are_plain(values: Collection[Any]) -> bool:
@@ -151,4 +150,4 @@ def _indented(text: bytes, doc: Any) -> bytes:
     try:
         return msgspec.json.format(text, indent=2)
     except msgspec.DecodeError:  # NaN and infinities, which JSON does not know
-        return json.dumps(doc, indent=2, default=handle_non_serializable, ensure_ascii=False).encode("utf-8")
+        return lm_eval_json(doc, indent=2).encode("utf-8")
