@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from assay.engine import ask_all
+from assay.engine.schedule import LongestFirst, Stream
 from assay.models.auto_concurrency import AutoConcurrency
 from assay.models.concurrency import Concurrency, ServerLoad
 from assay.progress import Progress
-from assay.schedule import LongestFirst, Stream
 from assay.tasks.requests import CompleteSample, Sample
 from assay.types import Answer, Request, Response
 from benchmarks.pages import replace_section

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import FileFormatError, OutputError, TaskConfigError
+from assay.evaluation.totals import RunTotals
 from assay.results import date_id, model_folder, read_results, refuse_unwritable, write_results
-from assay.totals import RunTotals
 from assay.types import Answer, Failure, FailureCause
 
 

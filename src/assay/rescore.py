@@ -18,12 +18,12 @@ from assay._version import __version__
 from assay.corrections import corrections
 from assay.deadline import Deadline
 from assay.errors import FileFormatError, UnsupportedTaskError, UsageError
+from assay.evaluation.plan import ensure_writable
 from assay.gate.early import StoppedEarly
 from assay.journal.by_document import ResponsesByDocument
 from assay.measure import Score, measure, without_intervals
 from assay.provenance import package_versions
 from assay.results import aggregate, date_id, mark_stopped_early, model_folder, write_results
-from assay.run_plan import ensure_writable
 from assay.runs.compare import Comparison, compare_runs
 from assay.runs.files import names_metric, read_run
 from assay.runs.recorded_answers import RecordedAnswers

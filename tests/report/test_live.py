@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 
 from assay.evaluation import evaluate
+from assay.evaluation.so_far import RunSoFar
 from assay.gate.followed import FollowedCheck
 from assay.gate.verdicts import CheckResult
 from assay.progress import Standing
 from assay.report.live import LiveTable
-from assay.so_far import RunSoFar
 from assay.stats.intervals import wilson
 from assay.tasks.requests import Sample
 from assay.types import Answer, Check, EarlyStopping, Failure, FailureCause, ModelSpec, Specification, TaskOptions

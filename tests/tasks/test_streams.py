@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.schedule import LongestFirst
+from assay.engine.schedule import LongestFirst
 from assay.tasks.library import load_tasks
 from assay.tasks.randomness import may_draw_for_prompts
 from assay.tasks.requests import RequestWriter, Sample, samples

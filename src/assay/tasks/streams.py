@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from assay.schedule import Stream
+from assay.engine.schedule import Stream
 from assay.tasks.randomness import may_draw_for_prompts
 from assay.tasks.requests import DEFAULT_MAX_TOKENS, samples
 

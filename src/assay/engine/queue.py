@@ -1,4 +1,4 @@
-"""One queue over all tasks: samples are built when a worker is free, asked, journaled, and handed on when complete.
+"""Samples are built when a worker is free, asked, journaled, and handed on when complete.
 
 Nothing here knows what a task or a server is; order, concurrency and interruptions change no result.
 """
@@ -10,13 +10,13 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.crew import Crew
-from assay.handover import TOGETHER, Handover
+from assay.engine.crew import Crew
+from assay.engine.handover import TOGETHER, Handover
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
-    from assay.handover import Complete
+    from assay.engine.handover import Complete
     from assay.models.concurrency import Concurrency, ServerLoad
     from assay.progress import Progress
     from assay.tasks.requests import Sample
@@ -66,9 +66,10 @@ async def ask_all(
         observer: is told of every response and every complete sample.
         prepare: gives what a sample must wait for between its last response and `complete`, while others go on; None
             where that is nothing.
-        load: asks the server for its load, see :meth:`assay.crew.Crew.begin`.
+        load: asks the server for its load, see :meth:`assay.engine.crew.Crew.begin`.
         together: samples that are drawn at once, and handed on at once when complete, because one after another costs
-            half of one at a time (see :mod:`assay.handover`); 1 where what is asked next depends on what is complete.
+            half of one at a time (see :mod:`assay.engine.handover`); 1 where what is asked next depends on what is
+            complete.
     """
     now = asyncio.get_running_loop().time
 

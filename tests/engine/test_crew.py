@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from assay.crew import Crew
+from assay.engine.crew import Crew
 from assay.models.concurrency import Concurrency, ServerLoad
 from assay.progress import Progress
 from benchmarks.simulated_server import run_simulated

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.deadline import Deadline
-from assay.endpoint_shares import EndpointShares
+from assay.evaluation.endpoint_shares import EndpointShares
+from assay.evaluation.totals import RunTotals
 from assay.gate.checks import follow_checks
 from assay.gate.early import Follower, seed_of
 from assay.gate.live_scores import LiveScores
@@ -21,16 +22,15 @@ from assay.spool import Spool
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.requests import CompleteSample
 from assay.tasks.scoring import SCORING_SECONDS, TaskScores, receive_all
-from assay.totals import RunTotals
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
+    from assay.engine.schedule import LongestFirst
+    from assay.evaluation.plan import RunPlan
     from assay.models.concurrency import Concurrency
     from assay.models.pool_member import Member
-    from assay.run_plan import RunPlan
     from assay.sandbox.program import Confinement
-    from assay.schedule import LongestFirst
     from assay.tasks.requests import Sample
     from assay.types import Response
 

@@ -8,7 +8,7 @@ from itertools import islice, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.schedule import LongestFirst, Stream
+from assay.engine.schedule import LongestFirst, Stream
 from assay.tasks.requests import Sample
 from assay.types import Answer, Failure, FailureCause, Response
 

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from assay.engine import ask_all
+from assay.engine import TOGETHER, ask_all
 from assay.errors import ServerUnreachableError
-from assay.handover import TOGETHER
 from assay.models.concurrency import Concurrency
 from assay.progress import Progress
 from assay.tasks.requests import CompleteSample, Sample

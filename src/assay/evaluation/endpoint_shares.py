@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.totals import RunTotals
+from assay.evaluation.totals import RunTotals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

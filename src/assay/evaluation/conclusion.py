@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from assay.evaluation.plan import RunPlan
+    from assay.evaluation.work import RunWork
     from assay.gate.early import StoppedEarly
     from assay.gate.verdicts import CheckResult
-    from assay.run_plan import RunPlan
-    from assay.run_work import RunWork
     from assay.tasks.scoring import FailedSample, TaskScores
 
 

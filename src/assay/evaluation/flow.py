@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.conclusion import Evaluation, conclude
-from assay.engine import ask_all
+from assay.engine import TOGETHER, ask_all
+from assay.engine.schedule import LongestFirst
 from assay.errors import UsageError
-from assay.handover import TOGETHER
+from assay.evaluation.conclusion import Evaluation, conclude
+from assay.evaluation.plan import RunPlan, make_plan, open_model, request_writer, run_folder
+from assay.evaluation.so_far import RunSoFar
+from assay.evaluation.work import RunWork, open_work
 from assay.interruption import interruptible, run_stoppable
 from assay.models.api_key import read_api_key
 from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
 from assay.progress import Progress
-from assay.run_plan import RunPlan, make_plan, open_model, request_writer, run_folder
-from assay.run_work import RunWork, open_work
-from assay.schedule import LongestFirst
-from assay.so_far import RunSoFar
 from assay.specification import validate
 from assay.tasks.any_order import SamplesInAnyOrder
 from assay.tasks.streams import streams
