@@ -6,6 +6,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
+from lm_eval.filters.custom import CustomFilter
 from lm_eval.filters.extraction import RegexFilter
 
 from assay.tasks.filters import are_of_library, keep_filters
@@ -42,3 +43,4 @@ def test_whose_filters_they_are() -> None:
     assert are_of_library(keep_filters(task_with(library, library)))
     assert are_of_library([])
     assert not are_of_library(keep_filters(task_with(library, Counting)))
+    assert not are_of_library(keep_filters(task_with(library, partial(CustomFilter, filter_fn=sorted))))

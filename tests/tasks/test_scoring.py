@@ -386,25 +386,59 @@ def test_a_scorer_that_changes_its_document_does_not_disturb_the_next_filter(mak
 DRAWING = """
 import random
 import numpy
+from lm_eval.api.registry import metric_registry
+
+def draw():
+    return random.random() + numpy.random.random()
 
 def score(doc, results):
-    return {"exact_match": random.random() + numpy.random.random()}
+    return {"exact_match": draw()}
+
+def of_pair(predictions, references):
+    return draw()
+
+if "drawing" not in metric_registry:
+    metric_registry.register("drawing", target=of_pair)
+
+def filtered(resps, docs):
+    return [[str(draw())] for _ in resps]
+
+def mean(values):
+    return sum(values) / len(values)
 """
+TAKE_FIRST = {"function": "take_first"}
 
 
-def test_a_scorer_that_draws_random_numbers_is_independent_of_order(make_task: MakeTask, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"process_results": Call("score"), "filter_list": None},
+        {"metric_list": [{"metric": "drawing", "aggregation": Call("mean"), "higher_is_better": True}]},
+        {
+            "filter_list": [
+                {"name": "f", "filter": [{"function": "custom", "filter_fn": Call("filtered")}, TAKE_FIRST]},
+            ],
+            "doc_to_target": "0.5",
+            "metric_list": [{"metric": "bleu"}],
+        },
+    ],
+    ids=["process_results", "registered metric", "custom filter"],
+)
+def test_a_scorer_that_draws_random_numbers_is_independent_of_order(
+    make_task: MakeTask, tmp_path: Path, changes: dict[str, Any]
+) -> None:
     found: list[Any] = []
     for order in (range(10), [3, 1, 4, 0, 5, 9, 2, 6, 8, 7]):
         with Spool(tmp_path) as spool:
-            task = make_task(DRAWING, process_results=Call("score"), filter_list=None)
+            task = make_task(DRAWING, **changes)
             random.seed(len(found))
             before = random.getstate()
             scores = score(task, spool, ["x"], order=order)
             assert random.getstate() == before, "the stream that prompts are drawn from is left alone"
             found.append((scores.raw_metrics(), lines_of(scores), scores.task_hash()))
     assert found[0] == found[1]
-    [values] = found[0][0].values()
-    assert len(set(values)) == 10
+    values = next(iter(found[0][0].values()))
+    assert len(set(map(str, values))) == 10
 
 
 def test_order_changes_nothing(make_task: MakeTask, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from collections import defaultdict
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lm_eval.api.registry import metric_registry
+
 from assay.tasks.exact_match import remember_exact_matches
 from assay.tasks.filters import are_of_library, keep_filters
 from assay.tasks.loglikelihood import lm_eval_response
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from assay.tasks.requests import Sample
     from assay.types import Answer
 
+_LIBRARY_METRICS = "lm_eval.api.metrics"
 _NULL_CONTENT = ""
 """What lm-eval scores in place of null content."""
 
@@ -134,6 +137,12 @@ def _is_scored_by_foreign_code(task: Any) -> bool:
         or any(
             callable(step.get("function")) for entry in task.get_config("filter_list") or () for step in entry["filter"]
         )
-        or any(callable(entry.get("metric")) for entry in task.get_config("metric_list") or ())
+        or any(_is_foreign_metric(entry.get("metric")) for entry in task.get_config("metric_list") or ())
     )
     return bool(custom) or type(task).__name__ != "ConfigurableTask"
+
+
+def _is_foreign_metric(metric: Any) -> bool:
+    """A task's own metric may be a function, or the name under which its Python has registered one."""
+    function = metric_registry.get(metric, None) if isinstance(metric, str) else metric
+    return callable(function) and function.__module__ != _LIBRARY_METRICS
