@@ -22,7 +22,7 @@ TEST_EXTRAS := .[demo,ifeval,helm,helm-ranking,lm-eval,tokenizer,dev]
 .PHONY: help demo test test-web helm-web lint bench bench-helm scheduling parity simulate chaos soak servers constraints clean
 
 help:
-	@echo "make demo         serve a small real model on this machine and evaluate it (about two minutes the first time)"
+	@echo "make demo         serve a small real model on this machine and evaluate it (a few minutes the first time)"
 	@echo "make test         ruff, mypy and all tests"
 	@echo "make test-web     open reports in a browser; needs Chromium (apt-get install chromium)"
 	@echo "make helm-web     open a run in HELM's own website, and run HELM beside Assay; needs Chromium (installs HELM, 2 GB)"
