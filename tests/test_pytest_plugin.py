@@ -116,10 +116,11 @@ def test_what_makes_no_sense_fails_with_a_reason(
     code, out = run_pytest(tmp_path, f"@pytest.mark.assay({mark})\ndef test_it(): ...\n")
     assert code == 1
     assert message in out.replace("\n", " ")
+    assert "During handling" not in out
     assert server.requests == []
 
 
 def test_without_a_server_it_says_what_is_missing(tmp_path: Path) -> None:
     code, out = run_pytest(tmp_path, MARKED)
     assert code == 1
-    assert "set assay_base_url and assay_model" in out
+    assert "set assay_base_url and assay_model in pytest's configuration, or pass --assay-base-url" in out

@@ -92,12 +92,15 @@ class AssayGate:
         from assay.gate.verdicts import Verdict
         from assay.report.progress import quietly
 
+        refusal = None
         try:
             name, demanded = self._policy(policy, check)
             with _lm_eval_unheard():
                 report = run_gate(demanded, name, quietly)
         except AssayError as error:
-            pytest.fail(f"assay: {error}", pytrace=False)
+            refusal = str(error)
+        if refusal is not None:  # outside the handler: pytest would show the error that was handled, too
+            pytest.fail(f"assay: {refusal}", pytrace=False)
         if report.verdict is not Verdict.PASS:
             pytest.fail(_readable(report), pytrace=False)
         return report
@@ -119,7 +122,10 @@ class AssayGate:
             return str(path), override(load_policy(file), overrides)
         base_url, model = self._option("assay_base_url"), self._option("assay_model")
         if base_url is None or model is None:
-            raise SpecificationError("which server? set assay_base_url and assay_model in pytest's configuration")
+            raise SpecificationError(
+                "which server? set assay_base_url and assay_model in pytest's configuration, "
+                "or pass --assay-base-url and --assay-model"
+            )
         include_path = self._option("assay_include_path")
         return f"{check.get('task')}", override(policy_of_check(base_url, model, check, include_path), overrides)
 

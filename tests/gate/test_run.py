@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assay.cli.gate import gate
+from assay.errors import BaselineMismatchError
 from assay.evaluation import evaluate
 from assay.gate.run import GateReport, ModelOutcome
 from assay.gate.verdicts import CheckResult, Verdict
@@ -108,6 +109,9 @@ def test_against_a_baseline(server: ScriptedServer, tmp_path: Path) -> None:
     result = run(hot)
     assert result.return_value == 4
     assert "generation_kwargs.temperature: not set -> 2.0" in result.output
+    explained = run(hot, "--explain")
+    assert isinstance(explained.exception, BaselineMismatchError)
+    assert "generation_kwargs.temperature: not set -> 2.0" in str(explained.exception)
 
 
 def test_a_group_and_one_of_its_members(server: ScriptedServer, tmp_path: Path) -> None:
@@ -139,6 +143,7 @@ def test_explain_asks_nothing(server: ScriptedServer, tmp_path: Path) -> None:
     assert outlooks[0]["broken_documents"] < outlooks[0]["healthy_documents"] <= 60
     assert outlooks[0]["detectable"] > 0
     assert outlooks[1]["detectable"] > 0.05
+    assert outlooks[1]["demand"].endswith("b.json, which is not there yet")
     assert server.requests == []
     assert server.lookups == []
 

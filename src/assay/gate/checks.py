@@ -53,7 +53,7 @@ def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[Plan
         baseline = None
         if check.baseline is not None:
             baseline = runs[check.baseline] = runs.get(check.baseline) or read_run(check.baseline)
-            _refuse_misfit(check, scope, baseline, loaded)
+            refuse_misfit(check, scope, baseline, loaded)
         planned.append(PlannedCheck(check, scope, baseline))
     if specification.early_stopping is not None:
         _refuse_unchecked(planned, loaded)
@@ -129,7 +129,12 @@ def _judge_fully(plan: PlannedCheck, scores: Sequence[Score], live: LiveScores) 
     return judge_against_baseline(plan.check, plan.scope, plan.baseline, records)
 
 
-def _refuse_misfit(check: Check, scope: Scope, baseline: RecordedRun, loaded: LoadedTasks) -> None:
+def refuse_misfit(check: Check, scope: Scope, baseline: RecordedRun, loaded: LoadedTasks) -> None:
+    """Refuse a baseline that a check can never be judged by.
+
+    Raises:
+        BaselineMismatchError: it was stopped early, lacks such scores, or is of another task version or other settings.
+    """
     if baseline.stopped_early:
         raise BaselineMismatchError(f"{baseline.source} was stopped early and is no baseline: it lacks most documents")
     for name in scope.tasks:

@@ -6,6 +6,7 @@ that are printed with them; the smallest visible drop comes from :mod:`assay.sta
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -64,9 +65,12 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     """The outlook of every check of one model's run.
 
     Raises:
-        UsageError: a task or metric does not exist, or its data is missing.
+        UsageError: a task or metric does not exist, or its data is missing, or a baseline cannot be read.
+        BaselineMismatchError: a baseline that is there already is of another task version or other settings.
     """
+    from assay.gate.checks import refuse_misfit
     from assay.gate.verdicts import resolve_checks
+    from assay.runs.files import read_run
     from assay.specification import validate
     from assay.tasks.library import load_tasks
     from assay.tasks.model_args import model_args
@@ -78,6 +82,8 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     sizes = {task: len(numbers) for task, numbers in chosen.items()}
     for check in resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks):
         scope = scope_of(check, loaded)
+        if check.baseline is not None and os.path.lexists(check.baseline):  # a margin may be chosen before there is one
+            refuse_misfit(check, scope, read_run(check.baseline), loaded)
         population = scope.population(sizes)
         stopping = specification.early_stopping
         limit = None if stopping is None else stopping.budget.documents
@@ -104,7 +110,7 @@ def _outlook(name: str, check: Check, scope: Scope, population: int, budget: int
         model=name,
         task=check.task or "",
         metric=check.metric,
-        demand=demand_of(check),
+        demand=_demand(check),
         population=population,
         budget=budget,
         alpha=check.alpha,
@@ -114,6 +120,11 @@ def _outlook(name: str, check: Check, scope: Scope, population: int, budget: int
         broken=words[1],
         broken_documents=broken_documents,
     )
+
+
+def _demand(check: Check) -> str:
+    is_absent = check.baseline is not None and not os.path.lexists(check.baseline)
+    return f"{demand_of(check)}{', which is not there yet' if is_absent else ''}"
 
 
 def _likely_scores(check: Check) -> tuple[float, float]:
