@@ -65,7 +65,7 @@ def test_show_tells_what_was_asked_and_how_far_it_came(tmp_path: Path, capsys: p
     shown = rows(out)
     assert shown["run"].startswith("abababababab, written by Assay")
     assert shown["asked"] == r"counting, naming of m\x1b[31m at http://127.0.0.1:8000 (chat)"
-    assert shown["begun"].endswith("resumed 1 times")
+    assert shown["begun"].endswith("resumed once")
     assert shown["state"].startswith("under way, or interrupted")
     assert shown["answers"] == (
         "2 (counting 1, naming 1); ended by stop 1, length 1; 2,000 prompt and 14 completion tokens"

@@ -149,7 +149,7 @@ def test_assay_run_writes_them_on_the_way(tmp_path: Path) -> None:
         ran = assay("run", "counting", *where, "--limit", "10", "--helm-dir", "helm", cwd=tmp_path)
     assert ran.returncode == 0, ran.stderr
     (folder,) = (tmp_path / "helm/runs/assay").iterdir()
-    assert f"1 runs for HELM are in {folder.parent.relative_to(tmp_path)}" in ran.stderr
+    assert f"1 run for HELM in {folder.parent.relative_to(tmp_path)}" in ran.stderr
     again = assay("helm", "export", "results", "--output-dir", "again", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     for name in ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats"):

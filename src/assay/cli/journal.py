@@ -206,7 +206,9 @@ def _begun_line(summary: _Summary) -> str:
     if summary.begun is None or summary.last is None:
         return "?"
     begun = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(summary.begun))
-    resumed = f"; resumed {summary.starts - 1} times" if summary.starts > 1 else ""
+    resumptions = summary.starts - 1
+    times = "once" if resumptions == 1 else f"{resumptions} times"
+    resumed = f"; resumed {times}" if resumptions > 0 else ""
     return f"{begun}, last record {summary.last - summary.begun:,.1f} s later{resumed}"
 
 

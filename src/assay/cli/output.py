@@ -50,7 +50,7 @@ def helm_runs_of(results_file: Path, helm_dir: str) -> None:
             file=sys.stderr,
         )
         return
-    print(f"{len(written)} runs for HELM are in {written[0].parent}", file=sys.stderr)
+    print(f"{len(written)} {'run' if len(written) == 1 else 'runs'} for HELM in {written[0].parent}", file=sys.stderr)
 
 
 def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None) -> int:

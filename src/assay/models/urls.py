@@ -84,7 +84,7 @@ def _split(base_url: str) -> SplitResult:
         parts = urlsplit(text)
         port_is_valid = parts.port is None or parts.port > 0
     except ValueError:
-        raise SpecificationError(f"the base URL {_shown(text)} is not a URL") from None
+        raise SpecificationError(f"the base URL {_shown(text)} is not a URL, or its port is no port") from None
     if parts.scheme not in ("http", "https"):
         raise SpecificationError(f"the base URL {_shown(text)} must start with http:// or https://")
     if not _is_host(parts.hostname) or not port_is_valid or re.search(r"[\s\x00-\x1f\x7f]", text):
