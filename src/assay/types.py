@@ -30,6 +30,10 @@ class TLS(msgspec.Struct, frozen=True, kw_only=True):
     """Its key, where that is not in the same file."""
 
 
+USUAL_KEY_VARIABLE = "OPENAI_API_KEY"
+"""Environment variable that holds the API key where none is named."""
+
+
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Which model answers, and how it is asked."""
 
@@ -40,7 +44,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     replicas: tuple[str, ...] = ()
     """Base URLs of further servers of the same model, among which requests are shared out."""
     endpoint: EndpointKind = "chat"
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: str = USUAL_KEY_VARIABLE
     """Environment variable that holds the key. The key itself is never part of a specification."""
     api_key_file: str | None = None
     """File that holds the key, instead of the variable."""

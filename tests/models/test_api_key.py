@@ -17,12 +17,20 @@ def spec(file: Path | None = None) -> ModelSpec:
 
 
 def test_the_variable_or_in_its_place_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("KEY", raising=False)
-    assert read_api_key(spec()) is None
     monkeypatch.setenv("KEY", "of the variable")
     assert read_api_key(spec()) == "of the variable"
     (tmp_path / "key").write_text("sk-of-the-file\r\n")
     assert read_api_key(spec(tmp_path / "key")) == "sk-of-the-file"
+
+
+def test_no_key_is_asked_for_and_a_variable_that_is_named_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert read_api_key(ModelSpec(base_url="http://h", model="m")) is None
+    monkeypatch.delenv("KEY", raising=False)
+    with pytest.raises(SpecificationError, match=r"environment variable KEY, .* is not set"):
+        read_api_key(spec())
+    monkeypatch.setenv("KEY", "")
+    assert read_api_key(spec()) == ""
 
 
 @pytest.mark.parametrize(

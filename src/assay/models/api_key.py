@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import SpecificationError
 from assay.paths import at_home, why_unreadable
+from assay.types import USUAL_KEY_VARIABLE
 
 if TYPE_CHECKING:
     from assay.types import ModelSpec
@@ -20,10 +21,17 @@ def read_api_key(spec: ModelSpec) -> str | None:
     """The key of `spec`: from its file if it names one, else from its environment variable; None if there is none.
 
     Raises:
-        SpecificationError: the file cannot be read, is empty, or holds no key that could be sent.
+        SpecificationError: the file cannot be read, is empty, or holds no key that could be sent; or a variable other
+            than the usual one is named and not set.
     """
     if spec.api_key_file is None:
-        return os.environ.get(spec.api_key_env)
+        key = os.environ.get(spec.api_key_env)
+        if key is None and spec.api_key_env != USUAL_KEY_VARIABLE:
+            raise SpecificationError(
+                f"the environment variable {spec.api_key_env}, which is to hold the API key, is not set; "
+                "set it, or leave it empty for a server that wants no key"
+            )
+        return key
     try:
         content = _content(spec.api_key_file)
     except (OSError, ValueError) as error:
