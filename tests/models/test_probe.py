@@ -7,14 +7,15 @@ import json
 import random
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from assay.errors import SpecificationError
 from assay.models.probe import TITLES, Capability, ProbeReport, Seen, probe
-from assay.models.probe.server import PROMPT, ServerUnderProbe, text_of
+from assay.models.probe.server import PROMPT, Reply, ServerUnderProbe, text_of
+from assay.models.probe.templates import try_system_prompt
 from assay.types import ModelSpec
 from tests.servers.faults import FAULT_KINDS, STREAM_FAULTS
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
@@ -405,6 +406,18 @@ def test_a_server_that_hangs_is_left_in_time() -> None:
         report = look(server.url, seconds=0.3)
     assert report[C.CHAT].seen is Seen.UNKNOWN
     assert report[C.CHAT].evidence == "no reply in time"
+
+
+@pytest.mark.parametrize(
+    ("reply", "seen"), [(Reply(fault="no reply in time"), [Seen.UNKNOWN]), (Reply(status=404), [])]
+)
+def test_where_chat_says_nothing_the_system_prompt_is_unknown_or_not_there(reply: Reply, seen: list[Seen]) -> None:
+    class Silent:
+        async def ask(self, *_: object, **__: object) -> Reply:
+            return reply
+
+    found = asyncio.run(try_system_prompt(cast("ServerUnderProbe", Silent())))
+    assert [finding.seen for finding in found.values()] == seen
 
 
 @pytest.mark.parametrize("kind", sorted(FAULT_KINDS.keys() - STREAM_FAULTS - {"endless", "gzip_bomb", "large_reply"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from assay.models.probe.report import Capability, Finding, Findings, no, unknown, yes
+from assay.models.probe.report import Capability, Finding, Findings, Seen, no, unknown, yes
 from assay.models.probe.server import PROMPT, at, refused
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ async def try_system_prompt(server: ServerUnderProbe) -> Findings:
         server.ask("chat", messages=_after_system(_SYSTEM), max_tokens=1),
     )
     if without.said is None:
-        return {}
+        seen = refused(without)
+        return {Capability.SYSTEM_PROMPT: seen} if seen.seen is Seen.UNKNOWN else {}  # Without chat, there is none.
     if short.said is None or long.said is None:
         return {Capability.SYSTEM_PROMPT: refused(short if short.said is None else long)}
     few, many = short.said.prompt_tokens, long.said.prompt_tokens
