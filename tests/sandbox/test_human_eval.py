@@ -73,7 +73,7 @@ _ORACLE = f"""
 import json, sys, warnings
 from concurrent.futures import ThreadPoolExecutor
 warnings.simplefilter("ignore")
-import lm_eval.evaluator, lm_eval.tasks, scipy.stats  # imported beforehand: a busy machine needs seconds for it
+import lm_eval.evaluator, lm_eval.tasks, scipy.stats  # imported beforehand, see _seconds
 from lm_eval.tasks.cruxeval.utils import check_correctness
 if __name__ == "__main__":
     with ThreadPoolExecutor(4) as threads:  # as code_eval does it
@@ -82,13 +82,18 @@ if __name__ == "__main__":
 """
 
 
+def _seconds(program: str) -> float:
+    """A busy machine needs seconds to import a large library, which the oracle has done beforehand."""
+    return 30.0 if program.startswith(("import numpy", "import scipy", "import pandas")) else SECONDS
+
+
 def test_verdicts_are_the_harness() -> None:
     oracle = subprocess.run(
         [sys.executable, "-c", _ORACLE], input=json.dumps(PROGRAMS), capture_output=True, text=True, check=True
     )
     expected = json.loads(oracle.stdout.rpartition("VERDICTS ")[2])
     with Sandbox() as sandbox:
-        results = sandbox.run([checked_program(program, SECONDS) for program in PROGRAMS])
+        results = sandbox.run([checked_program(program, _seconds(program)) for program in PROGRAMS])
     different = [
         (program, result)
         for program, result, right in zip(PROGRAMS, results, expected, strict=True)
