@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,13 +47,13 @@ def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[Plan
         BaselineMismatchError: a baseline is of another task version or other settings.
     """
     resolved = resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks)
-    runs: dict[str, RecordedRun] = {}
+    read_baseline = functools.cache(read_run)
     planned = []
     for check in resolved:
         scope = scope_of(check, loaded)
         baseline = None
         if check.baseline is not None:
-            baseline = runs[check.baseline] = runs.get(check.baseline) or read_run(check.baseline)
+            baseline = read_baseline(check.baseline)
             refuse_misfit(check, scope, baseline, loaded)
         planned.append(PlannedCheck(check, scope, baseline))
     if specification.early_stopping is not None:

@@ -6,6 +6,7 @@ that are printed with them; the smallest visible drop comes from :mod:`assay.sta
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import TYPE_CHECKING
 
@@ -80,10 +81,11 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     loaded = load_tasks(specification.tasks, specification.options, model_args(specification.model))
     chosen = chosen_documents(loaded.tasks, specification.options)
     sizes = {task: len(numbers) for task, numbers in chosen.items()}
+    read_baseline = functools.cache(read_run)
     for check in resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks):
         scope = scope_of(check, loaded)
-        if check.baseline is not None and os.path.lexists(check.baseline):  # a margin may be chosen before there is one
-            refuse_misfit(check, scope, read_run(check.baseline), loaded)
+        if check.baseline is not None and not _is_absent(check.baseline):
+            refuse_misfit(check, scope, read_baseline(check.baseline), loaded)
         population = scope.population(sizes)
         stopping = specification.early_stopping
         limit = None if stopping is None else stopping.budget.documents
@@ -123,8 +125,13 @@ def _outlook(name: str, check: Check, scope: Scope, population: int, budget: int
 
 
 def _demand(check: Check) -> str:
-    is_absent = check.baseline is not None and not os.path.lexists(check.baseline)
+    is_absent = check.baseline is not None and _is_absent(check.baseline)
     return f"{demand_of(check)}{', which is not there yet' if is_absent else ''}"
+
+
+def _is_absent(baseline: str) -> bool:
+    """A margin may be chosen before there is a baseline."""
+    return not os.path.lexists(baseline)
 
 
 def _likely_scores(check: Check) -> tuple[float, float]:
