@@ -56,7 +56,10 @@ def test_the_five_files_are_helms(oracle: Path, oracle_tokenizer: EncoderService
     for name in (RUN_SPEC, SCENARIO, SCENARIO_STATE):
         assert (tmp_path / name).read_bytes() == (oracle / name).read_bytes()
     for name in (STATS, PER_INSTANCE_STATS):
-        assert_same_statistics(*(json.loads((folder / name).read_bytes()) for folder in (tmp_path, oracle)))
+        ours, theirs = (json.loads((folder / name).read_bytes()) for folder in (tmp_path, oracle))
+        assert_same_statistics(ours, theirs)
+        for folder, statistics in ((tmp_path, ours), (oracle, theirs)):
+            assert (folder / name).read_bytes() == json.dumps(statistics, indent=2).encode(), "of the same form"
 
 
 def test_a_state_in_memory_gives_the_same_files_as_on_disk(tmp_path: Path, tokenizer: EncoderService) -> None:
