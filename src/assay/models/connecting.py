@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiohappyeyeballs import start_connection
 
 from assay.models.retry import Fault, Hope, NetworkError, not_trusted, os_reason, proxy_fault
+from assay.models.transport import is_success
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ async def _open_tunnel(transport: asyncio.Transport, proxy: yarl.URL, url: yarl.
     fields = "".join(f"{name}: {value}\r\n" for name, value in {"Host": target, **proxy_authorization(proxy)}.items())
     transport.write(f"CONNECT {target} HTTP/1.1\r\n{fields}\r\n".encode("latin-1"))
     status, reason = await answer.is_there
-    if not 200 <= status < 300:
+    if not is_success(status):
         raise NetworkError(proxy_fault(status, reason))
 
 

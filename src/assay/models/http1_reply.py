@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import httptools
 
 from assay.models.retry import Fault, Hope, NetworkError, os_reason, tls_refused
-from assay.models.transport import LARGEST_ERROR_BODY, LARGEST_REPLY, Reply
+from assay.models.transport import LARGEST_ERROR_BODY, LARGEST_REPLY, Reply, is_success
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
@@ -56,8 +56,6 @@ class ReplyReader:
         self._encoding = "identity"
         """How the body is compressed."""
         self._size = 0
-        self._largest = 0
-        """Of the bodies that are read."""
         self.body_begun = False
         self.allows_another = False
         """Whether the connection may carry another exchange."""
@@ -65,7 +63,7 @@ class ReplyReader:
     @property
     def _is_good(self) -> bool:
         """Whether the reply is an answer, all of which is wanted, and no error."""
-        return 200 <= self._status < 300
+        return is_success(self._status)
 
     @property
     def reads_error(self) -> bool:
@@ -123,7 +121,6 @@ class ReplyReader:
         """Its head is there."""
         self._status = self._parser.get_status_code()
         self._size = 0
-        self._largest = LARGEST_REPLY if self._is_good else LARGEST_ERROR_BODY
         self._encoding = self._field(b"content-encoding") or "identity"
         if not self._is_good or self._encoding != "identity":
             self._feed = None
@@ -139,7 +136,7 @@ class ReplyReader:
             return
         self._parts.append(part)
         self._size += len(part)
-        if self._size > self._largest:
+        if self._size > (LARGEST_REPLY if self._is_good else LARGEST_ERROR_BODY):
             self._end(is_too_large=self._is_good)
 
     def on_message_complete(self) -> None:

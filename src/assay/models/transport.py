@@ -34,13 +34,18 @@ class Reply(msgspec.Struct, frozen=True):
     @property
     def is_good(self) -> bool:
         """Whether it is an answer, and no error."""
-        return 200 <= self.status < 300
+        return is_success(self.status)
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The fields by name, whatever its case."""
         decoded = ((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in self.fields)
         return CIMultiDict(decoded)
+
+
+def is_success(status: int) -> bool:
+    """Whether an HTTP status is that of an answer, and no error."""
+    return 200 <= status < 300
 
 
 class Stream(NamedTuple):

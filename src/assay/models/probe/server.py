@@ -217,7 +217,7 @@ class ServerUnderProbe:
         except NetworkError as error:
             return self._failed(error.fault.message, error.fault.cause)
         headers = _plain(raw.headers)
-        if not 200 <= raw.status < 300:
+        if not raw.is_good:
             fault = status_fault(raw.status, raw.body or b"", raw.headers)
             return Reply(
                 status=raw.status,
