@@ -21,12 +21,12 @@ def outcome_of(answers: Sequence[Answer], filtered: Sequence[Any], fallbacks: Se
         filtered: what a filter made of them.
         fallbacks: what that filter gives where it finds no answer.
     """
-    texts = [answer.text for answer in answers if answer.logprob is None]
-    if not texts:
+    answers = [answer for answer in answers if answer.logprob is None]
+    if not answers:
         return Outcome.ANSWERED  # A log-likelihood is there or it is not.
-    if "length" in [answer.finish_reason for answer in answers if answer.logprob is None]:
+    if "length" in [answer.finish_reason for answer in answers]:
         return Outcome.TRUNCATED
-    if not [text for text in texts if text and not text.isspace()]:
+    if not [answer for answer in answers if answer.text and not answer.text.isspace()]:
         return Outcome.EMPTY
     if fallbacks and not [value for value in filtered if value not in fallbacks]:
         return Outcome.UNEXTRACTED
