@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.lm_eval_tasks import ANSWERS, Rate, Work, instant_server, measure, median, stats, watch
 
 if TYPE_CHECKING:
-    from assay.tasks.requests import Sample
+    from assay.types import Sample
 
 LEAST_OF_LM_EVAL = (32, 2.0)
 """At this concurrency the engine is to reach so many times the rate of lm-eval's loop, and a run that of lm-eval's."""
@@ -161,14 +161,14 @@ async def bare_loop(work: Work) -> None:
 
 
 async def engine_loop(work: Work) -> None:
-    from assay.deadline import Deadline
     from assay.engine import ask_all
     from assay.journal import Journal
     from assay.models.concurrency import Concurrency
     from assay.models.openai import OpenAIModel
     from assay.progress import Progress
-    from assay.spool import Spool
-    from assay.tasks.scoring import TaskScores, receive_all
+    from assay.scoring.deadline import Deadline
+    from assay.scoring.spool import Spool
+    from assay.scoring.task_scores import TaskScores, receive_all
     from assay.types import ModelSpec
 
     tasks, samples = written_samples(work)

@@ -23,8 +23,7 @@ from assay.engine.schedule import LongestFirst, Stream
 from assay.models.auto_concurrency import AutoConcurrency
 from assay.models.concurrency import Concurrency, ServerLoad
 from assay.progress import Progress
-from assay.tasks.requests import CompleteSample, Sample
-from assay.types import Answer, Request, Response
+from assay.types import Answer, CompleteSample, Request, Response, Sample
 from benchmarks.pages import replace_section
 from benchmarks.simulate_sequential import table
 from benchmarks.simulated_server import Costs, ServerSpec, SimulatedServer, run_simulated

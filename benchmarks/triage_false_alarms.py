@@ -18,7 +18,7 @@ from dataclasses import replace
 import msgspec
 
 from assay.runs.samples import Filtered, Message, Prompt, RunSample
-from assay.tasks.outcomes import outcome_of
+from assay.scoring.outcomes import outcome_of
 from assay.triage.evidence import Baseline, Evidence, Twin
 from assay.triage.facts import SampleFacts, facts_of
 from assay.triage.run import diagnose

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.address_list import read_addresses
+from assay._util.address_list import read_addresses
 from assay.errors import SpecificationError
 
 

@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from assay.deadline import Deadline, DeadlineError
+from assay.scoring.deadline import Deadline, DeadlineError
 
 
 def test_a_regular_expression_that_backtracks_without_end_is_interrupted() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from assay.checks.verdicts import Verdict
 from assay.errors import (
     ModelNotServedError,
     ServerUnreachableError,
@@ -27,7 +28,6 @@ from assay.errors import (
     UsageError,
 )
 from assay.evaluation import Evaluation, evaluate, evaluate_async
-from assay.gate.verdicts import Verdict
 from assay.journal import check, find_journals, records
 from assay.journal.records import ResponseRecord
 from assay.types import Answer, Check, FailureCause, ModelSpec, Outcome, Specification, TaskOptions

@@ -12,8 +12,8 @@ from typing import Any
 import httptools
 import pytest
 
+from assay._util.interruption import interruptible, run_stoppable
 from assay.errors import RunInterrupted
-from assay.interruption import interruptible, run_stoppable
 
 JOURNALS = Path("out/journal")
 

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.json_text import as_json, json_line
+from assay._util.json_text import as_json, json_line
 from assay.types import Answer
 
 TEXTS = st.text(st.characters(codec=None), max_size=5)

@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 
 from assay.errors import AssayError, MissingDependencyError, SpecificationError
-from assay.lm_eval_process import run_lm_eval
+from assay.lm_eval_process.process import run_lm_eval
 from tests.servers.scripted import ScriptedServer
 
 URL = "http://127.0.0.1:9"
@@ -391,7 +391,7 @@ def test_a_signal_ends_child_and_parent(
     # A background job, as this test may be, has them ignored.
     code = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
     code += "signal.signal(signal.SIGINT, signal.default_int_handler); "
-    code += f"from assay.lm_eval_process import run_lm_eval as run; run({URL!r}, 'm', {str(out)!r}, 'gsm8k', "
+    code += f"from assay.lm_eval_process.process import run_lm_eval as run; run({URL!r}, 'm', {str(out)!r}, 'gsm8k', "
     code += f"data_dir={str(data)!r})"
     with (
         subprocess.Popen(

@@ -14,7 +14,7 @@ from assay.errors import UnsupportedTaskError
 from assay.evaluation import Evaluation, evaluate
 from assay.journal import find_journals, records
 from assay.journal.records import ResponseRecord
-from assay.rescore import rescore
+from assay.rescoring.rescore import rescore
 from assay.tasks.tokenizer import Tokenizer
 from assay.types import Answer, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.echoing import ImaginaryModel

@@ -7,7 +7,7 @@ from math import isclose
 import numpy as np
 import pytest
 
-from assay.measure import _failure_bounds, interval_of, metric_keys
+from assay.scoring.measure import _failure_bounds, interval_of, metric_keys
 from assay.stats.intervals import Interval, clustered_mean_interval, failure_bounds, mean_interval, wilson
 from assay.stats.strata import stratified_interval
 

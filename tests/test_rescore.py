@@ -12,7 +12,7 @@ import pytest
 from assay.cli import main
 from assay.errors import FileFormatError, UsageError
 from assay.evaluation import Evaluation, evaluate
-from assay.rescore import Rescoring, rescore
+from assay.rescoring.rescore import Rescoring, rescore
 from assay.runs.samples import read_samples
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.result_files import write_run

@@ -10,7 +10,7 @@ import pytest
 
 from assay.errors import FileFormatError, OutputError, TaskConfigError
 from assay.evaluation.totals import RunTotals
-from assay.results import date_id, model_folder, read_results, refuse_unwritable, write_results
+from assay.results.writing import date_id, model_folder, read_results, refuse_unwritable, write_results
 from assay.types import Answer, Failure, FailureCause
 
 

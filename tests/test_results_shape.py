@@ -10,7 +10,7 @@ import pytest
 
 from assay.cli import main
 from assay.errors import FileFormatError
-from assay.results import read_results
+from assay.results.writing import read_results
 from tests.result_files import write_run
 
 CHECK = {"task": "t", "metric": "exact_match,get-answer", "verdict": "fail", "min": 0.5}

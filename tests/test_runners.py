@@ -189,7 +189,7 @@ def test_options_reach_lm_eval(monkeypatch: pytest.MonkeyPatch) -> None:
         entry = {"alias": "gsm8k", "exact_match,flexible-extract": 0.5, "exact_match_stderr,flexible-extract": "N/A"}
         return {"gsm8k": entry | {"exact_match,strict-match": 0.25, "exact_match_stderr,strict-match": 0.125}}, "file"
 
-    monkeypatch.setattr("assay.lm_eval_process.run_lm_eval", run_lm_eval)
+    monkeypatch.setattr("assay.lm_eval_process.process.run_lm_eval", run_lm_eval)
     options: dict[str, Any] = {"use_chat": False, "extra_args": ["--seed", "1"], "timeout": None, "max_concurrent": 2}
     metrics, file = runners.run_accuracy_gsm8k("url", "name", "dir", 5, 2048, "top_p=1", engine="lm_eval", **options)
     assert file == "file"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from assay import spool
 from assay.errors import OutputError
-from assay.spool import Spool
+from assay.scoring import spool
+from assay.scoring.spool import Spool
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

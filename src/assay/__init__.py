@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any
 from assay._version import __version__
 
 if TYPE_CHECKING:
-    from assay.corrections import Correction
+    from assay.checks.verdicts import CheckResult, Verdict
     from assay.errors import AssayError
     from assay.evaluation import Evaluation, evaluate, evaluate_async
-    from assay.gate.early import StoppedEarly
     from assay.gate.policy import Policy, load_policy
     from assay.gate.run import GateReport, run_gate
-    from assay.gate.verdicts import CheckResult, Verdict
-    from assay.lm_eval_process import run_lm_eval
-    from assay.measure import Score
+    from assay.lm_eval_process.process import run_lm_eval
     from assay.progress import Progress
     from assay.runners import (
         resolve_metric,
@@ -30,18 +27,20 @@ if TYPE_CHECKING:
         run_accuracy_ifeval,
         run_accuracy_mmlu_pro,
     )
-    from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
+    from assay.scoring.corrections import Correction
+    from assay.scoring.measure import Score
+    from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, StoppedEarly, TaskOptions
 
 _HOMES = {
-    "assay.corrections": ("Correction",),
+    "assay.scoring.corrections": ("Correction",),
     "assay.errors": ("AssayError",),
     "assay.evaluation": ("Evaluation", "evaluate", "evaluate_async"),
-    "assay.gate.early": ("StoppedEarly",),
+    "assay.checks.early_stopping": ("StoppedEarly",),
     "assay.gate.policy": ("Policy", "load_policy"),
     "assay.gate.run": ("GateReport", "run_gate"),
-    "assay.gate.verdicts": ("CheckResult", "Verdict"),
-    "assay.lm_eval_process": ("run_lm_eval",),
-    "assay.measure": ("Score",),
+    "assay.checks.verdicts": ("CheckResult", "Verdict"),
+    "assay.lm_eval_process.process": ("run_lm_eval",),
+    "assay.scoring.measure": ("Score",),
     "assay.progress": ("Progress",),
     "assay.runners": (
         "resolve_metric",

@@ -9,8 +9,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.stats.intervals import Interval
-    from assay.tasks.requests import Sample
-    from assay.types import Request, Response
+    from assay.types import Request, Response, Sample
 
 
 class Standing(NamedTuple):

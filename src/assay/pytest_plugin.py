@@ -87,9 +87,9 @@ class AssayGate:
             pytest.fail.Exception: a check failed or could not be judged; or the demand makes no sense.
         """
         __tracebackhide__ = True
+        from assay.checks.verdicts import Verdict
         from assay.errors import AssayError
         from assay.gate.run import run_gate
-        from assay.gate.verdicts import Verdict
         from assay.report.progress import quietly
 
         refusal = None
@@ -145,8 +145,8 @@ def _lm_eval_unheard() -> Iterator[None]:
 
 
 def _readable(report: GateReport) -> str:
+    from assay._util.text import printable
     from assay.report.gate import asked_words
-    from assay.report.text import printable
 
     lines = [f"assay gate: {report.verdict}"]
     for model in report.models:

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from assay.address_list import read_addresses
+from assay._util.address_list import read_addresses
 from assay.errors import SamplesFailedError, SpecificationError
 from assay.tasks.seeds import parse_seeds
 from assay.tasks.selection import parse_samples
@@ -144,7 +144,7 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ask_with_lm_eval(base_url: str | Sequence[str], *arguments: Any, **options: Any) -> tuple[_Results, str]:
-    from assay.lm_eval_process import run_lm_eval
+    from assay.lm_eval_process.process import run_lm_eval
 
     address, *others = read_addresses([base_url] if isinstance(base_url, str) else base_url)
     if others:

@@ -5,6 +5,11 @@ Names are lm-eval's and HELM's where the meaning is theirs (``doc_id``, ``num_fe
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -315,3 +320,41 @@ class Outcome(StrEnum):
     """The filter found no answer in the text."""
     FAILED = "failed"
     """No response after all attempts. It has no score and is never counted as wrong."""
+
+
+class Sample(msgspec.Struct):
+    """One document with its requests, as lm-eval's ``Instance`` objects and as bodies to send."""
+
+    task: str
+    doc_id: int
+    doc: Any
+    instances: list[Any]
+    """lm-eval Instances, in the order in which the task scores them."""
+    requests: list[Request]
+    """For every instance its repeats, one after another, and for each repeat all bodies that it takes."""
+
+
+class CompleteSample(NamedTuple):
+    """A sample with a response to each of its requests (same order)."""
+
+    sample: Sample
+    responses: Sequence[Response]
+
+
+class StoppedEarly(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a run was asked; kept with its results."""
+
+    order_seed: int
+    documents: int
+    """Documents that the results are about."""
+    population: int
+    """Documents of the whole run."""
+    asked: int
+    """Documents sent; those beyond ``documents`` were on their way when the last check was decided."""
+    tasks: dict[str, tuple[int, int]]
+    """By task, how many documents of how many."""
+
+    @property
+    def complete_tasks(self) -> list[str]:
+        """The tasks whose documents were all asked."""
+        return [task for task, (counted, size) in self.tasks.items() if counted == size]

@@ -13,8 +13,7 @@ from assay.engine import TOGETHER, ask_all
 from assay.errors import ServerUnreachableError
 from assay.models.concurrency import Concurrency
 from assay.progress import Progress
-from assay.tasks.requests import CompleteSample, Sample
-from assay.types import Answer, Request, Response
+from assay.types import Answer, CompleteSample, Request, Response, Sample
 
 
 def sample(number: int, requests: int = 1) -> Sample:

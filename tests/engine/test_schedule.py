@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.engine.schedule import LongestFirst, Stream
-from assay.tasks.requests import Sample
-from assay.types import Answer, Failure, FailureCause, Response
+from assay.types import Answer, Failure, FailureCause, Response, Sample
 
 
 def stream(name: str, count: int, expected: float) -> Stream:

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from assay.gate.early import Follower, seed_of, tokens_of
-from assay.gate.followed import FollowedCheck
-from assay.gate.scope import Scope
-from assay.gate.verdicts import CheckResult, Verdict
+from assay.checks.early_stopping import Follower, seed_of, tokens_of
+from assay.checks.scope import Scope
+from assay.checks.sequential import FollowedCheck
+from assay.checks.verdicts import CheckResult, Verdict
 from assay.models.concurrency import Concurrency
 from assay.runs.record import RecordedRun, TaskRecord
-from assay.tasks.requests import Sample
-from assay.types import Answer, Budget, Check, EarlyStopping, Request
+from assay.types import Answer, Budget, Check, EarlyStopping, Request, Sample
 
 KEY = "exact_match,none"
 

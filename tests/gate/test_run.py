@@ -12,11 +12,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
+from assay.checks.verdicts import CheckResult, Verdict
 from assay.cli.gate import gate
 from assay.errors import BaselineMismatchError
 from assay.evaluation import evaluate
 from assay.gate.run import GateReport, ModelOutcome
-from assay.gate.verdicts import CheckResult, Verdict
 from assay.report.gate import gate_markdown
 from assay.report.github import annotation_lines
 from assay.report.junit import junit_xml

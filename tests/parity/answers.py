@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from assay.tasks.requests import Sample
     from assay.tasks.tokenizer import Tokenizer
+    from assay.types import Sample
 
 Body = dict[str, Any]
 

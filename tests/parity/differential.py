@@ -16,13 +16,13 @@ from typing import Any, Literal
 import msgspec
 
 from assay.evaluation import evaluate
-from assay.lm_eval_process import run_lm_eval
+from assay.lm_eval_process.process import run_lm_eval
 from assay.tasks.index import Kind, task_index
 from assay.tasks.library import load_tasks
 from assay.tasks.loglikelihood import needs_loglikelihood
-from assay.tasks.requests import RequestWriter, Sample, samples
+from assay.tasks.requests import RequestWriter, samples
 from assay.tasks.tokenizer import Tokenizer
-from assay.types import LogprobSource, ModelSpec, Specification, TaskOptions
+from assay.types import LogprobSource, ModelSpec, Sample, Specification, TaskOptions
 from tests.lm_eval_files import Difference, RunFiles, differences
 from tests.parity.answers import AnswerBook, text_of
 from tests.servers.scripted import ScriptedServer

@@ -92,8 +92,8 @@ def broken_groups() -> list[BrokenGroup]:
     """Put all groups and tags together, of tasks that are but names; return those where that fails."""
     from lm_eval.tasks._factory import TaskFactory
 
-    from assay.tasks.factory import Factory
     from assay.tasks.library import Registry, lm_eval_entry, loading
+    from assay.tasks.patches.factory import Factory
 
     index = task_index()
     entries = [entry for entry in index.entries.values() if entry.kind in (Kind.GROUP, Kind.TAG)]

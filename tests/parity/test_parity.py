@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay.tasks import datasets_library
 from assay.tasks.index import task_index
+from assay.tasks.patches import datasets_library
 from tests.lm_eval_files import RunFiles, differences
 from tests.parity import sweep
 from tests.parity.differential import Batch, Place, compare
@@ -92,7 +92,7 @@ def test_each_task_runs_or_is_refused_for_a_known_reason(data_dir: Path, monkeyp
 
 
 def test_a_task_that_only_assay_refuses_is_unexplained(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from assay.tasks import factory
+    from assay.tasks.patches import factory
 
     def once(function: Any) -> Any:
         raise RuntimeError("a fault of Assay's own")

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay._util.text import visible
 from assay.cli.output import report_beside
 from assay.cli.report import report as report_command
 from assay.errors import FileFormatError, OutputError
@@ -26,8 +27,7 @@ from assay.report.page import outline
 from assay.report.page_budget import MOST_HELD, TextStore
 from assay.report.page_samples import SamplePacker
 from assay.report.page_texts import cut
-from assay.report.text import visible
-from assay.results import read_results
+from assay.results.writing import read_results
 from assay.runs.samples import Filtered, Message, Prompt, RunSample
 from assay.triage import Cause, Confidence, Example, Finding, Triage
 from assay.types import Answer, Failure, FailureCause, Outcome

@@ -12,15 +12,24 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from assay.checks.sequential import FollowedCheck
+from assay.checks.verdicts import CheckResult
 from assay.evaluation import evaluate
 from assay.evaluation.so_far import RunSoFar
-from assay.gate.followed import FollowedCheck
-from assay.gate.verdicts import CheckResult
 from assay.progress import Standing
 from assay.report.live import LiveTable
 from assay.stats.intervals import wilson
-from assay.tasks.requests import Sample
-from assay.types import Answer, Check, EarlyStopping, Failure, FailureCause, ModelSpec, Specification, TaskOptions
+from assay.types import (
+    Answer,
+    Check,
+    EarlyStopping,
+    Failure,
+    FailureCause,
+    ModelSpec,
+    Sample,
+    Specification,
+    TaskOptions,
+)
 from tests.servers.scripted import ScriptedServer
 
 TASKS = Path(__file__).parent.parent / "evaluation_tasks"

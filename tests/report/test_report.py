@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from assay.corrections import Correction
-from assay.gate.verdicts import CheckResult, Verdict
-from assay.measure import Score
+from assay._util.text import printable
+from assay.checks.verdicts import CheckResult, Verdict
 from assay.report.comparison import comparison_text
 from assay.report.fitting import fitting_table
 from assay.report.progress import ProgressLines, watch
 from assay.report.remarks import remarks
 from assay.report.table import check_lines, correction_lines, score_table
-from assay.report.text import printable
 from assay.runs.compare import Change, Comparison
+from assay.scoring.corrections import Correction
+from assay.scoring.measure import Score
 from assay.stats.intervals import wilson
 from assay.types import Answer, Failure, FailureCause, Outcome
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import FileFormatError
-from assay.runs.files import read_answers, read_run
+from assay.runs.answers import read_answers
+from assay.runs.files import read_run
 from assay.runs.record import mean
 from tests.result_files import FILTER, KEY, write_run
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from assay.tasks import datasets_library
 from assay.tasks.library import load_tasks
+from assay.tasks.patches import datasets_library
 from assay.types import TaskOptions
 
 TRAIN = [{"q": f'{n} × {n}, said "{chr(0x1F600 + n)}" →', "a": str(n * n), "n": n} for n in range(8)]

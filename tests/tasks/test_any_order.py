@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from assay.errors import UnsupportedTaskError
-from assay.tasks.any_order import SamplesInAnyOrder
+from assay.evaluation.any_order import SamplesInAnyOrder
 from assay.tasks.library import load_tasks
-from assay.tasks.requests import RequestWriter, Sample, samples
-from assay.types import ModelSpec, TaskOptions
+from assay.tasks.requests import RequestWriter, samples
+from assay.types import ModelSpec, Sample, TaskOptions
 
 OPTIONS = TaskOptions(include_path=str(Path(__file__).parents[1] / "evaluation_tasks"))
 WRITER = RequestWriter(ModelSpec(base_url="http://localhost", model="m"))

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from assay.errors import DataNotFoundError, FileFormatError, SpecificationError
-from assay.tasks import datasets_library
-from assay.tasks.data import DataFile, DataSource, data_source
-from assay.tasks.file_hashes import FileHashes
+from assay.tasks.data import DataSource, data_source
+from assay.tasks.file_hashes import DataFile, FileHashes
+from assay.tasks.patches import datasets_library
 
 README = """---
 configs:

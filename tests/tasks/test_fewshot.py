@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay.tasks.chat_text import ChatPrompt, Opening
-from assay.tasks.fewshot import remember_fewshot_examples
+from assay.tasks.patches.fewshot import remember_fewshot_examples
 from assay.tasks.prompts import ContextBuilder, chat_prompt
 from assay.types import TaskOptions
 from tests.tasks.conftest import TEST, Call, MakeTask

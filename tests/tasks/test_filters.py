@@ -9,7 +9,7 @@ from typing import Any
 from lm_eval.filters.custom import CustomFilter
 from lm_eval.filters.extraction import RegexFilter
 
-from assay.tasks.filters import are_of_library, keep_filters
+from assay.tasks.patches.filters import are_of_library, keep_filters
 
 
 class Counting:

@@ -19,9 +19,10 @@ from assay.errors import (
     UnknownTaskError,
     UnsupportedTaskError,
 )
-from assay.tasks import datasets_library, nltk_data
+from assay.tasks import nltk_data
 from assay.tasks.index import lm_eval_tasks_folder
 from assay.tasks.library import LoadedTasks, load_tasks
+from assay.tasks.patches import datasets_library
 from assay.types import TaskOptions
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.tasks.punctuation import look_through_unicode_once
+from assay.tasks.patches.punctuation import look_through_unicode_once
 
 CHOICES = ["«Un pie, d’abord»", "two — feet!", "3。feet", "a+b=c"]
 RESPONSES = ["it is un pie dabord", "TWO  feet", "so 3feet", "a+bc, a+b=c", "(B) of course", ": D", "", "…"]

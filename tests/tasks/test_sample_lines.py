@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lm_eval.utils import handle_non_serializable
 
-from assay.tasks.requests import Sample
-from assay.tasks.sample_lines import SampleLines
+from assay.scoring.sample_lines import SampleLines
+from assay.types import Sample
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -11,12 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.deadline import Deadline
-from assay.spool import Spool
-from assay.tasks.exact_match import remember_exact_matches
-from assay.tasks.requests import CompleteSample, RequestWriter, Sample, samples
-from assay.tasks.scoring import TaskScores
-from assay.types import Answer, EndpointKind, Failure, FailureCause, ModelSpec, Outcome, Response, TaskOptions
+from assay.scoring.deadline import Deadline
+from assay.scoring.spool import Spool
+from assay.scoring.task_scores import TaskScores
+from assay.tasks.patches.exact_match import remember_exact_matches
+from assay.tasks.requests import RequestWriter, samples
+from assay.types import (
+    Answer,
+    CompleteSample,
+    EndpointKind,
+    Failure,
+    FailureCause,
+    ModelSpec,
+    Outcome,
+    Response,
+    Sample,
+    TaskOptions,
+)
 from tests.tasks.conftest import Call, MakeTask
 
 ANSWERS = ["0", "The answer is 2.", "4, or 5", "", "no number", "١٠", "ten 🎉 \u2028\x7f", "\ud800 14", "16\n\n", "18"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.tasks.squad_metric import SquadV2
+from assay.tasks.patches.squad_metric import SquadV2
 
 RECORDED = json.loads(Path(__file__).with_name("squad_v2.json").read_text())
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from assay.engine.schedule import LongestFirst
+from assay.evaluation.streams import longest_answer, streams
 from assay.tasks.library import load_tasks
 from assay.tasks.randomness import may_draw_for_prompts
-from assay.tasks.requests import RequestWriter, Sample, samples
-from assay.tasks.streams import longest_answer, streams
-from assay.types import Answer, ModelSpec, TaskOptions
+from assay.tasks.requests import RequestWriter, samples
+from assay.types import Answer, ModelSpec, Sample, TaskOptions
 
 WRITER = RequestWriter(ModelSpec(base_url="http://localhost", model="m"))
 SHARED = Path(__file__).parents[1] / "evaluation_tasks"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import pytest
 
-from assay.tasks.templates import keep_compiled_templates
+from assay.tasks.patches.templates import keep_compiled_templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from assay.checks.verdicts import Verdict
 from assay.errors import FileFormatError
 from assay.evaluation import Evaluation
 from assay.gate.run import GateReport, ModelOutcome
-from assay.gate.verdicts import Verdict
 from assay.report.gate import gate_markdown, gate_text
 from assay.report.junit import junit_xml
-from assay.report.triage import triage_remark
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
 from assay.triage import Cause, triage_run
@@ -32,6 +31,7 @@ from assay.triage.endings import reasoning_leaked, truncated
 from assay.triage.evidence import Baseline, Evidence, Reference, Twin
 from assay.triage.extraction import Where
 from assay.triage.facts import SampleFacts
+from assay.triage.remark import triage_remark
 from assay.triage.server import template_markers
 from assay.triage.slices import slices
 from assay.triage.texts import Sign

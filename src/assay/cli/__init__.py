@@ -172,7 +172,7 @@ def _end_where_the_system_says_why(error: OSError) -> None:
 
 
 def _end(message: str, exit_code: int) -> None:
-    from assay.report.text import printable
+    from assay._util.text import printable
 
     with contextlib.suppress(OSError, ValueError):  # there may be no stderr any more
         print(f"assay: {printable(' '.join(message.split()), _LONGEST_MESSAGE)}", file=sys.stderr)

@@ -26,7 +26,7 @@ def save(run: str, file: Path, with_texts: bool) -> None:
     Example:
       assay baseline save results/my-model baselines/my-model.json
     """
-    from assay.report.text import printable
+    from assay._util.text import printable
     from assay.runs.baseline import save_baseline
     from assay.runs.files import read_run
 

@@ -47,7 +47,7 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> None:
 
     noise = measure(specification_of(options | _FIXED), runs, watch)
     if as_json:
-        from assay.json_text import json_line
+        from assay._util.json_text import json_line
 
         print(json_line(noise))
         return

@@ -30,7 +30,7 @@ def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: boo
     first = read_run(baseline)
     comparisons = [compare_runs(first, read_run(candidate)) for candidate in candidates]
     if as_json:
-        from assay.json_text import json_line
+        from assay._util.json_text import json_line
 
         print(json_line(comparisons))
         return

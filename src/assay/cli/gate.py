@@ -83,7 +83,7 @@ def gate(file: Path, **options: Any) -> int:
     report = run_gate(policy, str(file), watch)
     _write_reports(report, options)
     if options["as_json"]:
-        from assay.json_text import json_line
+        from assay._util.json_text import json_line
 
         print(json_line(report))
     else:
@@ -99,7 +99,7 @@ def _explain(policy: Policy, *, as_json: bool) -> int:
 
     outlooks = [outlook for name, run in specifications(policy).items() for outlook in explain(name, run)]
     if as_json:
-        from assay.json_text import json_line
+        from assay._util.json_text import json_line
 
         print(json_line(outlooks))
         return 0

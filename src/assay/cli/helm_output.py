@@ -34,7 +34,7 @@ def print_stats(stats: Sequence[Stat], as_json: bool, show_all: bool) -> None:
 
 def remark(lines: Sequence[str]) -> None:
     """Say lines on stderr."""
-    from assay.report.text import printable
+    from assay._util.text import printable
 
     for line in lines:
         print(printable(line), file=sys.stderr)

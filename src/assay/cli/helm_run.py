@@ -93,12 +93,12 @@ def run(**options: Any) -> None:
     Example:
       assay helm run runs/v1/gsm:model=openai_gpt2 --base-url http://localhost:8000 --model my-model
     """
+    from assay._util.interruption import interruptible
     from assay.cli.helm_output import print_stats, remark, remark_evaluated
     from assay.errors import NothingMeasuredError, SamplesFailedError, SpecificationError
     from assay.helm.evaluate import plan
     from assay.helm.run_directory import RunFiles, possible_metrics, write_run
     from assay.helm.running.answering import answered
-    from assay.interruption import interruptible
     from assay.report.progress import watch
 
     output_dir: Path = options["output_dir"]
@@ -145,8 +145,8 @@ def _source(options: dict[str, Any]) -> Source:
     if model.startswith(_LOCAL):
         if options["base_urls"] or options["base_urls_file"]:
             raise SpecificationError(f"{model} is loaded in this process: leave out --base-url, or name a served model")
-        from assay.helm.running.huggingface import HuggingFaceEngine
-        from assay.helm.running.local import LocalSource
+        from assay.helm.engines.huggingface import HuggingFaceEngine
+        from assay.helm.engines.local import LocalSource
 
         engine = HuggingFaceEngine(
             model.removeprefix(_LOCAL),

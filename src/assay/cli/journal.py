@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from assay.report.text import printable
+from assay._util.text import printable
 
 if TYPE_CHECKING:
     from assay.journal import Header, JournalReport, ResponseRecord

@@ -8,10 +8,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay._util.text import printable
+from assay.checks.verdicts import worst
 from assay.cli import leave_pipe
 from assay.errors import AssayError, NothingMeasuredError
-from assay.gate.verdicts import worst
-from assay.report.text import printable
 
 if TYPE_CHECKING:
     from assay.evaluation import Evaluation
@@ -122,7 +122,7 @@ def _table(evaluation: Evaluation, report: Path | None) -> str:
 
 
 def _remark_triage(evaluation: Evaluation) -> None:
-    from assay.report.triage import triage_remark
+    from assay.triage.remark import triage_remark
 
     if evaluation.triage is not None and (remark := triage_remark(evaluation.triage)):
         print(remark, file=sys.stderr)

@@ -70,7 +70,7 @@ def probe(model: str | None, quick: bool, seconds: float, as_json: bool, **optio
 def _print(report: ProbeReport) -> None:
     from rich.console import Console
 
-    from assay.report.text import printable
+    from assay._util.text import printable
 
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
     software = " ".join(part for part in (report.software, report.version) if part) or "an unknown server"
@@ -85,8 +85,8 @@ def _table(report: ProbeReport) -> Table:
     from rich.table import Table
     from rich.text import Text
 
+    from assay._util.text import printable
     from assay.models.probe import TITLES, Seen
-    from assay.report.text import printable
 
     styles = {Seen.YES: "green", Seen.NO: "yellow", Seen.UNKNOWN: "dim"}
     table = Table(box=None, pad_edge=False, show_header=False)

@@ -182,7 +182,7 @@ def specification_of(options: dict[str, Any]) -> Any:
     """The specification that the command's options describe."""
     import msgspec
 
-    from assay.gate.verdicts import parse_maximum, parse_minimum
+    from assay.checks.verdicts import parse_maximum, parse_minimum
     from assay.types import EarlyStopping, ModelSpec, Specification
 
     base_url, *replicas = addresses(options)

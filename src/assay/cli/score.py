@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from assay.rescore import Rescored
+    from assay.rescoring.rescore import Rescored
 
 
 @click.command(short_help="Score a run's answers again, without a server, and say what differs.")
@@ -47,7 +47,7 @@ def score(
     Example:
       assay score results/my-model --task gsm8k_cot=my_gsm8k --include-path my_tasks
     """
-    from assay.rescore import Rescoring, rescore
+    from assay.rescoring.rescore import Rescoring, rescore
     from assay.runs.samples import results_file_of
 
     renamed = {name: new or name for name, _, new in (task.partition("=") for task in tasks)}
@@ -56,7 +56,7 @@ def score(
         Rescoring(tasks=renamed, include_path=include_path, data_dir=data_dir, output_dir=output_dir),
     )
     if as_json:
-        from assay.json_text import json_line
+        from assay._util.json_text import json_line
 
         print(json_line(rescored))
     else:

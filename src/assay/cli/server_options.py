@@ -118,7 +118,7 @@ def addresses(options: Mapping[str, Any]) -> tuple[str, ...]:
         UsageError: there is none.
         SpecificationError: a file of them cannot be read.
     """
-    from assay.address_list import read_addresses
+    from assay._util.address_list import read_addresses
 
     file = options["base_urls_file"]
     texts = [*options["base_urls"], *([f"@{file}"] if file else [])]

@@ -77,7 +77,7 @@ def show(
 
 
 def _print_json(chosen: Iterable[ChosenSample]) -> None:
-    from assay.json_text import json_line
+    from assay._util.json_text import json_line
 
     for sample, flips in chosen:
         print(json_line({"sample": sample, "flips": flips}))

@@ -32,7 +32,7 @@ def triage(run: str, baseline: str | None, as_json: bool) -> None:
 
     found = triage_run(run, baseline, score_again=baseline is not None)
     if as_json:
-        from assay.json_text import json_line
+        from assay._util.json_text import json_line
 
         print(json_line(found))
         return

@@ -1,4 +1,7 @@
-"""The demo: a small real model, served on this machine by llama.cpp, evaluated on a small task of Assay's own."""
+"""The demo: a small real model, served on this machine by llama.cpp, evaluated on a small task of Assay's own.
+
+It may import ``types`` and ``_util``; only ``cli`` imports it.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from assay.cache import cache_dir
+from assay._util.cache import cache_dir
 from assay.errors import FileFormatError, MissingDependencyError, OutputError
 
 MODEL_NAME = "SmolLM2-135M-Instruct"

@@ -3,6 +3,8 @@
 ``schedule`` decides whose sample leaves next, ``queue`` has it asked and journaled, ``crew`` keeps as many workers as
 the concurrency allows, ``handover`` hands complete samples on, some at a time. Nothing here knows what a task or a
 server is.
+
+It may import ``models`` and what stands below it.
 """
 
 from assay.engine.handover import TOGETHER

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from assay.tasks.requests import CompleteSample
+from assay.types import CompleteSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from assay.progress import Progress
-    from assay.tasks.requests import Sample
-    from assay.types import Response
+    from assay.types import Response, Sample
 
     Complete = Callable[[Sequence[CompleteSample]], None]
 

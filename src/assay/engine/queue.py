@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from assay.engine.handover import Complete
     from assay.models.concurrency import Concurrency, ServerLoad
     from assay.progress import Progress
-    from assay.tasks.requests import Sample
-    from assay.types import Request, Response
+    from assay.types import Request, Response, Sample
 
     Prepare = Callable[[Sample, Sequence[Response]], Coroutine[Any, Any, None] | None]
 

@@ -16,8 +16,7 @@ from assay.types import Answer
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.tasks.requests import Sample
-    from assay.types import Response
+    from assay.types import Response, Sample
 
 _TRIED = 4
 """Samples of each task asked first, to learn how long its answers are."""

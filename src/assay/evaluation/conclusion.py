@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.corrections import Correction, corrections
-from assay.gate.checks import judge_checks
-from assay.measure import Score, measure, without_intervals
-from assay.provenance import provenance
-from assay.results import (
+from assay.checks.planned import judge_checks
+from assay.results.provenance import provenance
+from assay.results.writing import (
     aggregate,
     date_id,
     describe_prompting,
@@ -21,17 +19,19 @@ from assay.results import (
     write_document,
     write_results,
 )
+from assay.scoring.corrections import Correction, corrections
+from assay.scoring.measure import Score, measure, without_intervals
 from assay.triage import Triage, explain_scores, needs_explanation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from assay.checks.verdicts import CheckResult
     from assay.evaluation.plan import RunPlan
     from assay.evaluation.work import RunWork
-    from assay.gate.early import StoppedEarly
-    from assay.gate.verdicts import CheckResult
-    from assay.tasks.scoring import FailedSample, TaskScores
+    from assay.scoring.task_scores import FailedSample, TaskScores
+    from assay.types import StoppedEarly
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):

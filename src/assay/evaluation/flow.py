@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.interruption import interruptible, run_stoppable
 from assay.engine import TOGETHER, ask_all
 from assay.engine.schedule import LongestFirst
 from assay.errors import UsageError
+from assay.evaluation.any_order import SamplesInAnyOrder
 from assay.evaluation.conclusion import Evaluation, conclude
 from assay.evaluation.plan import RunPlan, make_plan, open_model, request_writer, run_folder
 from assay.evaluation.so_far import RunSoFar
+from assay.evaluation.streams import streams
 from assay.evaluation.work import RunWork, open_work
-from assay.interruption import interruptible, run_stoppable
 from assay.models.api_key import read_api_key
 from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
 from assay.progress import Progress
 from assay.specification import validate
-from assay.tasks.any_order import SamplesInAnyOrder
-from assay.tasks.streams import streams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assay.models.meeting import Meeting
-    from assay.tasks.requests import RequestWriter, Sample
-    from assay.types import ModelSpec, Specification
+    from assay.tasks.requests import RequestWriter
+    from assay.types import ModelSpec, Sample, Specification
 
 
 __all__ = ["Evaluation", "evaluate", "evaluate_async"]

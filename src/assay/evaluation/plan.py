@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.errors import OutputError
-from assay.gate.checks import PlannedCheck, plan_checks
+from assay.checks.planned import PlannedCheck, plan_checks
 from assay.models.api_key import read_api_key
 from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
-from assay.results import (
+from assay.results.writing import (
+    ensure_writable,
     model_folder,
     refuse_unwritable,
 )
@@ -112,17 +111,3 @@ def open_model(spec: ModelSpec) -> OpenAIModel:
 def run_folder(specification: Specification) -> Path:
     """Where the run's files lie."""
     return model_folder(specification.output_dir, specification.model.model)
-
-
-def ensure_writable(folder: Path) -> None:
-    """Make a folder for results, if it is not there.
-
-    Raises:
-        OutputError: it cannot be made or written to.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot create the output directory {folder}: {error.strerror or error}") from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputError(f"the output directory {folder} is not writable")

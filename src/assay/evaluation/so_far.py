@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.gate.verdicts import demand_of
-from assay.measure import aggregates_by_mean, interval_of
+from assay.checks.verdicts import demand_of
 from assay.progress import Standing
 from assay.runs.record import mean, score_of
+from assay.scoring.measure import aggregates_by_mean, interval_of
 from assay.stats.plans import Decision
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.gate.checks import PlannedCheck
-    from assay.gate.early import Follower
-    from assay.gate.followed import FollowedCheck
-    from assay.tasks.scoring import TaskScores
+    from assay.checks.early_stopping import Follower
+    from assay.checks.planned import PlannedCheck
+    from assay.checks.sequential import FollowedCheck
+    from assay.scoring.task_scores import TaskScores
     from assay.types import Check
 
 

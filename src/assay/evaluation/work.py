@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.deadline import Deadline
+from assay.checks.early_stopping import Follower, seed_of
+from assay.checks.live_scores import LiveScores
+from assay.checks.planned import follow_checks
 from assay.evaluation.endpoint_shares import EndpointShares
 from assay.evaluation.totals import RunTotals
-from assay.gate.checks import follow_checks
-from assay.gate.early import Follower, seed_of
-from assay.gate.live_scores import LiveScores
 from assay.journal import Journal
 from assay.models.auto_concurrency import concurrency_of
+from assay.scoring.deadline import Deadline
+from assay.scoring.spool import Spool
+from assay.scoring.task_scores import SCORING_SECONDS, TaskScores, receive_all
 from assay.specification import fingerprints, recorded
-from assay.spool import Spool
 from assay.tasks.code_eval import verdicts_of
-from assay.tasks.requests import CompleteSample
-from assay.tasks.scoring import SCORING_SECONDS, TaskScores, receive_all
+from assay.types import CompleteSample
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from assay.models.concurrency import Concurrency
     from assay.models.pool_member import Member
     from assay.sandbox.program import Confinement
-    from assay.tasks.requests import Sample
-    from assay.types import Response
+    from assay.types import Response, Sample
 
 
 @dataclass

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from assay.gate.followed import plan_of
-from assay.gate.scope import scope_of
-from assay.gate.verdicts import demand_of
+from assay.checks.scope import scope_of
+from assay.checks.sequential import plan_of
+from assay.checks.verdicts import demand_of
 from assay.stats.many import decide_many
 from assay.stats.power import detectable_drop, detectable_loss
 from assay.stats.sampling import permuted
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from assay.gate.scope import Scope
+    from assay.checks.scope import Scope
     from assay.stats.plans import SequentialPlan
     from assay.types import Check, Specification
 
@@ -69,8 +69,8 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
         UsageError: a task or metric does not exist, or its data is missing, or a baseline cannot be read.
         BaselineMismatchError: a baseline that is there already is of another task version or other settings.
     """
-    from assay.gate.checks import refuse_misfit
-    from assay.gate.verdicts import resolve_checks
+    from assay.checks.planned import refuse_misfit
+    from assay.checks.verdicts import resolve_checks
     from assay.runs.files import read_run
     from assay.specification import validate
     from assay.tasks.library import load_tasks

@@ -23,10 +23,10 @@ from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 
-from assay.address_list import read_addresses
+from assay._util.address_list import read_addresses
+from assay._util.paths import at_home
+from assay.checks.verdicts import validate_check
 from assay.errors import FileFormatError, SpecificationError
-from assay.gate.verdicts import validate_check
-from assay.paths import at_home
 from assay.specification import readable
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.checks.verdicts import CheckResult, Verdict, describe, worst
 from assay.errors import UnjudgeableError
 from assay.gate.policy import specifications
-from assay.gate.verdicts import CheckResult, Verdict, describe, worst
 from assay.models.urls import without_secrets
-from assay.report.triage import triage_remark
+from assay.triage.remark import triage_remark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from assay.gate.early import StoppedEarly
     from assay.gate.policy import Policy
     from assay.progress import Progress
-    from assay.types import Specification
+    from assay.types import Specification, StoppedEarly
 
 
 class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,9 +18,9 @@ from assay.helm.running.runs import as_in_names, helm_name
 from assay.helm.scenario import Scenario, ScenarioSpec
 from assay.helm.schema import SCHEMA, SCORES, write_schema
 from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
+from assay.results.sample_files import reading, samples_file_of
 from assay.runs.record import mean
 from assay.runs.samples import RunSamples
-from assay.sample_files import reading, samples_file_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.report.text import printable
+from assay._util.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -1,6 +1,8 @@
 """The durable record of a run: every response, on disk before it counts.
 
 Written by one process through :class:`Journal`; read by anyone, at any time, through :func:`records` and :func:`check`.
+
+It may import ``types``, ``errors`` and ``_util``.
 """
 
 from assay.journal.files import find_journals

@@ -7,8 +7,8 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
+from assay._util.paths import at_home, why_unreadable
 from assay.errors import SpecificationError
-from assay.paths import at_home, why_unreadable
 from assay.types import USUAL_KEY_VARIABLE
 
 if TYPE_CHECKING:

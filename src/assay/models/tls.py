@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
+from assay._util.paths import at_home, why_unreadable
 from assay.errors import SpecificationError
-from assay.paths import at_home, why_unreadable
 from assay.types import TLS
 
 if TYPE_CHECKING:

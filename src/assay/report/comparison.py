@@ -8,9 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from assay._util.text import printable
 from assay.report.fitting import FirstThatFits
 from assay.report.markdown import table as markdown_table
-from assay.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from assay.report.text import printable
+from assay._util.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

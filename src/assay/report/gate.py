@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from assay.gate.verdicts import Verdict
+from assay._util.text import printable
+from assay.checks.verdicts import Verdict
 from assay.report.markdown import escaped, table
 from assay.report.table import check_lines
-from assay.report.text import printable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from assay.gate.early import StoppedEarly
+    from assay.checks.verdicts import CheckResult
     from assay.gate.run import GateReport
-    from assay.gate.verdicts import CheckResult
+    from assay.types import StoppedEarly
 
 _SIGNS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.INVALID: "⚠️"}
 _REMARK = 800

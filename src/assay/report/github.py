@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay._util.text import printable
+from assay.checks.verdicts import Verdict
 from assay.errors import OutputError
-from assay.gate.verdicts import Verdict
 from assay.report.gate import gate_markdown
-from assay.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,14 +12,14 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay._util.json_text import as_json
+from assay._util.text import visible
 from assay.errors import OutputError
-from assay.json_text import as_json
 from assay.report.endpoints import HEADINGS as ENDPOINT_HEADINGS
 from assay.report.page import difference_bounds, has_samples, outline, score_bounds
 from assay.report.page_budget import BUDGET, deflated
 from assay.report.page_figures import ResponseFigures
 from assay.report.page_samples import SamplePacker
-from assay.report.text import visible
 from assay.triage import triage_run
 from assay.types import Outcome
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from assay.gate.verdicts import Verdict
-from assay.report.text import printable
+from assay._util.text import printable
+from assay.checks.verdicts import Verdict
 
 if TYPE_CHECKING:
+    from assay.checks.verdicts import CheckResult
     from assay.gate.run import GateReport, ModelOutcome
-    from assay.gate.verdicts import CheckResult
 
 _MESSAGE = 2000
 """Characters kept of a message."""

@@ -12,9 +12,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from assay._util.text import printable
+from assay.report.counting import CountingProgress, duration_words, opening_line
 from assay.report.fitting import FirstThatFits
-from assay.report.progress import CountingProgress, duration_words, opening_line
-from assay.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from assay.progress import SoFar, Standing
-    from assay.tasks.requests import Sample
-    from assay.types import Response
+    from assay.types import Response, Sample
 
 _ROWS = 12
 """Tasks shown at once, at most."""

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.checks.sequential import Evidence
+from assay.checks.verdicts import CheckResult, Verdict, worst
 from assay.errors import FileFormatError
-from assay.gate.early import StoppedEarly
-from assay.gate.followed import Evidence
-from assay.gate.verdicts import CheckResult, Verdict, worst
-from assay.measure import Score, interval_of, metric_keys, stderr_key
 from assay.report.endpoints import endpoint_rows
 from assay.report.gate import asked_words
 from assay.report.remarks import other_models
+from assay.results.sample_files import samples_file_of
 from assay.runs.files import read_run
-from assay.sample_files import samples_file_of
+from assay.scoring.measure import Score, interval_of, metric_keys, stderr_key
 from assay.triage import Triage
+from assay.types import StoppedEarly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from assay.report.page_texts import WHOLE
-from assay.runs.files import read_answers
+from assay.runs.answers import read_answers
 from assay.runs.pairing import pair_tasks
 from assay.runs.record import AnswerText
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.json_text import as_json
+from assay._util.json_text import as_json
 from assay.report.page_texts import limited
 
 if TYPE_CHECKING:

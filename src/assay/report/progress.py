@@ -5,21 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from assay.progress import Progress
-from assay.report.text import printable
-from assay.types import Answer, Response
+from assay.report.counting import CountingProgress, duration_words, opening_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from assay.tasks.requests import Sample
+    from assay.types import Response, Sample
 
 _LINE_EVERY_SECONDS = 30.0
-LONGEST_REMARK = 600
-"""Characters shown of a remark."""
 
 
 @contextmanager
@@ -41,30 +38,6 @@ def watch(stream: TextIO | None = None) -> Iterator[Progress]:
 def quietly() -> Iterator[Progress]:
     """Show nothing."""
     yield Progress()
-
-
-class CountingProgress(Progress):
-    """What is counted however it is shown, and remarks said at once."""
-
-    def __init__(self) -> None:
-        self._asked = self._failed = self._limit = 0
-        self._started = time.monotonic()
-
-    def noted(self, remark: str) -> None:
-        """Say it."""
-        self._say(printable(remark, LONGEST_REMARK))
-
-    def limited(self, limit: int) -> None:
-        """Keep it, to be shown beside the rate."""
-        self._limit = limit
-
-    def responded(self, request: Any, response: Response) -> None:  # noqa: ARG002
-        """Count requests and failures."""
-        self._asked += 1
-        self._failed += not isinstance(response, Answer)
-
-    def _say(self, line: str) -> None:
-        raise NotImplementedError
 
 
 class ProgressLines(CountingProgress):
@@ -102,17 +75,3 @@ class ProgressLines(CountingProgress):
     def _say(self, line: str) -> None:
         with suppress(OSError, ValueError):  # a run goes on when nobody reads what it says
             print(line, file=self._stream, flush=True)
-
-
-def opening_line(expected: dict[str, int], kept: int, journal: Path) -> str:
-    """What a run is about to do, in one line."""
-    tasks = f"{len(expected)} tasks" if len(expected) != 1 else next(iter(expected))
-    resumed = f", going on with {kept} answers kept in {journal}" if kept else ""
-    return f"{tasks}: {sum(expected.values())} samples{resumed}"
-
-
-def duration_words(seconds: float) -> str:
-    """A time in minutes and seconds, or in hours and minutes."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

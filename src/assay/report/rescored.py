@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.report.text import printable
+from assay._util.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from assay.rescore import Rescored
+    from assay.rescoring.rescore import Rescored
 
 
 def rescored_lines(rescored: Rescored) -> Iterator[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from assay.report.text import printable, visible
+from assay._util.text import printable, visible
 from assay.types import Failure
 
 if TYPE_CHECKING:

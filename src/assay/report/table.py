@@ -8,9 +8,9 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from assay.gate.verdicts import Verdict
+from assay._util.text import printable
+from assay.checks.verdicts import Verdict
 from assay.report.fitting import FirstThatFits
-from assay.report.text import printable
 from assay.types import Outcome
 
 if TYPE_CHECKING:
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from assay.corrections import Correction
-    from assay.gate.verdicts import CheckResult
-    from assay.measure import Score
+    from assay.checks.verdicts import CheckResult
+    from assay.scoring.corrections import Correction
+    from assay.scoring.measure import Score
 
 _VERDICT_STYLE = {
     Verdict.PASS: "bold green",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
-from assay.report.text import printable
+from assay._util.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,13 +26,6 @@ def triage_text(triage: Triage) -> RenderableType:
         Text(printable(_subject(triage), _LENGTH), style="dim"),
         *(line for finding in triage.findings for line in _finding_lines(finding)),
     )
-
-
-def triage_remark(triage: Triage) -> str | None:
-    """One line for the end of a run, if there is anything to tell: the most probable cause, and how to see the rest."""
-    if not triage.causes and not triage.unmet_checks:
-        return None
-    return f"triage: {printable(triage.headline, _LENGTH)}; more: assay triage {triage.run}"
 
 
 def _subject(triage: Triage) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import FileFormatError, OutputError, SpecificationError
-from assay.runs.files import read_answers
+from assay.runs.answers import read_answers
 from assay.runs.record import AnswerText, GroupRecord, RecordedRun, Score, TaskRecord
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from assay.errors import SpecificationError
-from assay.runs.files import read_answers
+from assay.runs.answers import read_answers
 from assay.runs.pairing import Pairing, pair_tasks
 from assay.runs.record import AnswerText, RecordedRun, Score, document_means, mean
 from assay.stats.paired import count_flips, mcnemar, newcombe_interval, paired_difference, sign_flip_test

@@ -16,9 +16,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import FileFormatError
-from assay.results import read_results
+from assay.results.sample_files import (
+    SampleLine,
+    filter_of,
+    read_lines,
+    reading,
+    samples_file_of,
+    task_of,
+    time_stamp,
+    value_of,
+)
+from assay.results.writing import read_results
 from assay.runs.record import (
-    AnswerText,
     GroupRecord,
     RecordedRun,
     Score,
@@ -28,20 +37,9 @@ from assay.runs.record import (
     prompt_hash,
     score_of,
 )
-from assay.sample_files import (
-    SampleLine,
-    filter_of,
-    first_text,
-    read_lines,
-    reading,
-    samples_file_of,
-    task_of,
-    time_stamp,
-    value_of,
-)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Where a function lay in memory: part of its ``repr``, which lm-eval writes for Python functions in a task."""
@@ -65,33 +63,6 @@ def read_run(path: str | Path) -> RecordedRun:
     from assay.runs.baseline import is_baseline, load_baseline
 
     return load_baseline(place) if is_baseline(place) else _read_results_run(place)
-
-
-def read_answers(task: TaskRecord, filter_name: str, doc_ids: Collection[int]) -> dict[int, AnswerText]:
-    """Texts of some answers, by document; empty where the run kept none.
-
-    Args:
-        task: the task.
-        filter_name: which filter's extract is wanted.
-        doc_ids: the documents.
-
-    Raises:
-        FileFormatError: the samples file is damaged.
-    """
-    wanted = set(doc_ids)
-    if filter_name in task.texts:
-        kept = zip(task.doc_ids, task.texts[filter_name], strict=True)
-        return {doc_id: text for doc_id, text in kept if doc_id in wanted}
-    if task.samples_file is None or not Path(task.samples_file).exists():
-        return {}
-    answers = {}
-    for _, line in read_lines(Path(task.samples_file)):
-        with reading(Path(task.samples_file), f"one of task '{task.name}'"):
-            doc_id = value_of(line, "doc_id")
-            if doc_id in wanted and filter_of(line) == filter_name:
-                response, extracted, target = (value_of(line, name) for name in ("resps", "filtered_resps", "target"))
-                answers[doc_id] = AnswerText(first_text(response), first_text(extracted), str(target))
-    return answers
 
 
 def newest_results(folder: Path) -> Path:

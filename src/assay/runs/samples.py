@@ -12,30 +12,30 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from assay._util.json_text import plain
 from assay.errors import FileFormatError, UsageError
 from assay.journal.by_document import ResponsesByDocument
-from assay.results import read_results
-from assay.runs.files import newest_results
-from assay.runs.record import score_of
-from assay.sample_files import (
+from assay.results.sample_files import (
     OpenedLines,
     filter_of,
     first_text,
-    plain,
     read_lines,
     reading,
     samples_file_of,
     time_stamp,
     value_of,
 )
-from assay.tasks.outcomes import fallbacks_in_config, outcome_of
+from assay.results.writing import read_results
+from assay.runs.files import newest_results
+from assay.runs.record import score_of
+from assay.scoring.outcomes import fallbacks_in_config, outcome_of
 from assay.types import Answer, Failure, FailureCause, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from assay.results.sample_files import SampleLine
     from assay.runs.record import Score
-    from assay.sample_files import SampleLine
     from assay.types import Response
 
 

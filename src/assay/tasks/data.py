@@ -21,18 +21,16 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from assay.cache import writable_folder
+from assay._util.cache import writable_folder
 from assay.errors import DataNotFoundError, SpecificationError
 from assay.tasks.data_errors import finding, first_line, reading, split_dict
-from assay.tasks.datasets_library import (
+from assay.tasks.file_hashes import DataFile, FileHashes
+from assay.tasks.patches.datasets_library import (
     descriptions_read_once,
     hub_is_reachable,
     no_streaming_of_matlab_files,
     quiet_datasets,
 )
-from assay.tasks.file_hashes import FileHashes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,15 +42,6 @@ _NOT_WHICH_DATA_SET = frozenset(
     | {"trust_remote_code", "verification_mode"}
 )
 """Arguments of ``load_dataset`` that do not say which data set it is."""
-
-
-class DataFile(msgspec.Struct, frozen=True):
-    """One file that a run's documents were read from."""
-
-    path: str
-    sha256: str
-    size: int
-    """Bytes."""
 
 
 class DataSource:

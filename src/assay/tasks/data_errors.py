@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay.tasks.data import DataFile
+    from assay.tasks.file_hashes import DataFile
 
 
 @contextlib.contextmanager

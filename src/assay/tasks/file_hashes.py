@@ -8,7 +8,7 @@ import time
 
 import msgspec
 
-from assay.cache import cache_dir, store
+from assay._util.cache import cache_dir, store
 
 _SETTLED_NS = 2_000_000_000
 """A file younger than this may change again within its time stamp's grain, so its hash is not remembered."""
@@ -58,3 +58,12 @@ def _read(path: os.PathLike[str]) -> dict[str, _Remembered]:
             return msgspec.msgpack.decode(file.read(), type=dict[str, _Remembered])
     except (OSError, msgspec.MsgspecError):
         return {}
+
+
+class DataFile(msgspec.Struct, frozen=True):
+    """One file that a run's documents were read from."""
+
+    path: str
+    sha256: str
+    size: int
+    """Bytes."""

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.cache import cache_dir, store
+from assay._util.cache import cache_dir, store
+from assay._util.paths import at_home
 from assay.errors import SpecificationError, TaskConfigError, UnknownTaskError
-from assay.paths import at_home
 from assay.tasks.yaml_headers import HeaderReader, checked_header, quick_header
 
 if TYPE_CHECKING:

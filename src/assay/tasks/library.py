@@ -18,15 +18,16 @@ import msgspec
 
 from assay.errors import SpecificationError, UnknownTaskError
 from assay.tasks.code_eval import runs_code
-from assay.tasks.data import DataFile, data_source
+from assay.tasks.data import data_source
 from assay.tasks.index import Kind, TaskEntry, TaskIndex, entry_from_file, task_index
-from assay.tasks.punctuation import look_through_unicode_once
-from assay.tasks.templates import keep_compiled_templates
+from assay.tasks.patches.punctuation import look_through_unicode_once
+from assay.tasks.patches.templates import keep_compiled_templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from assay.tasks.data import DataSource
+    from assay.tasks.file_hashes import DataFile
     from assay.types import TaskOptions
 
 _log = logging.getLogger(__name__)
@@ -120,8 +121,8 @@ def build(
     """Build lm-eval's Task and Group objects of `entries`, by name; see :func:`load_tasks` for what it raises."""
     from lm_eval.tasks import TaskManager
 
-    from assay.tasks.factory import Factory, refuse_unsupported
-    from assay.tasks.hub_metrics import refuse_missing_metrics
+    from assay.tasks.patches.factory import Factory, refuse_unsupported
+    from assay.tasks.patches.hub_metrics import refuse_missing_metrics
 
     keep_compiled_templates()
     look_through_unicode_once()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,42 +17,23 @@ from assay.errors import AssayError, TaskConfigError, UnsupportedTaskError
 from assay.tasks.chat_text import ChatPrompt
 from assay.tasks.documents import chosen
 from assay.tasks.encoding import PromptEncoder
-from assay.tasks.fewshot import remember_fewshot_examples
 from assay.tasks.loglikelihood import LoglikelihoodBodies
+from assay.tasks.patches.fewshot import remember_fewshot_examples
+from assay.tasks.patches.shared_settings import SharedSettings, share_generation_settings
 from assay.tasks.prompts import ContextBuilder, chat_prompt
 from assay.tasks.selection import documents_of
-from assay.tasks.shared_settings import SharedSettings, share_generation_settings
-from assay.types import LogprobSource, ModelSpec, Request, TaskOptions, TextTail, TokenSpan
+from assay.types import LogprobSource, ModelSpec, Request, Sample, TaskOptions, TextTail, TokenSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from assay.tasks.tokenizer import Tokenizer
-    from assay.types import RequestKind, Response
+    from assay.types import RequestKind
 
 _MAX_CHAT_STOPS = 4
 """lm-eval cuts a chat request's stop list to what OpenAI's API accepts."""
 DEFAULT_MAX_TOKENS = 256
 """lm-eval's ``max_gen_toks`` where neither task nor user sets one."""
-
-
-class Sample(msgspec.Struct):
-    """One document with its requests, as lm-eval's ``Instance`` objects and as bodies to send."""
-
-    task: str
-    doc_id: int
-    doc: Any
-    instances: list[Any]
-    """lm-eval Instances, in the order in which the task scores them."""
-    requests: list[Request]
-    """For every instance its repeats, one after another, and for each repeat all bodies that it takes."""
-
-
-class CompleteSample(NamedTuple):
-    """A sample with a response to each of its requests (same order)."""
-
-    sample: Sample
-    responses: Sequence[Response]
 
 
 def samples(name: str, task: Any, writer: RequestWriter, options: TaskOptions) -> Iterator[Sample]:

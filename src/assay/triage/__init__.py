@@ -1,4 +1,7 @@
-"""Why a run scored low: the model, or the harness? See docs/triage.md."""
+"""Why a run scored low: the model, or the harness? See docs/triage.md.
+
+It may import ``checks``, ``rescoring``, ``runs`` and what stands below them.
+"""
 
 from assay.triage.findings import TITLES, Cause, Confidence, Example, Finding, Triage
 from assay.triage.run import explain_scores, needs_explanation, triage_run, triage_samples

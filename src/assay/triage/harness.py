@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import AssayError
-from assay.provenance import package_versions
+from assay.results.provenance import package_versions
 from assay.triage.findings import Cause, Confidence
 from assay.triage.judging import Found, Suspicion, is_material, judge, share_of_loss
 
@@ -59,7 +59,7 @@ def scored_again(baseline: RunSamples, run: RunSamples, metrics: Mapping[str, st
     Scored again only if the run was made by the packages that are installed, the baseline by others, and its journal is
     there; else there is nothing to learn from it.
     """
-    from assay.rescore import rescore
+    from assay.rescoring.rescore import rescore
 
     then, ours = _versions(baseline), _versions(run)
     if baseline.journal is None or not then or then == ours or ours != package_versions():

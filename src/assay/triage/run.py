@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.gate.verdicts import Verdict
+from assay.checks.verdicts import Verdict
 from assay.runs.files import names_metric
 from assay.runs.samples import RunSamples, results_file_of
 from assay.triage.baseline import baseline_of
@@ -26,7 +26,7 @@ from assay.triage.slices import slices
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.gate.verdicts import CheckResult
+    from assay.checks.verdicts import CheckResult
     from assay.triage.judging import Detector, Found
 
 _log = logging.getLogger(__name__)

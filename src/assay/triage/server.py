@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.gate.verdicts import Verdict
+from assay.checks.verdicts import Verdict
 from assay.triage.evidence import Reference
 from assay.triage.findings import Cause, Confidence
 from assay.triage.judging import (

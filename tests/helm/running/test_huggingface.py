@@ -13,7 +13,7 @@ import pytest
 
 from assay.errors import SpecificationError, UnsupportedTaskError
 from assay.helm import Request
-from assay.helm.running.huggingface import HuggingFaceEngine
+from assay.helm.engines.huggingface import HuggingFaceEngine
 from assay.helm.selection import load_tokenizer
 from tests.helm.running.runs import read, run_command, stat, write_run
 

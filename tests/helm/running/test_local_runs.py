@@ -11,8 +11,8 @@ import pytest
 
 from assay.errors import UnsupportedTaskError
 from assay.helm import Request
+from assay.helm.engines.local import LocalSource
 from assay.helm.running.answering import answered
-from assay.helm.running.local import LocalSource
 from assay.helm.running.runs import read_run
 from assay.progress import Progress
 from assay.types import Completion, CompletionToken

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.interruption import run_stoppable
 from assay.engine import ask_all
 from assay.helm.running.bodies import body_of, is_scoring, refuse_impossible
-from assay.interruption import run_stoppable
 from assay.models.api_key import read_api_key
 from assay.models.auto_concurrency import concurrency_of
 from assay.models.completions import read_completions, read_echoed
@@ -18,8 +18,7 @@ from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
 from assay.models.urls import endpoint_url, server_root
 from assay.tasks.loglikelihood import LoglikelihoodBodies
-from assay.tasks.requests import CompleteSample, Sample
-from assay.types import Answer, Failure
+from assay.types import Answer, CompleteSample, Failure, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

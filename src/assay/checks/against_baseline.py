@@ -1,0 +1,216 @@
+"""Judges a full run against a baseline: is it worse by more than the margin, whatever failed documents hide?"""
+
+from __future__ import annotations
+
+from math import fsum
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.checks.verdicts import Bound, CheckResult, Verdict, describe, verdict_of_bounds
+from assay.runs.pairing import pair_tasks
+from assay.stats.paired import Flips, mcnemar, newcombe_interval, paired_difference
+from assay.stats.strata import stratified_interval
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.checks.scope import Scope
+    from assay.runs.pairing import Pairing
+    from assay.runs.record import RecordedRun, Score, TaskRecord
+    from assay.stats.intervals import Interval
+    from assay.types import Check
+
+_UNIT = (0.0, 1.0)
+_MISMATCHES_NAMED = 3
+
+
+def judge_against_baseline(
+    check: Check, scope: Scope, baseline: RecordedRun, candidate: Mapping[str, TaskRecord]
+) -> CheckResult:
+    """Compare a full run with the baseline, on the documents that both have.
+
+    Args:
+        check: a resolved check with a baseline.
+        scope: the tasks it looks at.
+        baseline: the earlier run.
+        candidate: the run's tasks.
+    """
+    missing = [name for name in scope.tasks if _lacks(baseline.tasks.get(name), check.metric)]
+    if missing:
+        reason = f"the baseline has no documents scored by {check.metric} for {', '.join(missing)}"
+        return describe(check, Verdict.INVALID, reason)
+    unscored = [name for name in scope.tasks if check.metric not in candidate[name].scores]
+    if unscored:
+        reason = f"{', '.join(unscored)}: {check.metric} is no mean over documents, or nothing was scored"
+        return describe(check, Verdict.INVALID, reason)
+    pairings = [pair_tasks(baseline.tasks[name], candidate[name]) for name in scope.tasks]
+    if not check.allow_mismatch and (named := mismatch_reason(pairings)):
+        return describe(check, Verdict.INVALID, named)
+    strata = [_Stratum.of(pairing.scores(check.metric)) for pairing in pairings]
+    return _judge(check, scope, strata)
+
+
+def mismatch_reason(pairings: Sequence[Pairing]) -> str | None:
+    """Why the baseline does not fit, in words; None if it does."""
+    named = list(
+        dict.fromkeys(f"{pairing.candidate.name}: {change}" for pairing in pairings for change in pairing.mismatches)
+    )
+    return mismatch_words(named) if named else None
+
+
+def mismatch_words(changes: Sequence[str]) -> str:
+    """Say what changed, and what to do."""
+    more = f" and {len(changes) - _MISMATCHES_NAMED} more changes" if len(changes) > _MISMATCHES_NAMED else ""
+    return (
+        f"the baseline does not match: {'; '.join(changes[:_MISMATCHES_NAMED])}{more}; "
+        "save a new baseline, or allow the mismatch"
+    )
+
+
+def _lacks(task: TaskRecord | None, metric: str) -> bool:
+    return task is None or not task.scores.get(metric)
+
+
+class _Stratum(msgspec.Struct, frozen=True):
+    """One task's pairs."""
+
+    low: float
+    """Least mean difference that the failed documents leave possible."""
+    high: float
+    n: int
+    failed: int
+    before: list[float]
+    """Scores of the documents that both runs scored; verdicts of one document side by side."""
+    after: list[float]
+    documents: list[int]
+    """For each entry of ``before``, which document it is of."""
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[Score | None, Score | None]]) -> _Stratum:
+        lows: list[float] = []
+        highs: list[float] = []
+        before: list[float] = []
+        after: list[float] = []
+        documents: list[int] = []
+        known = [score for pair in pairs for score in pair if score is not None]
+        support = _UNIT if all(0 <= value <= 1 for score in known for value in _values(score)) else None
+        if any(isinstance(score, tuple) for score in known) and (None, None) in pairs:
+            support = None  # how many verdicts such a document has is not known
+        for place, (old, new) in enumerate(pairs):
+            if old is not None and new is not None:
+                differences = [y - x for x, y in zip(_values(old), _values(new), strict=True)]
+                lows += differences
+                highs += differences
+                before += _values(old)
+                after += _values(new)
+                documents += [place] * len(differences)
+            else:
+                possible = _possible(old, new, support)
+                lows += [low for low, _ in possible]
+                highs += [high for _, high in possible]
+        n = len(lows)
+        failed = len(pairs) - len(set(documents))
+        return (
+            cls(fsum(lows) / n, fsum(highs) / n, len(pairs), failed, before, after, documents)
+            if n
+            else cls(float("-inf"), float("inf"), len(pairs), failed, before, after, documents)
+        )
+
+    @property
+    def difference(self) -> float:
+        return (fsum(self.after) - fsum(self.before)) / len(self.after)
+
+    @property
+    def flips(self) -> tuple[int, int]:
+        """Documents whose score fell, and rose."""
+        totals: dict[int, float] = {}
+        for place, old, new in zip(self.documents, self.before, self.after, strict=True):
+            totals[place] = totals.get(place, 0.0) + new - old
+        return sum(total < 0 for total in totals.values()), sum(total > 0 for total in totals.values())
+
+    @property
+    def right_or_wrong(self) -> bool:
+        return len(set(self.documents)) == len(self.documents) and set(self.before) | set(self.after) <= {0.0, 1.0}
+
+    def interval(self) -> Interval | None:
+        """95 % interval for the difference."""
+        fell, rose = self.flips
+        if self.right_or_wrong:
+            both_right = int(fsum(self.before)) - fell
+            return newcombe_interval(Flips(both_right, fell, rose, len(self.before) - both_right - fell - rose))
+        if len(set(self.documents)) < 2:
+            return None
+        repeated = len(self.documents) > len(set(self.documents))
+        return paired_difference(self.before, self.after, clusters=self.documents if repeated else None).interval
+
+
+def _possible(old: Score | None, new: Score | None, support: tuple[float, float] | None) -> list[tuple[float, float]]:
+    """Least and greatest difference of each value of a document that failed in one run or both."""
+    if support is None:
+        return [(float("-inf"), float("inf"))]
+    worst, best = support
+    if new is not None:
+        return [(value - best, value - worst) for value in _values(new)]
+    if old is not None:
+        return [(worst - value, best - value) for value in _values(old)]
+    return [(worst - best, best - worst)]
+
+
+def _values(score: Score) -> list[float]:
+    return [float(value) for value in score] if isinstance(score, tuple) else [score]
+
+
+def _judge(check: Check, scope: Scope, strata: Sequence[_Stratum]) -> CheckResult:
+    failed = sum(stratum.failed for stratum in strata)
+    if not all(stratum.after for stratum in strata):
+        return describe(check, Verdict.INVALID, f"no document was scored in both runs ({failed} failed)")
+    weights = [stratum.n if scope.weighted_by_size else 1 for stratum in strata]
+    low, high, difference, value = (
+        fsum(weight * part for weight, part in zip(weights, parts, strict=True)) / sum(weights)
+        for parts in (
+            [stratum.low for stratum in strata],
+            [stratum.high for stratum in strata],
+            [stratum.difference for stratum in strata],
+            [fsum(stratum.after) / len(stratum.after) for stratum in strata],
+        )
+    )
+    fell, rose = (sum(stratum.flips[side] for stratum in strata) for side in (0, 1))
+    lost, gained = (fell, rose) if scope.higher_is_better else (rose, fell)
+    verdict, reason = _verdict(check, scope, (low, high, difference), failed)
+    return describe(
+        check,
+        verdict,
+        f"{reason}; {lost} answers lost, {gained} gained",
+        value=value,
+        difference=difference,
+        interval=_interval(strata, weights),
+        p_value=mcnemar(lost, gained, "worse") if all(stratum.right_or_wrong for stratum in strata) else None,
+        lost=lost,
+        gained=gained,
+        n=sum(stratum.n for stratum in strata),
+        population=sum(stratum.n for stratum in strata),
+        failed=failed,
+    )
+
+
+def _verdict(
+    check: Check, scope: Scope, low_high_difference: tuple[float, float, float], failed: int
+) -> tuple[Verdict, str]:
+    low, high, difference = low_high_difference
+    margin = check.margin or 0.0
+    bound = Bound(-margin if scope.higher_is_better else margin, scope.higher_is_better)
+    if failed:
+        return verdict_of_bounds(bound, low, high, failed)
+    if bound.met_by(difference):
+        return Verdict.PASS, f"{difference:+.4f} against the baseline, within the margin of {margin:g}"
+    return Verdict.FAIL, f"{difference:+.4f} against the baseline, beyond the margin of {margin:g}"
+
+
+def _interval(strata: Sequence[_Stratum], weights: Sequence[int]) -> Interval | None:
+    intervals = [interval for stratum in strata if (interval := stratum.interval()) is not None]
+    if len(intervals) < len(strata):
+        return None
+    if len(strata) == 1:
+        return intervals[0]
+    return stratified_interval([stratum.difference for stratum in strata], intervals, weights)

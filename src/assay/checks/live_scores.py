@@ -1,0 +1,55 @@
+"""The scores of a run that is going on, as checks read them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from assay.runs.files import comparable_settings
+from assay.runs.record import Score, TaskRecord, document_hash, prompt_hash, score_of
+from assay.tasks.lm_eval_json import as_written
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.scoring.task_scores import TaskScores
+
+
+class LiveScores:
+    """What is known of each document so far."""
+
+    def __init__(self, scores: Mapping[str, TaskScores]) -> None:
+        self._scores = scores
+
+    def value(self, task: str, doc_id: int, metric: str) -> Any:
+        """A document's score under a metric key; None if it failed."""
+        name, filter_name = metric.split(",", 1)
+        return self._scores[task].value(doc_id, name, filter_name)
+
+    def identity(self, task: str, doc_id: int) -> tuple[str, str]:
+        """A scored document's short hashes, of itself with its target and of its prompt."""
+        document, prompt, target = self._scores[task].hashes(doc_id)
+        return document_hash(document, target), prompt_hash(prompt)
+
+    def record(self, name: str, metrics: tuple[str, ...]) -> TaskRecord:
+        """One task as a finished run's record, with the scores of some metric keys."""
+        scores = self._scores[name]
+        doc_ids = tuple(scores.scored_documents)
+        identities = [self.identity(name, doc_id) for doc_id in doc_ids]
+        known: dict[str, tuple[Score, ...]] = {}
+        for key in metrics:
+            values = [score_of(self.value(name, doc_id, key)) for doc_id in doc_ids]
+            known[key] = tuple(value for value in values if value is not None)
+        return TaskRecord(
+            name=name,
+            settings=task_settings(scores.task),
+            doc_ids=doc_ids,
+            documents=tuple(document for document, _ in identities),
+            prompts=tuple(prompt for _, prompt in identities),
+            failed=tuple(sorted(scores.failed)),
+            scores={key: values for key, values in known.items() if values and len(values) == len(doc_ids)},
+        )
+
+
+def task_settings(task: Any) -> dict[str, Any]:
+    """What of a loaded task must be equal for scores to be comparable."""
+    return comparable_settings(as_written(task.dump_config()), task.VERSION)

@@ -1,0 +1,158 @@
+"""A run's checks: resolved and refused before any request, judged after the last."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay.checks.against_baseline import judge_against_baseline, mismatch_words
+from assay.checks.early_stopping import Follower
+from assay.checks.live_scores import LiveScores, task_settings
+from assay.checks.scope import Scope, scope_of
+from assay.checks.sequential import FollowedCheck, plan_of
+from assay.checks.verdicts import CheckResult, judge, resolve_checks
+from assay.errors import BaselineMismatchError, SpecificationError
+from assay.runs.files import read_run
+from assay.runs.pairing import settings_changes
+from assay.tasks.metrics import metric_keys_by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from assay.models.concurrency import Concurrency
+    from assay.runs.record import RecordedRun
+    from assay.scoring.measure import Score
+    from assay.tasks.library import LoadedTasks
+    from assay.types import Check, Response, Sample, Specification
+
+
+@dataclass(frozen=True)
+class PlannedCheck:
+    """A resolved check with what it looks at."""
+
+    check: Check
+    scope: Scope
+    baseline: RecordedRun | None
+
+
+def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[PlannedCheck, ...]:
+    """Resolve all checks of a run, and refuse those that could never be judged.
+
+    Raises:
+        UnknownMetricError: a check's task or metric does not exist.
+        SpecificationError: a check makes no sense, or a run that may stop early has a task without a check.
+        FileFormatError: a baseline cannot be read.
+        BaselineMismatchError: a baseline is of another task version or other settings.
+    """
+    resolved = resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks)
+    read_baseline = functools.cache(read_run)
+    planned = []
+    for check in resolved:
+        scope = scope_of(check, loaded)
+        baseline = None
+        if check.baseline is not None:
+            baseline = read_baseline(check.baseline)
+            refuse_misfit(check, scope, baseline, loaded)
+        planned.append(PlannedCheck(check, scope, baseline))
+    if specification.early_stopping is not None:
+        _refuse_unchecked(planned, loaded)
+        for plan in planned:
+            plan_of(plan.check, plan.scope, population=1, weights={})
+    return tuple(planned)
+
+
+def judge_checks(
+    planned: Sequence[PlannedCheck], scores: Sequence[Score], live: LiveScores, follower: Follower | None
+) -> tuple[CheckResult, ...]:
+    """The verdicts of a run that has ended.
+
+    Args:
+        planned: its checks.
+        scores: its scores.
+        live: its documents' scores.
+        follower: what followed the checks, where the run could stop early.
+    """
+    if follower is None:
+        return tuple(_judge_fully(plan, scores, live) for plan in planned)
+    return tuple(
+        _judge_fully(plan, scores, live) if follower.is_complete(followed) else followed.result()
+        for plan, followed in zip(planned, follower.checks, strict=True)
+    )
+
+
+def follow_checks(
+    planned: Sequence[PlannedCheck],
+    documents: Mapping[str, Sequence[int]],
+    specification: Specification,
+    *,
+    seed: int,
+    concurrency: Concurrency,
+    score: Callable[[Sample, Sequence[Response]], None],
+    live: LiveScores,
+) -> Follower | None:
+    """What follows a run's checks while answers arrive; None where every document is asked.
+
+    Args:
+        planned: the checks.
+        documents: by task, the numbers of its documents.
+        specification: the run.
+        seed: of the random order, unless the specification has one.
+        concurrency: how many requests are outstanding at once.
+        score: scores a sample.
+        live: the documents' scores.
+
+    Raises:
+        SpecificationError: a threshold is out of range.
+    """
+    stopping = specification.early_stopping
+    if stopping is None:
+        return None
+    sizes = {task: len(numbers) for task, numbers in documents.items()}
+    followed = [FollowedCheck(plan.check, plan.scope, sizes, plan.baseline) for plan in planned]
+    chosen = seed if stopping.order_seed is None else stopping.order_seed
+    return Follower(
+        followed,
+        documents,
+        stopping,
+        seed=chosen,
+        concurrency=concurrency,
+        score=score,
+        book=live,
+    )
+
+
+def _judge_fully(plan: PlannedCheck, scores: Sequence[Score], live: LiveScores) -> CheckResult:
+    if plan.baseline is None:
+        return judge(plan.check, scores)
+    records = {name: live.record(name, (plan.check.metric,)) for name in plan.scope.tasks}
+    return judge_against_baseline(plan.check, plan.scope, plan.baseline, records)
+
+
+def refuse_misfit(check: Check, scope: Scope, baseline: RecordedRun, loaded: LoadedTasks) -> None:
+    """Refuse a baseline that a check can never be judged by.
+
+    Raises:
+        BaselineMismatchError: it was stopped early, lacks such scores, or is of another task version or other settings.
+    """
+    if baseline.stopped_early:
+        raise BaselineMismatchError(f"{baseline.source} was stopped early and is no baseline: it lacks most documents")
+    for name in scope.tasks:
+        before = baseline.tasks.get(name)
+        if before is None or not before.scores.get(check.metric):
+            had = ", ".join([*before.scores] if before else [*baseline.tasks]) or "nothing"
+            raise BaselineMismatchError(
+                f"the baseline {check.baseline} has no documents of {name} scored by {check.metric}; it has {had}"
+            )
+        changes = settings_changes(before.settings, task_settings(loaded.tasks[name]))
+        if changes and not check.allow_mismatch:
+            raise BaselineMismatchError(mismatch_words([f"{name}: {change}" for change in changes]))
+
+
+def _refuse_unchecked(planned: Sequence[PlannedCheck], loaded: LoadedTasks) -> None:
+    checked = {task for plan in planned for task in plan.scope.tasks}
+    if unchecked := [name for name in loaded.tasks if name not in checked]:
+        raise SpecificationError(
+            f"no check looks at {', '.join(unchecked[:5])}, so nothing says when to stop asking: "
+            "add a check, leave the task out, or run it in full"
+        )

@@ -1,0 +1,66 @@
+"""Which documents a check looks at, and how much each counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.scoring.measure import aggregates_by_mean
+from assay.stats.sampling import document_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.tasks.library import LoadedTasks
+    from assay.types import Check
+
+_RIGHT_OR_WRONG = frozenset({"acc", "acc_norm", "exact_match"})
+"""lm-eval's metrics that give 0 or 1 for every document."""
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check looks at."""
+
+    tasks: tuple[str, ...]
+    """The task itself, or all tasks of the group."""
+    weighted_by_size: bool = True
+    """How the group's aggregate is formed; for a task it makes no difference."""
+    higher_is_better: bool = True
+    is_mean: bool = True
+    """The score is a mean over documents; others are known only when all are answered."""
+    right_or_wrong: bool = False
+    """Every document scores 0 or 1."""
+
+    def population(self, sizes: Mapping[str, int]) -> int:
+        """Documents of all its tasks, from how many each has."""
+        return sum(sizes[task] for task in self.tasks)
+
+    def weights(self, sizes: Mapping[str, int]) -> dict[str, float]:
+        """For each task the weight of one of its documents in the mean over all; 1 where all count the same."""
+        if self.weighted_by_size or len(self.tasks) == 1:
+            return dict.fromkeys(self.tasks, 1.0)
+        counts = [sizes[task] for task in self.tasks]
+        return dict(zip(self.tasks, document_weights(counts, [1.0] * len(counts)), strict=True))
+
+
+def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
+    """The scope of a resolved check."""
+    name, metric = check.task or "", check.metric.split(",", 1)[0]
+    group = loaded.groups.get(name)
+    if group is None:
+        return _scope([loaded.tasks[name]], (name,), metric, by_size=True)
+    configs = {config.metric: config for config in group.aggregate_metric_list or ()}
+    tasks = group.get_all_tasks()
+    by_size = configs[metric].weight_by_size if metric in configs else True
+    return _scope(tasks, tuple(task.task_name for task in tasks), metric, by_size=by_size)
+
+
+def _scope(tasks: list[Any], names: tuple[str, ...], metric: str, *, by_size: bool) -> Scope:
+    return Scope(
+        tasks=names,
+        weighted_by_size=by_size,
+        higher_is_better=all(task.higher_is_better().get(metric) is not False for task in tasks),
+        is_mean=all(aggregates_by_mean(task, metric) for task in tasks),
+        right_or_wrong=metric in _RIGHT_OR_WRONG,
+    )

@@ -1,0 +1,267 @@
+"""Checks on scores, and their verdicts.
+
+A verdict holds whatever the failed samples would have scored; where it could not, it is ``invalid``. Nothing passes by
+being absent.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from assay.errors import SpecificationError, UnknownMetricError
+from assay.stats.intervals import Interval  # noqa: TC001 - msgspec resolves the annotations
+from assay.types import Check
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.scoring.measure import Score
+
+
+class Verdict(StrEnum):
+    """What a check came to."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, no password
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    """The budget ended before the evidence sufficed."""
+    INVALID = "invalid"
+    """It could not be judged: nothing was measured, failed samples could turn it, or the baseline does not match."""
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code of the command line when this is the worst verdict of a run."""
+        return {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 3, Verdict.INVALID: 4}[self]
+
+
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
+    """A check, its verdict, the reason in words, and the figures that it rests on."""
+
+    task: str
+    metric: str
+    min: float | None = None
+    max: float | None = None
+    baseline: str | None = None
+    margin: float | None = None
+    value: float | None = None
+    """The score, over the documents that the verdict rests on."""
+    verdict: Verdict
+    reason: str
+    difference: float | None = None
+    """Against the baseline: candidate minus baseline."""
+    interval: Interval | None = None
+    """For the score, or for the difference where there is a baseline. After an early stop a confidence sequence's."""
+    p_value: float | None = None
+    """Against the baseline, after a full run: of an exact one-sided McNemar test that the candidate is worse."""
+    lost: int | None = None
+    """Documents whose score is worse than in the baseline."""
+    gained: int | None = None
+    n: int = 0
+    """Documents that the verdict rests on, failed ones included."""
+    population: int = 0
+    """Documents of the whole benchmark (as far as ``limit`` leaves it)."""
+    failed: int = 0
+    more_needed: int | None = None
+    """Where inconclusive: how many more documents would probably decide."""
+
+    @property
+    def demand(self) -> str:
+        """What was demanded, in words."""
+        return demand_of(self)
+
+
+def demand_of(check: Check | CheckResult) -> str:
+    """What a check demands, in words."""
+    if check.baseline is not None:
+        return f"at most {check.margin:g} worse than {check.baseline}"
+    return f">= {check.min:g}" if check.min is not None else f"<= {check.max:g}"
+
+
+class Bound(NamedTuple):
+    """What a score or difference is held against."""
+
+    value: float
+    higher_is_better: bool
+
+    def met_by(self, score: float) -> bool:
+        """Whether a score suffices."""
+        return score >= self.value if self.higher_is_better else score <= self.value
+
+
+def parse_minimum(text: str) -> Check:
+    """Read ``[TASK:]METRIC,FILTER=VALUE``, the argument of ``--min``.
+
+    Raises:
+        SpecificationError: the text has another form.
+    """
+    task, metric, number = _parse_demand(text, "minimum")
+    return Check(metric=metric, min=number, task=task)
+
+
+def parse_maximum(text: str) -> Check:
+    """Read ``[TASK:]METRIC,FILTER=VALUE``, the argument of ``--max``.
+
+    Raises:
+        SpecificationError: the text has another form.
+    """
+    task, metric, number = _parse_demand(text, "maximum")
+    return Check(metric=metric, max=number, task=task)
+
+
+def _parse_demand(text: str, kind: str) -> tuple[str | None, str, float]:
+    key, equals, value = text.rpartition("=")
+    task, _, metric = key.rpartition(":")
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not equals or not metric.strip() or not math.isfinite(number):
+        raise SpecificationError(f"'{text}' is no {kind}: write KEY=VALUE, for example exact_match,strict-match=0.6")
+    return task.strip() or None, metric.strip(), number
+
+
+def validate_check(check: Check) -> None:
+    """Refuse a check that demands nothing, several things, or the impossible.
+
+    Raises:
+        SpecificationError: with the value and what would be right.
+    """
+    name = f"the check on {f'{check.task} ' if check.task else ''}{check.metric}"
+    demands = [field for field in ("min", "max", "baseline") if getattr(check, field) is not None]
+    if len(demands) != 1:
+        found = " and ".join(demands) or "none"
+        raise SpecificationError(f"{name} needs exactly one of min, max and baseline; it has {found}")
+    if check.baseline is not None and check.margin is None:
+        raise SpecificationError(f"{name} needs a margin: the greatest loss against the baseline that still passes")
+    if check.baseline is None and check.margin is not None:
+        raise SpecificationError(f"{name} has a margin, but no baseline that it could be a margin to")
+    for field in ("min", "max"):
+        if not math.isfinite(getattr(check, field) or 0.0):
+            raise SpecificationError(f"{name} has {field} {getattr(check, field)}; it must be a finite number")
+    if check.margin is not None and not 0 <= check.margin <= 1:
+        raise SpecificationError(f"{name} has margin {check.margin:g}; it must lie between 0 and 1, for example 0.02")
+    if not 0 < check.alpha < 0.5:
+        raise SpecificationError(f"{name} has alpha {check.alpha:g}; it must lie between 0 and 0.5, for example 0.01")
+
+
+def resolve_checks(checks: Sequence[Check], keys: Mapping[str, Sequence[str]], asked: Sequence[str]) -> list[Check]:
+    """Name each check's task and full metric key, before any request.
+
+    Args:
+        checks: as the user wrote them: the task may be left out where one task of the run reports the metric, and the
+            filter where the task has only one for that metric.
+        keys: metric keys that each task and group of the run will report.
+        asked: the tasks and groups that were asked for by name; preferred where a check names none.
+
+    Raises:
+        UnknownMetricError: no task reports that metric, with the keys that there are.
+        SpecificationError: several tasks report it and the check names none, or the check makes no sense.
+    """
+    return [_resolve(check, keys, asked) for check in checks]
+
+
+def _resolve(check: Check, keys: Mapping[str, Sequence[str]], asked: Sequence[str]) -> Check:
+    validate_check(check)
+    if check.task is not None and check.task not in keys:
+        raise UnknownMetricError(f"the run has no task or group '{check.task}'; it has {_listed(keys)}")
+    candidates = [check.task] if check.task else [name for name in asked if name in keys] or list(keys)
+    found = [(name, key) for name in candidates for key in _matching(check.metric, keys[name])]
+    if len(found) == 1:
+        return msgspec.structs.replace(check, task=found[0][0], metric=found[0][1])
+    if not found:
+        known = list(dict.fromkeys(key for name in candidates for key in keys[name]))
+        near = difflib.get_close_matches(check.metric, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise UnknownMetricError(
+            f"no metric '{check.metric}' in {_listed(candidates)}: it reports {_listed(known)}{hint}"
+        )
+    choices = _listed([f"{name}:{key}" for name, key in found])
+    raise SpecificationError(f"'{check.metric}' could mean several scores; write one of {choices}")
+
+
+def _matching(metric: str, keys: Sequence[str]) -> list[str]:
+    return [metric] if metric in keys else [key for key in keys if key.split(",", 1)[0] == metric]
+
+
+def judge(check: Check, scores: Sequence[Score]) -> CheckResult:
+    """Compare one resolved check against a threshold with the scores of a full run."""
+    score = next((score for score in scores if (score.task, score.metric) == (check.task, check.metric)), None)
+    verdict, reason = _verdict(check, score)
+    return describe(
+        check,
+        verdict,
+        reason,
+        value=score.value if score else None,
+        interval=score.interval if score else None,
+        n=score.n + score.failed if score else 0,
+        population=score.n + score.failed if score else 0,
+        failed=score.failed if score else 0,
+    )
+
+
+def describe(check: Check, verdict: Verdict, reason: str, **figures: object) -> CheckResult:
+    """A check with its verdict; `figures` are fields of :class:`CheckResult`."""
+    return CheckResult(
+        task=check.task or "",
+        metric=check.metric,
+        min=check.min,
+        max=check.max,
+        baseline=check.baseline,
+        margin=check.margin,
+        verdict=verdict,
+        reason=reason,
+        **figures,  # type: ignore[arg-type]
+    )
+
+
+def threshold_of(check: Check) -> Bound:
+    """What the score of a threshold check is held against."""
+    return Bound(check.min, higher_is_better=True) if check.min is not None else Bound(check.max or 0.0, False)
+
+
+def _verdict(check: Check, score: Score | None) -> tuple[Verdict, str]:
+    if score is None:
+        return Verdict.INVALID, "the run did not report this metric"
+    if score.value is None or score.n == 0:
+        return Verdict.INVALID, f"no sample was scored ({score.failed} failed)"
+    if math.isnan(score.value):
+        return Verdict.INVALID, "the score is not a number"
+    bound = threshold_of(check)
+    if not score.failed:
+        if bound.met_by(score.value):
+            return Verdict.PASS, f"{score.value:.4f} {'>=' if bound.higher_is_better else '<='} {bound.value:g}"
+        return Verdict.FAIL, f"{score.value:.4f} {'<' if bound.higher_is_better else '>'} {bound.value:g}"
+    if score.bounds is None:
+        return Verdict.INVALID, f"{score.failed} samples failed and this metric cannot be bounded without them"
+    return verdict_of_bounds(bound, score.bounds.low, score.bounds.high, score.failed)
+
+
+def verdict_of_bounds(bound: Bound, low: float, high: float, failed: int) -> tuple[Verdict, str]:
+    """The verdict on a score that failed samples put anywhere from `low` to `high`."""
+    demand = f"{'minimum' if bound.higher_is_better else 'maximum'} {bound.value:g}"
+    worst_end, best_end = (low, high) if bound.higher_is_better else (high, low)
+    at_least, at_most = (">=", "<=") if bound.higher_is_better else ("<=", ">=")
+    if bound.met_by(worst_end):
+        return Verdict.PASS, f"{at_least} {worst_end:.4f} even if all {failed} failed samples were wrong; {demand}"
+    if not bound.met_by(best_end):
+        return Verdict.FAIL, f"{at_most} {best_end:.4f} even if all {failed} failed samples were right; {demand}"
+    return Verdict.INVALID, f"{failed} failed samples put it anywhere in {low:.4f} to {high:.4f}; {demand}"
+
+
+def worst(results: Sequence[CheckResult]) -> Verdict:
+    """A run passes if all its checks do, and fails if one certainly does; without checks it is not judged."""
+    if not results:
+        return Verdict.INVALID
+    verdicts = {result.verdict for result in results}
+    order = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
+    return next((verdict for verdict in order if verdict in verdicts), Verdict.PASS)
+
+
+def _listed(names: Sequence[str] | Mapping[str, object]) -> str:
+    shown = list(names)
+    return ", ".join(shown[:12]) + (f" and {len(shown) - 12} more" if len(shown) > 12 else "")

@@ -1,0 +1,90 @@
+"""A task's samples in any order, each exactly as it is in a full run.
+
+Some tasks draw few-shot examples from a random stream in document order, so that a prompt depends on all those before
+it. But a prompt whose writing did not move the stream did not depend on it. So prompts are written in whatever order
+they are asked for, until one moves the stream; only then are all prompts of the task written once in order, to learn
+where in the stream each begins.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from assay.errors import UnsupportedTaskError
+from assay.tasks.requests import SampleBuilder
+from assay.tasks.selection import documents_of
+
+if TYPE_CHECKING:
+    from assay.tasks.requests import RequestWriter
+    from assay.types import Sample, TaskOptions
+
+
+class _Place(NamedTuple):
+    """Where a random stream is. Most of it is a block of numbers that serves hundreds of draws."""
+
+    version: int
+    block: tuple[int, ...]
+    position: int
+    gauss: float | None
+
+    @classmethod
+    def of(cls, stream: random.Random) -> _Place:
+        version, numbers, gauss = stream.getstate()
+        return cls(version, numbers[:-1], numbers[-1], gauss)
+
+    def restore(self, stream: random.Random) -> None:
+        stream.setstate((self.version, (*self.block, self.position), self.gauss))
+
+    def sharing(self, earlier: _Place) -> _Place:
+        """The same place, with the earlier one's block where they are equal: one is kept in memory then."""
+        return self._replace(block=earlier.block) if self.block == earlier.block else self
+
+
+class SamplesInAnyOrder:
+    """Builds the samples of one task by their number."""
+
+    def __init__(self, name: str, task: Any, writer: RequestWriter, options: TaskOptions) -> None:
+        self._name = name
+        self._docs = task.eval_docs
+        self._numbers = documents_of(name, task, options)
+        self._builder = SampleBuilder(name, task, writer, options)
+        self._stream: random.Random = getattr(getattr(task, "sampler", None), "rnd", None) or random.Random()
+        """What the task draws its few-shot examples from; one that nobody draws from where it has none."""
+        self._places: dict[int, _Place] | None = None
+        """For every document where in the stream it begins, once that is known to matter."""
+
+    def sample(self, doc_id: int) -> Sample:
+        """The sample of one document.
+
+        Raises:
+            UnsupportedTaskError: the task draws random numbers that all tasks share, or its requests cannot be served.
+        """
+        if self._places is None:
+            before = _Place.of(self._stream)
+            built = self._build(doc_id)
+            if _Place.of(self._stream) == before:
+                return built
+            self._places = self._walk(before)
+        self._places[doc_id].restore(self._stream)
+        return self._build(doc_id)
+
+    def _walk(self, beginning: _Place) -> dict[int, _Place]:
+        beginning.restore(self._stream)
+        places = {}
+        place = beginning
+        for doc_id in self._numbers:
+            places[doc_id] = place
+            self._build(doc_id)
+            place = _Place.of(self._stream).sharing(place)
+        return places
+
+    def _build(self, doc_id: int) -> Sample:
+        shared = random.getstate()
+        built = self._builder.build(doc_id, self._docs[doc_id])
+        if random.getstate() != shared:
+            raise UnsupportedTaskError(
+                f"task '{self._name}' draws random numbers for its prompts from a stream that all tasks share, so its "
+                "documents cannot be asked in another order: run it without early stopping"
+            )
+        return built

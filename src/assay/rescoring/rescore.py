@@ -1,0 +1,285 @@
+"""A finished run's answers scored again, without a server: by another filter, a newer task or another release.
+
+Prompts are written anew, as a run would write them now, and each is matched with the journal's answers. An answer to a
+prompt that has changed since is scored all the same, and said: what differs then is not the scoring alone.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay._version import __version__
+from assay.errors import FileFormatError, UnsupportedTaskError, UsageError
+from assay.journal.by_document import ResponsesByDocument
+from assay.rescoring.recorded_answers import RecordedAnswers
+from assay.results.provenance import package_versions
+from assay.results.writing import aggregate, date_id, ensure_writable, mark_stopped_early, model_folder, write_results
+from assay.runs.compare import Comparison, compare_runs
+from assay.runs.files import names_metric, read_run
+from assay.runs.samples import RunSamples
+from assay.scoring.corrections import corrections
+from assay.scoring.deadline import Deadline
+from assay.scoring.measure import Score, measure, without_intervals
+from assay.scoring.spool import Spool
+from assay.scoring.task_scores import SCORING_SECONDS, TaskScores
+from assay.tasks.code_eval import verdicts_of
+from assay.tasks.library import LoadedTasks, load_tasks
+from assay.tasks.model_args import model_args
+from assay.tasks.settings_check import refuse_odd_settings
+from assay.types import ModelSpec, Specification, StoppedEarly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+
+class Rescoring(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be scored again, and how."""
+
+    tasks: dict[str, str] = {}
+    """Tasks of the run, each with the task that scores its answers now (as a rule itself); empty: all, as they are."""
+    include_path: str | None = None
+    """A folder of task YAML in place of the run's own."""
+    data_dir: str | None = None
+    """Where data sets lie, in place of the run's own folder."""
+    output_dir: str | None = None
+    """Where results and samples files go; None: nothing is kept."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of the results that is another one now."""
+
+    task: str
+    """The task's or group's name in the run."""
+    key: str
+    """As in the results file. Standard errors are no scores: some of lm-eval's are drawn anew each time."""
+    before: float
+    now: float
+
+
+class Rescored(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of scoring a run again."""
+
+    run: str
+    """The run's results file."""
+    scores: tuple[Score, ...]
+    differences: tuple[Difference, ...]
+    comparison: Comparison | None
+    """The run beside what it scores now, document by document; None where the run kept no samples files."""
+    changed_prompts: dict[str, int]
+    """By task, how many documents would be asked otherwise now; none where that is zero."""
+    left_out: dict[str, int]
+    """By task, how many documents were asked and have no score now, failed ones included."""
+    lost: dict[str, int]
+    """Of these, those whose answers the journal does not hold any more: it is damaged, or another run's."""
+    versions: dict[str, tuple[str, str]]
+    """By package, its version then and now, where it changed."""
+    results_file: Path | None
+    """Where the results were kept."""
+
+
+def rescore(results_file: Path, rescoring: Rescoring | None = None) -> Rescored:
+    """Score a run's journaled answers again.
+
+    Args:
+        results_file: of the run; its journal lies beside it.
+        rescoring: which tasks, by what; by default all, as the run had them.
+
+    Raises:
+        UsageError: the run has no such task, or a task cannot be loaded.
+        FileFormatError: the run was not made by Assay, or its journal is missing.
+        JournalError: the journal cannot be read.
+    """
+    rescoring = rescoring or Rescoring()
+    with RunSamples(results_file) as run:
+        return _rescore(run, rescoring)
+
+
+def _rescore(run: RunSamples, rescoring: Rescoring) -> Rescored:
+    specification = _specification_of(run, rescoring)
+    names = _names(run, specification, rescoring)
+    loaded = load_tasks(list(names.values()), specification.options, model_args(specification.model))
+    refuse_odd_settings(loaded.tasks)
+    recorded_as = {now: then for then, now in names.items() if now in loaded.tasks}
+    with _journal_of(run) as journal, _folder(specification, rescoring) as folder, Spool(folder) as spool:
+        stopped_early = _stopped_early(run)
+        counted, scored = _counted(run, specification), _scored(run, specification, stopped_early)
+        answers = RecordedAnswers(specification, journal, recorded_as, counted, scored)
+        with verdicts_of(loaded.tasks) as (verdicts, _):
+            deadline = Deadline(SCORING_SECONDS)
+            scores = {
+                name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in loaded.tasks.items()
+            }
+            with deadline.watching():
+                answers.score(scores)
+        document, measured = _results(run, specification.model, loaded, scores, stopped_early)
+        document["assay"] |= {"rescored": _origin(run, folder, answers)}
+        written = write_results(folder, date_id(), document, scores)
+        comparison = _comparison(run.file, written, recorded_as) if specification.log_samples else None
+        if comparison is not None and rescoring.output_dir is None:
+            comparison = _without_file(comparison, written)
+    return Rescored(
+        run=str(run.file),
+        scores=measured,
+        differences=tuple(_differences(run.results["results"], document["results"], recorded_as)),
+        comparison=comparison,
+        changed_prompts=dict(answers.changed_prompts),
+        left_out={name: count for name, count in answers.left_out(scores).items() if count},
+        lost=dict(answers.lost),
+        versions=_changed_versions(run),
+        results_file=None if rescoring.output_dir is None else written,
+    )
+
+
+def _specification_of(run: RunSamples, rescoring: Rescoring) -> Specification:
+    recorded = run.assay.get("provenance", {}).get("specification")
+    if recorded is None:
+        raise FileFormatError(f"{run.file} was not made by an Assay run: there are no recorded answers to score")
+    try:
+        specification = msgspec.convert(recorded, Specification)
+    except msgspec.ValidationError as error:
+        raise FileFormatError(f"{run.file}: its specification cannot be read ({error})") from error
+    asked = {"include_path": rescoring.include_path, "data_dir": rescoring.data_dir}
+    options = msgspec.structs.replace(
+        specification.options, **{name: value for name, value in asked.items() if value is not None}
+    )
+    return msgspec.structs.replace(specification, options=options)
+
+
+def _names(run: RunSamples, specification: Specification, rescoring: Rescoring) -> dict[str, str]:
+    """What to load: tasks of the run, each with the one that scores it now; or what the run asked for, as it is."""
+    if unknown := [name for name in rescoring.tasks if name not in run.tasks]:
+        raise UsageError(f"{run.file} has no task '{unknown[0]}'; it has {', '.join(run.tasks)}")
+    return dict(rescoring.tasks) or {name: name for name in specification.tasks}
+
+
+def _counted(run: RunSamples, specification: Specification) -> Callable[[str, int], bool]:
+    if not specification.log_samples:
+        return lambda _, __: True
+    documents = {name: frozenset(run.doc_ids(name)) for name in run.tasks}
+    return lambda name, doc_id: doc_id in documents.get(name, ())
+
+
+def _scored(
+    run: RunSamples, specification: Specification, stopped_early: StoppedEarly | None
+) -> Callable[[str, int], bool]:
+    if stopped_early is not None and not specification.log_samples:
+        return lambda _, __: False  # nobody wrote down which were asked
+    return lambda name, doc_id: not run.has_failed(name, doc_id)
+
+
+@contextmanager
+def _journal_of(run: RunSamples) -> Iterator[ResponsesByDocument]:
+    if run.journal is None:
+        raise FileFormatError(f"the journal of {run.file} is not beside it: there are no recorded answers to score")
+    with ResponsesByDocument(run.journal) as journal:
+        yield journal
+
+
+@contextmanager
+def _folder(specification: Specification, rescoring: Rescoring) -> Iterator[Path]:
+    if rescoring.output_dir is None:
+        with tempfile.TemporaryDirectory(prefix="assay-score-") as scratch:
+            yield Path(scratch)
+        return
+    folder = model_folder(rescoring.output_dir, specification.model.model)
+    ensure_writable(folder)
+    yield folder
+
+
+def _stopped_early(run: RunSamples) -> StoppedEarly | None:
+    recorded = run.assay.get("early_stopping")
+    return None if not recorded else msgspec.convert(recorded, StoppedEarly)
+
+
+def _results(
+    run: RunSamples,
+    model: ModelSpec,
+    loaded: LoadedTasks,
+    scores: Mapping[str, TaskScores],
+    stopped_early: StoppedEarly | None,
+) -> tuple[dict[str, Any], tuple[Score, ...]]:
+    """The run's results document with everything that scoring gives put anew."""
+    if not any(found.scored for found in scores.values()):
+        raise UnsupportedTaskError(f"no document of {', '.join(scores)} has an answer in the journal of {run.file}")
+    sections = aggregate(scores, loaded)
+    measured = measure(sections["results"], scores, loaded)
+    if stopped_early is not None:
+        measured = without_intervals(measured, stopped_early.complete_tasks)
+    document = {key: value for key, value in run.results.items() if key != "groups"} | sections
+    document["task_hashes"] = {name: found.task_hash() for name, found in scores.items()}
+    document["lm_eval_version"] = package_versions()["lm_eval"]
+    dropped = ("checks", "evidence", "report", "triage", "early_stopping")
+    assay = {key: value for key, value in run.assay.items() if key not in dropped}
+    assay |= {
+        "scores": msgspec.to_builtins(measured),
+        "corrections": msgspec.to_builtins(corrections(scores, model)),
+        "failures": msgspec.to_builtins([failed for found in scores.values() for failed in found.failed_samples()]),
+        "fallbacks": {name: found.fallbacks for name, found in scores.items()},
+    }
+    assay["provenance"] = {**assay["provenance"], "versions": package_versions(), "data": loaded.data_files}
+    document["assay"] = msgspec.to_builtins(assay)
+    if stopped_early is not None:
+        mark_stopped_early(document, stopped_early)
+    return document, measured
+
+
+def _origin(run: RunSamples, folder: Path, answers: RecordedAnswers) -> dict[str, Any]:
+    journal = run.journal
+    return {
+        "run": run.file.name,
+        "journal": None if journal is None else os.path.relpath(journal, folder),
+        "tasks": dict(answers.recorded_as),
+        "changed_prompts": dict(answers.changed_prompts),
+    }
+
+
+def _comparison(before: Path, now: Path, recorded_as: Mapping[str, str]) -> Comparison:
+    run = read_run(now)
+    under_old_names = {
+        recorded_as.get(name, name): msgspec.structs.replace(task, name=recorded_as.get(name, name))
+        for name, task in run.tasks.items()
+    }
+    return compare_runs(read_run(before), msgspec.structs.replace(run, tasks=under_old_names))
+
+
+def _without_file(comparison: Comparison, written: Path) -> Comparison:
+    """The comparison, with words in place of a file that is about to go."""
+    words = "the same answers, scored again"
+    remarks = tuple(remark.replace(str(written), words) for remark in comparison.remarks)
+    return msgspec.structs.replace(comparison, candidate=words, remarks=remarks)
+
+
+def _differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], recorded_as: Mapping[str, str]
+) -> Iterator[Difference]:
+    for name, entry in now.items():
+        then = recorded_as.get(name, name)
+        for key, value in entry.items():
+            old = before.get(then, {}).get(key)
+            if (
+                names_metric(key)
+                and isinstance(value, int | float)
+                and isinstance(old, int | float)
+                and not _same(old, value)
+            ):
+                yield Difference(task=then, key=key, before=float(old), now=float(value))
+
+
+def _same(old: float, new: float) -> bool:
+    return old == new or (old != old and new != new)
+
+
+def _changed_versions(run: RunSamples) -> dict[str, tuple[str, str]]:
+    recorded = run.assay.get("provenance", {}).get("versions", {})
+    now = {**package_versions(), "assay": __version__}
+    return {
+        name: (str(recorded[name]), version)
+        for name, version in now.items()
+        if name in recorded and recorded[name] != version
+    }

@@ -1,0 +1,160 @@
+"""lm-eval's samples files, line by line: one line a document a filter, each value's JSON parsed only when wanted."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
+
+import msgspec
+
+from assay._util.json_text import plain
+from assay.errors import FileFormatError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+SampleLine = dict[str, msgspec.Raw]
+"""A line: the JSON of each key."""
+
+_STAMP = re.compile(r"_(\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl?$")
+_LONGEST_TASK_NAME = 200
+"""Bytes; file systems take names of 255, and a samples file's has a time in it as well."""
+_NAME_SHOWN = 60
+_decoder = msgspec.json.Decoder(SampleLine)
+
+
+class PlacedLine(NamedTuple):
+    """A line and where in its file it begins."""
+
+    offset: int
+    """In bytes."""
+    line: SampleLine
+
+
+def time_stamp(file: Path) -> str | None:
+    """The time in the name of a results or samples file; None where there is none."""
+    found = _STAMP.search(file.name)
+    return found.group(1) if found else None
+
+
+def samples_file_of(results_file: Path, task: str) -> Path:
+    """The samples file of one task that belongs to a results file.
+
+    Raises:
+        FileFormatError: the task's name cannot be part of a file's name.
+    """
+    if not may_name_file(task):
+        raise FileFormatError(
+            f"{results_file}: task {task[:_NAME_SHOWN]!r} has no samples file: its name is no file name"
+        )
+    stamp = time_stamp(results_file)
+    return results_file.with_name(f"samples_{task}_{stamp}.jsonl" if stamp else f"samples_{task}.jsonl")
+
+
+def may_name_file(task: str) -> bool:
+    """Whether a samples file can have the task in its name."""
+    return "/" not in task and "\0" not in task and len(task.encode("utf-8", "replace")) <= _LONGEST_TASK_NAME
+
+
+def task_of(samples_file: Path) -> str:
+    """The task that a samples file is named after."""
+    return _STAMP.sub("", samples_file.name).removeprefix("samples_").removesuffix(".jsonl")
+
+
+def read_lines(file: Path) -> Iterator[PlacedLine]:
+    """A samples file line by line.
+
+    Raises:
+        FileFormatError: there is no such file, or a line is damaged.
+    """
+    number = offset = 0
+    try:
+        with file.open("rb") as lines:
+            for text in lines:
+                number += 1
+                yield PlacedLine(offset, _parsed(text))
+                offset += len(text)
+    except FileNotFoundError:
+        raise FileFormatError(
+            f"there is no samples file {file}: lm-eval writes it only with --log_samples, and runs are compared by it"
+        ) from None
+    except (OSError, ValueError, AttributeError) as error:
+        raise FileFormatError(f"{file}, line {number}: cannot be read as a sample ({error})") from error
+
+
+class OpenedLines:
+    """Reads single lines; the file of the last one stays open, because mostly the next is wanted of it, too."""
+
+    def __init__(self) -> None:
+        self._file: Path | None = None
+        self._lines: BinaryIO | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lines is not None:
+            self._lines.close()
+
+    def line(self, file: Path, offset: int) -> SampleLine:
+        """The line of `file` that begins at `offset`.
+
+        Raises:
+            FileFormatError: it is damaged.
+        """
+        try:
+            if self._lines is None or file != self._file:
+                self.__exit__()
+                self._lines, self._file = file.open("rb"), file
+            self._lines.seek(offset)
+            return _parsed(self._lines.readline())
+        except (OSError, ValueError, AttributeError) as error:
+            raise FileFormatError(f"{file}, byte {offset}: cannot be read as a sample ({error})") from error
+
+
+@contextmanager
+def reading(file: Path, which: str) -> Iterator[None]:
+    """Whatever goes wrong in this block with a line's values is the file's fault.
+
+    Args:
+        file: the samples file.
+        which: the lines that are read, for the message.
+
+    Raises:
+        FileFormatError: something has.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise FileFormatError(f"{file}, {which}: cannot be read as a sample ({error!r})") from error
+
+
+def value_of(line: Mapping[str, msgspec.Raw], key: str) -> Any:
+    """The value of a key, as plain data.
+
+    Raises:
+        KeyError: the line has no such key.
+    """
+    return plain(line[key])
+
+
+def filter_of(line: Mapping[str, msgspec.Raw]) -> str:
+    """The filter that the line is about."""
+    return str(value_of(line, "filter")) if "filter" in line else "none"
+
+
+def first_text(value: Any) -> str:
+    """The first of nested lists of answers, as text."""
+    while isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _parsed(text: bytes) -> SampleLine:
+    try:
+        return _decoder.decode(text)
+    except msgspec.DecodeError:  # NaN and infinities, which msgspec does not take
+        return {key: msgspec.Raw(json.dumps(value).encode()) for key, value in json.loads(text).items()}

@@ -1,0 +1,227 @@
+"""From scored samples to scores: lm-eval's values, intervals beside them, and what failed samples leave open."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from assay.stats.intervals import Interval, clustered_mean_interval, failure_bounds, mean_interval, wilson
+from assay.stats.strata import stratified_interval
+from assay.stats.validate import UNBOUNDED
+from assay.tasks.metrics import expected_group_keys, expected_task_keys
+from assay.types import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from assay.scoring.task_scores import TaskScores
+    from assay.tasks.library import LoadedTasks
+
+_UNIT = (0.0, 1.0)
+_SHARES = re.compile(r"(^|_)(acc|exact_match|em|f1|pass@\d+|mc[12])(_|$)")
+"""Names of lm-eval's metrics that are shares."""
+
+
+class Score(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one task or group."""
+
+    task: str
+    metric: str
+    """``"<metric>,<filter>"``, as in lm-eval's results."""
+    value: float | None
+    """lm-eval's value over the scored samples; None where nothing was scored."""
+    stderr: float | None
+    """lm-eval's own standard error; None where it gives none."""
+    interval: Interval | None
+    """95 % interval for the scored samples' mean; None for metrics that are not means of numbers."""
+    bounds: Interval | None
+    """Where the score of all samples lies, whatever the failed ones would have scored; None if that is not known."""
+    n: int
+    """Samples scored."""
+    outcomes: dict[Outcome, int]
+    """How many samples ended how, ``failed`` ones included."""
+    higher_is_better: bool | None = None
+    is_group: bool = False
+
+    @property
+    def failed(self) -> int:
+        """Samples without a score."""
+        return self.outcomes.get(Outcome.FAILED, 0)
+
+
+def measure(
+    results: Mapping[str, Mapping[str, Any]], tasks: Mapping[str, TaskScores], loaded: LoadedTasks
+) -> tuple[Score, ...]:
+    """All scores of a run, in the order of lm-eval's results.
+
+    Args:
+        results: lm-eval's ``results`` section: task or group -> metric key -> value.
+        tasks: the samples' scores, by task.
+        loaded: the tasks and groups themselves.
+    """
+    scores: dict[str, dict[str, Score]] = {name: _task_scores(results[name], task) for name, task in tasks.items()}
+    for name, group in loaded.groups.items():
+        members = [task.task_name for task in group.get_all_tasks()]
+        scores[name] = _group_scores(group, results.get(name, {}), [scores[member] for member in members])
+    return tuple(score for name in results for score in scores.get(name, {}).values())
+
+
+def without_intervals(scores: Sequence[Score], complete: Collection[str]) -> tuple[Score, ...]:
+    """Scores of a run that stopped early, without the intervals that hold only for a number of samples fixed before.
+
+    Args:
+        scores: of the documents asked.
+        complete: the tasks whose documents were all asked; theirs stay.
+    """
+    return tuple(
+        score if score.task in complete else msgspec.structs.replace(score, interval=None, bounds=None)
+        for score in scores
+    )
+
+
+def metric_keys(entry: Mapping[str, Any]) -> list[str]:
+    """The keys of a ``results`` entry that name metrics: ``"<metric>,<filter>"``, standard errors left out."""
+    return [key for key in entry if "," in key and not key.split(",", 1)[0].endswith("_stderr")]
+
+
+def stderr_key(key: str) -> str:
+    """The key under which lm-eval keeps a metric's standard error."""
+    metric, filter_name = key.split(",", 1)
+    return f"{metric}_stderr,{filter_name}"
+
+
+def _task_scores(entry: Mapping[str, Any], task: TaskScores) -> dict[str, Score]:
+    directions = task.task.higher_is_better()
+    scores = {}
+    for key in metric_keys(entry) or expected_task_keys(task.task):
+        metric, filter_name = key.split(",", 1)
+        values = list(task.values_by_document(metric, filter_name).values())
+        is_mean = aggregates_by_mean(task.task, metric)
+        scores[key] = Score(
+            task=task.name,
+            metric=key,
+            value=_number(entry.get(key)),
+            stderr=_number(entry.get(stderr_key(key))),
+            interval=interval_of(values) if is_mean or _are_verdict_lists(values) else None,
+            bounds=_failure_bounds(metric, values, len(task.failed)) if is_mean else None,
+            n=len(values),
+            outcomes=task.outcome_counts(filter_name),
+            higher_is_better=directions.get(metric),
+        )
+    return scores
+
+
+def interval_of(values: Sequence[Any]) -> Interval | None:
+    """95 % interval for a mean of per-document values, chosen by their kind.
+
+    Wilson for 0/1, cluster-robust where each document has several verdicts (IFEval's instructions), else from the
+    sample's standard error. None where the values are no numbers, or too few.
+    """
+    values = [_plain(value) for value in values]
+    if _are_verdict_lists(values):
+        flat = [float(verdict) for verdicts in values for verdict in verdicts]
+        documents = [place for place, verdicts in enumerate(values) for _ in verdicts]
+        return clustered_mean_interval(flat, documents, support=_UNIT) if flat else None
+    if not values or not all(isinstance(value, int | float) and isfinite(value) for value in values):
+        return None
+    if all(value in (0, 1) for value in values):
+        return wilson(int(sum(values)), len(values))
+    return mean_interval(values, support=_support(values)) if len(values) > 1 else None
+
+
+def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mapping[str, Score]]) -> dict[str, Score]:
+    by_size = {config.metric: config.weight_by_size for config in group.aggregate_metric_list or ()}
+    scores = {}
+    for key in metric_keys(entry) or expected_group_keys(group):
+        parts = [member[key] for member in members if key in member]
+        weigh = by_size.get(key.split(",", 1)[0], True)
+        outcomes: Counter[Outcome] = Counter()
+        for part in parts:
+            outcomes.update(part.outcomes)
+        scores[key] = Score(
+            task=group.name,
+            metric=key,
+            value=_number(entry.get(key)),
+            stderr=_number(entry.get(stderr_key(key))),
+            interval=_combined([(part.value, part.interval, part.n if weigh else 1) for part in parts]),
+            bounds=_combined_bounds(parts, weigh) if len(parts) == len(members) else None,
+            n=sum(part.n for part in parts),
+            outcomes=dict(outcomes),
+            higher_is_better=_common(part.higher_is_better for part in parts),
+            is_group=True,
+        )
+    return scores
+
+
+def _combined(parts: Sequence[tuple[float | None, Interval | None, int]]) -> Interval | None:
+    known = [(value, interval, weight) for value, interval, weight in parts if value is not None and interval]
+    if not known or len(known) < len(parts):
+        return None
+    values, intervals, weights = zip(*known, strict=True)
+    return stratified_interval(values, intervals, weights)
+
+
+def _combined_bounds(parts: Sequence[Score], weigh: bool) -> Interval | None:
+    bounds = [(part.bounds, part.n + part.failed if weigh else 1) for part in parts]
+    total = sum(weight for _, weight in bounds)
+    if not total or any(bound is None for bound, _ in bounds):
+        return None
+    low, high = (sum(getattr(bound, end) * weight for bound, weight in bounds) / total for end in ("low", "high"))
+    return Interval(low=low, high=high, confidence=1.0, method="failure bounds")
+
+
+def _failure_bounds(metric: str, values: Sequence[Any], failed: int) -> Interval | None:
+    plain = [_plain(value) for value in values]
+    numbers = [float(value) for value in plain if isinstance(value, int | float) and isfinite(value)]
+    if len(numbers) < len(values) or not len(numbers) + failed or _support(numbers) is not _UNIT:
+        return None
+    if failed and not _is_known_share(metric, numbers):
+        return None
+    return failure_bounds(sum(numbers), len(numbers), failed)
+
+
+def _is_known_share(metric: str, numbers: Sequence[float]) -> bool:
+    """Whether a failed sample's score surely lies in [0, 1].
+
+    Known by name, or because the others are zeros and ones of which at least one is not 0: a metric whose values all
+    happen to be 0 may have any scale.
+    """
+    return bool(_SHARES.search(metric)) or (set(numbers) <= {0.0, 1.0} and 1.0 in numbers)
+
+
+def _plain(value: Any) -> Any:
+    """Numpy's scalars as Python's own."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _support(values: Sequence[float]) -> tuple[float, float]:
+    """Accuracies, F1 and the like lie in [0, 1]; a value outside shows that the metric knows no such limits."""
+    return _UNIT if all(0 <= value <= 1 for value in values) else UNBOUNDED
+
+
+def aggregates_by_mean(task: Any, metric: str) -> bool:
+    """Whether a task's metric is the mean of its documents' scores."""
+    from lm_eval.api.metrics import mean
+
+    return task.aggregation().get(metric, mean) is mean
+
+
+def _are_verdict_lists(values: Sequence[Any]) -> bool:
+    return bool(values) and all(
+        isinstance(value, list) and all(isinstance(item, bool) for item in value) for value in values
+    )
+
+
+def _number(value: Any) -> float | None:
+    """lm-eval writes "N/A" where it has no number."""
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _common(values: Any) -> bool | None:
+    found = set(values)
+    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,147 @@
+"""Scores of samples whose answers are there, by lm-eval's own filters and metrics, and their sample lines.
+
+Samples are taken through each stage together: one piece of code for one sample after another costs little more than
+half of all the code for one sample and then for the next, which finds nothing of itself left in the processor's caches.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lm_eval.api.registry import metric_registry
+
+from assay.scoring.outcomes import fallbacks_of
+from assay.scoring.sample_lines import SampleLines
+from assay.tasks.loglikelihood import lm_eval_response
+from assay.tasks.patches.exact_match import remember_exact_matches
+from assay.tasks.patches.filters import are_of_library, keep_filters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from assay.types import Answer, Sample
+
+_LIBRARY_METRICS = "lm_eval.api.metrics"
+_NULL_CONTENT = ""
+"""What lm-eval scores in place of null content."""
+
+
+class AnsweredSample(NamedTuple):
+    """A sample with an answer to each of its requests (same order)."""
+
+    sample: Sample
+    answers: Sequence[Answer]
+
+
+class Scored(NamedTuple):
+    """A sample under one filter."""
+
+    filter_name: str
+    filtered: list[Any]
+    """What the filter made of the answers, one entry for each instance."""
+    metrics: dict[str, Any]
+    line: bytes
+    """Of lm-eval's samples file."""
+
+
+class ScoredSample(NamedTuple):
+    """A sample under all filters."""
+
+    hashes: bytes
+    """SHA-256 of document, prompt and target, one after another."""
+    by_filter: Sequence[Scored]
+
+
+class Scorer:
+    """Scores one task's samples.
+
+    Args:
+        task: lm-eval's Task object.
+    """
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+        self._ensembles = keep_filters(task)
+        self._copy = deepcopy if task.get_config("process_results") else _shallow_copy
+        self.fallbacks = {ensemble.name: fallbacks_of(ensemble) for ensemble in self._ensembles}
+        """For every filter, what it gives where it finds no answer."""
+        self.is_foreign = _is_scored_by_foreign_code(task) or not are_of_library(self._ensembles)
+        """Whether Python that comes with the task takes part: it may draw random numbers, use the alarm and so on."""
+        remember_exact_matches(task)
+
+    def score(self, answered: Sequence[AnsweredSample]) -> list[ScoredSample]:
+        """The scores of some samples, at least one. Whatever the task's code raises concerns any of them."""
+        samples = [sample for sample, _ in answered]
+        for sample, answers in answered:
+            _fill_in(sample, answers)
+        self._apply_filters([instance for sample in samples for instance in sample.instances])
+        lines = [SampleLines.of(sample, self._task) for sample in samples]
+        by_filter = [self._under_filter(name, samples, lines) for name in samples[0].instances[0].filtered_resps]
+        return [ScoredSample(line.hashes, scored) for line, *scored in zip(lines, *by_filter, strict=True)]
+
+    def _apply_filters(self, instances: Sequence[Any]) -> None:
+        """Refuse answers that a filter loses: they would drop out of the mean unseen."""
+        for ensemble in self._ensembles:
+            ensemble.apply(instances)
+        for instance in instances:
+            if lost := [name for name in self.fallbacks if name not in instance.filtered_resps]:
+                raise ValueError(f"filter '{lost[0]}' gave back fewer answers than it was given")
+
+    def _under_filter(self, name: str, samples: Sequence[Sample], lines: Sequence[SampleLines]) -> list[Scored]:
+        filtered = [[instance.filtered_resps[name] for instance in sample.instances] for sample in samples]
+        process_results = self._task.process_results
+        metrics = [
+            process_results(self._copy(sample.doc), given) for sample, given in zip(samples, filtered, strict=True)
+        ]
+        _check_metrics(metrics)
+        return [
+            Scored(name, given, values, line.line(name, given, values))
+            for line, given, values in zip(lines, filtered, metrics, strict=True)
+        ]
+
+
+def _fill_in(sample: Sample, answers: Sequence[Answer]) -> None:
+    by_place: dict[tuple[int, int], list[Answer]] = defaultdict(list)
+    for request, answer in zip(sample.requests, answers, strict=True):
+        by_place[request.index, request.repeat].append(answer)
+    for index, instance in enumerate(sample.instances):
+        kind = instance.request_type
+        instance.resps = [_response(kind, by_place[index, repeat]) for repeat in range(instance.repeats or 1)]
+        instance.filtered_resps = {}
+
+
+def _response(kind: str, answers: Sequence[Answer]) -> Any:
+    if kind != "generate_until":
+        return lm_eval_response(kind, answers)
+    (answer,) = answers
+    return _NULL_CONTENT if answer.text is None else answer.text
+
+
+def _shallow_copy(doc: Any) -> Any:
+    """lm-eval reads each document anew for every filter, so a scorer that changes it does not disturb the next."""
+    return dict(doc) if isinstance(doc, dict) else doc
+
+
+def _check_metrics(metrics: Iterable[dict[str, Any]]) -> None:
+    for values in metrics:
+        if missing := [name for name, value in values.items() if value is None]:
+            raise ValueError(f"it gave no value for '{missing[0]}'")
+
+
+def _is_scored_by_foreign_code(task: Any) -> bool:
+    custom = (
+        task.get_config("process_results")
+        or any(
+            callable(step.get("function")) for entry in task.get_config("filter_list") or () for step in entry["filter"]
+        )
+        or any(_is_foreign_metric(entry.get("metric")) for entry in task.get_config("metric_list") or ())
+    )
+    return bool(custom) or type(task).__name__ != "ConfigurableTask"
+
+
+def _is_foreign_metric(metric: Any) -> bool:
+    """A task's own metric may be a function, or the name under which its Python has registered one."""
+    function = metric_registry.get(metric, None) if isinstance(metric, str) else metric
+    return callable(function) and function.__module__ != _LIBRARY_METRICS

@@ -1,0 +1,285 @@
+"""What is known of a task's samples: each is scored when its answers have arrived, or has failed.
+
+Arrival order changes nothing: values are kept by document and put in order at the end, and each sample is scored
+under a random state of its own, because some of lm-eval's scorers draw random numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import sys
+import zlib
+from collections import Counter, defaultdict
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from assay.errors import MissingDependencyError
+from assay.scoring.outcomes import outcome_of
+from assay.scoring.sample_scores import AnsweredSample, ScoredSample, Scorer
+from assay.types import Answer, Failure, FailureCause, Outcome, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from assay.scoring.deadline import Deadline
+    from assay.scoring.spool import Spool
+    from assay.tasks.code_eval import Verdicts
+    from assay.types import CompleteSample, Sample
+
+SCORING_SECONDS = 30.0
+"""Longest that one sample may take to score."""
+_RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
+_REASON_LENGTH = 300
+_AS_IT_IS = nullcontext()
+
+
+class FailedSample(msgspec.Struct, frozen=True):
+    """A sample without a score, and why."""
+
+    task: str
+    doc_id: int
+    cause: FailureCause
+    message: str
+
+
+class TaskScores:
+    """Everything known about one task's samples so far."""
+
+    def __init__(
+        self, name: str, task: Any, spool: Spool, deadline: Deadline, verdicts: Verdicts | None = None
+    ) -> None:
+        """Begin with nothing scored.
+
+        Args:
+            name: the task's name.
+            task: lm-eval's Task object.
+            spool: takes the sample lines.
+            deadline: how long one sample may take to score.
+            verdicts: for a task that runs code which the model writes.
+        """
+        self.name = name
+        self.task = task
+        self.failed: dict[int, FailedSample] = {}
+        self.outcomes: dict[str, Counter[Outcome]] = defaultdict(Counter)
+        """For every filter, how many samples ended how."""
+        self._spool = spool
+        self._deadline = deadline
+        self._verdicts = verdicts
+        self._scorer = Scorer(task)
+        self._filters = self._scorer.fallbacks
+        self._process = os.getpid()
+        self._random_state = _own_random_state if self._scorer.is_foreign else _shared_random_state
+        self._metrics: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+        self._lines: dict[str, dict[int, int]] = defaultdict(dict)
+        self._hashes: dict[int, bytes] = {}
+
+    @property
+    def scored(self) -> int:
+        """How many samples have scores."""
+        return len(self._hashes)
+
+    @property
+    def done(self) -> int:
+        """How many samples have come to an end, scored or failed."""
+        return len(self._hashes) + len(self.failed)
+
+    @property
+    def scored_documents(self) -> list[int]:
+        """The documents that have scores, in order."""
+        return sorted(self._hashes)
+
+    @property
+    def fallbacks(self) -> dict[str, list[Any]]:
+        """For every filter, what it gives where it finds no answer."""
+        return {name: list(values) for name, values in self._filters.items()}
+
+    def outcome_counts(self, filter_name: str) -> dict[Outcome, int]:
+        """How many samples ended how under one filter, failed ones included."""
+        counts = Counter(self.outcomes.get(filter_name, {}))
+        counts[Outcome.FAILED] = len(self.failed)
+        return {outcome: counts[outcome] for outcome in Outcome}
+
+    def prepare(self, sample: Sample, responses: Sequence[Response]) -> Coroutine[Any, Any, None] | None:
+        """What has to be awaited before `sample` can be received: its programs have to run. None for other tasks."""
+        if self._verdicts is None or any(isinstance(response, Failure) for response in responses):
+            return None
+        answers = [response for response in responses if isinstance(response, Answer)]
+
+        def score_on_trial() -> None:
+            with self._deadline, self._random_state(sample):
+                self._scorer.score([AnsweredSample(sample, answers)])
+
+        return self._verdicts.prepare(sample.doc_id, score_on_trial)
+
+    def receive(self, complete: Iterable[CompleteSample]) -> None:
+        """Score samples, or note why they have no score."""
+        answered = []
+        for sample, responses in complete:
+            answers: list[Answer] = []
+            for response in responses:
+                if isinstance(response, Failure):
+                    self._fail(sample, response.cause, response.message)
+                    break
+                answers.append(response)
+            else:
+                answered.append(AnsweredSample(sample, answers))
+        if self._scorer.is_foreign or self._verdicts is not None:
+            for one in answered:
+                self._score_or_fail([one])
+        elif answered:
+            self._score_or_fail(answered)
+
+    def _score_or_fail(self, answered: Sequence[AnsweredSample]) -> None:
+        """Score samples together; where that fails for some, each by itself."""
+        sample = answered[0].sample
+        try:
+            with self._deadline, self._random_state(sample), self._judged_programs(sample):
+                scored = self._scorer.score(answered)
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError(
+                f"task '{self.name}' cannot be scored: it needs the Python module '{error.name}', which is not "
+                "installed; install it and run the same command again, the answers are kept"
+            ) from None
+        except _RAISED_BY_SCORERS as error:  # whatever foreign code raises concerns one sample alone
+            if len(answered) > 1:
+                for one in answered:
+                    self._score_or_fail([one])
+            else:
+                reason = f"the task's scorer raised {type(error).__name__}: {_words_of(error)}"
+                self._fail(sample, FailureCause.UNSCORABLE, reason)
+            return
+        finally:
+            if self._scorer.is_foreign:
+                self._leave_if_forked()
+                self._deadline.restore()
+        for one, found in zip(answered, scored, strict=True):
+            self._keep(one, found)
+
+    def _leave_if_forked(self) -> None:
+        """End a process that the scorer has forked off and that comes back here: the run is not its business."""
+        if os.getpid() != self._process:
+            os._exit(0)
+
+    def _judged_programs(self, sample: Sample) -> AbstractContextManager[None]:
+        return _AS_IT_IS if self._verdicts is None else self._verdicts.known_for(sample.doc_id)
+
+    def _fail(self, sample: Sample, cause: FailureCause, message: str) -> None:
+        self.failed[sample.doc_id] = FailedSample(self.name, sample.doc_id, cause, message)
+
+    def _keep(self, answered: AnsweredSample, scored: ScoredSample) -> None:
+        doc_id = answered.sample.doc_id
+        for name, filtered, metrics, line in scored.by_filter:
+            self._metrics[name][doc_id] = metrics
+            self._lines[name][doc_id] = self._spool.append(line)
+            self.outcomes[name][outcome_of(answered.answers, filtered, self._filters.get(name, ()))] += 1
+        self._hashes[doc_id] = scored.hashes
+
+    def failed_samples(self) -> list[FailedSample]:
+        """Samples without a score, in document order."""
+        return [self.failed[doc_id] for doc_id in sorted(self.failed)]
+
+    def raw_metrics(self) -> dict[tuple[str, str], list[Any]]:
+        """Values by (metric, filter), in document order: what lm-eval's aggregation takes."""
+        values: dict[tuple[str, str], list[Any]] = {}
+        for name in self._ordered(self._metrics):
+            for doc_id in sorted(self._metrics[name]):
+                for metric, value in self._metrics[name][doc_id].items():
+                    values.setdefault((metric, name), []).append(value)
+        return values
+
+    def filtered(self, doc_id: int) -> dict[str, list[Any]]:
+        """What each filter made of one scored document's answers, by filter."""
+        lines = {name: self._spool.read(places[doc_id]) for name, places in self._lines.items() if doc_id in places}
+        return {name: json.loads(line)["filtered_resps"] for name, line in lines.items()}
+
+    def values_by_document(self, metric: str, filter_name: str) -> dict[int, Any]:
+        """One metric's value for each scored document, in document order."""
+        scored = self._metrics.get(filter_name, {})
+        return {doc_id: scored[doc_id][metric] for doc_id in sorted(scored) if metric in scored[doc_id]}
+
+    def values_so_far(self, metric: str, filter_name: str) -> list[Any]:
+        """One metric's values in the order in which they came; safe to ask for while samples are scored."""
+        scored = list(self._metrics.get(filter_name, {}).values())
+        return [metrics[metric] for metrics in scored if metric in metrics]
+
+    def first_values(self) -> tuple[str | None, list[Any]]:
+        """The key of the first metric under the first filter, with its values so far; None while there are none."""
+        for name in self._ordered(self._metrics):
+            for metrics in list(self._metrics[name].values())[:1]:
+                for metric in metrics:
+                    return f"{metric},{name}", self.values_so_far(metric, name)
+        return None, []
+
+    def value(self, doc_id: int, metric: str, filter_name: str) -> Any:
+        """One metric's value for one document; None if that has none."""
+        return self._metrics.get(filter_name, {}).get(doc_id, {}).get(metric)
+
+    def hashes(self, doc_id: int) -> tuple[str, str, str]:
+        """A scored document's hashes as in its sample lines: of the document, its prompt and its target."""
+        kept = self._hashes[doc_id].hex()
+        return kept[:64], kept[64:128], kept[128:]
+
+    def sample_lines(self) -> Iterator[bytes]:
+        """Lines of lm-eval's samples file: filter by filter, each in document order."""
+        for name in self._ordered(self._lines):
+            for doc_id in sorted(self._lines[name]):
+                yield self._spool.read(self._lines[name][doc_id])
+
+    def task_hash(self) -> str:
+        """lm-eval's ``task_hashes`` entry: a hash of every sample line's document, prompt and target."""
+        digest = hashlib.sha256()
+        in_order = b"".join(self._hashes[doc_id].hex().encode() for doc_id in sorted(self._hashes))
+        for _ in self._lines:
+            digest.update(in_order)
+        return digest.hexdigest()
+
+    def _ordered(self, by_filter: dict[str, Any]) -> list[str]:
+        return [name for name in self._filters if name in by_filter]
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)[:_REASON_LENGTH].encode("utf-8", "backslashreplace").decode()
+    except Exception:
+        return "(an error that cannot be shown)"
+
+
+def receive_all(scores: Mapping[str, TaskScores], complete: Iterable[CompleteSample]) -> None:
+    """Score samples of any of several tasks, or note why they have no score.
+
+    Args:
+        scores: of each task by its name.
+        complete: the samples with their responses.
+    """
+    by_task = defaultdict(list)
+    for one in complete:
+        by_task[one.sample.task].append(one)
+    for task, of_task in by_task.items():
+        scores[task].receive(of_task)
+
+
+@contextmanager
+def _own_random_state(sample: Sample) -> Iterator[None]:
+    """Seed what scorers draw from by the sample, and leave the stream that builds the prompts untouched."""
+    state, numpy_state = random.getstate(), np.random.get_state()
+    place = f"{sample.task}/{sample.doc_id}"
+    random.seed(place)
+    np.random.seed(zlib.crc32(place.encode()))
+    if (langdetect := sys.modules.get("langdetect")) is not None:
+        langdetect.DetectorFactory.seed = 0
+    try:
+        yield
+    finally:
+        random.setstate(state)
+        np.random.set_state(numpy_state)
+
+
+def _shared_random_state(_: Sample) -> AbstractContextManager[None]:
+    return _AS_IT_IS

@@ -1,0 +1,19 @@
+"""A triage in one line, for the end of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from assay._util.text import printable
+
+if TYPE_CHECKING:
+    from assay.triage.findings import Triage
+
+_LENGTH = 600
+
+
+def triage_remark(triage: Triage) -> str | None:
+    """One line for the end of a run, if there is anything to tell: the most probable cause, and how to see the rest."""
+    if not triage.causes and not triage.unmet_checks:
+        return None
+    return f"triage: {printable(triage.headline, _LENGTH)}; more: assay triage {triage.run}"
