@@ -51,6 +51,18 @@ def test_chat_gives_texts_and_reasoning_without_tokens() -> None:
     assert [(one.text, one.reasoning, one.tokens) for one in completions] == [("42", "hm", ())]
 
 
+def test_content_in_parts_is_joined_for_every_completion() -> None:
+    parts = [[{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": text}, " b"] for text in ("a", "c")]
+    _, completions = read_completions(reply(*({"message": {"content": content}} for content in parts)), "chat", 2)
+    assert [(one.text, one.reasoning) for one in completions] == [("a b", "hm"), ("c b", "hm")]
+
+
+def test_an_index_may_be_missing_or_none() -> None:
+    for index in ({}, {"index": None}, {"index": "0"}):
+        _, completions = read_completions(reply({"text": "a", **index}, {"text": "b", **index}), "completions", 2)
+        assert [one.text for one in completions] == ["a", "b"]
+
+
 def test_completions_come_in_the_order_of_their_index() -> None:
     _, completions = read_completions(reply({"text": "b", "index": 1}, {"text": "a", "index": 0}), "completions", 2)
     assert [one.text for one in completions] == ["a", "b"]

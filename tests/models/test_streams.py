@@ -88,6 +88,38 @@ def test_what_else_there_is_in_streams() -> None:
     assert read(several_lines).text == "a"
 
 
+def test_parts_of_content_and_reasoning_in_deltas() -> None:
+    thinking = {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}
+    said = read(event(thinking), event({"content": [{"type": "text", "text": "4"}]}), event({"content": "2"}), DONE)
+    assert (said.text, said.reasoning, said.ttft) == ("42", "hm", 1.0)
+
+
+def message(content: str, finish_reason: str | None = None) -> bytes:
+    return (
+        b"data: %b\n\n"
+        % json.dumps({"choices": [{"message": {"content": content}, "finish_reason": finish_reason}]}).encode()
+    )
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [message("42", "stop")],
+        [message("4"), message("2", "stop")],
+        [message("4"), message("42"), message("42", "stop")],
+        [event({"content": "4"}), event({"content": "2"}), message("42", "stop")],
+        [message("4")[:-1], message("2")[:-1], b"data: [DONE]\n"],
+        [b"data:\n\n", b"data: \n\n", event({"content": "42"}), b"data:  [DONE] \n\n"],
+        [b"event: completion\nid: 1\nretry: 10\n: hm\n", event({"content": "42"}), DONE],
+        [(event({"content": "4"}) + event({"content": "2"}) + DONE).replace(b"\n", b"\r")],
+        [event({"content": "4"}).replace(b"\n", b"\r"), event({"content": "2"}).replace(b"\n", b"\r"), DONE],
+        [event({"content": "42"})[:-1] + b"\r", b"\n\r", b"\n" + DONE],
+    ],
+)
+def test_odd_streams_that_say_42(parts: list[bytes]) -> None:
+    assert read(*parts).text == "42"
+
+
 @pytest.mark.parametrize(
     ("parts", "cause", "message"),
     [
@@ -102,7 +134,7 @@ def test_what_else_there_is_in_streams() -> None:
         ([b"data: 4\n\n"], FailureCause.MALFORMED_REPLY, "not an event"),
         ([b'data: {"choices": "no"}\n\n'], FailureCause.MALFORMED_REPLY, "not an event"),
         ([b"data: \xff\xfe\n\n"], FailureCause.MALFORMED_REPLY, "not an event"),
-        ([event({"content": ["4"]}), DONE], FailureCause.MALFORMED_REPLY, "of type list"),
+        ([event({"content": [4]}), DONE], FailureCause.MALFORMED_REPLY, "of a shape that cannot be read: .4."),
         ([b'data: {"error":{"message":"out of memory"}}\n\n', DONE], FailureCause.ERROR_IN_REPLY, "out of memory"),
         ([event({}, "stop"), b'event: error\ndata: {"detail":"late"}\n\n'], FailureCause.ERROR_IN_REPLY, "late"),
         ([b'error: {"message":"n_ctx"}\n\n'], FailureCause.ERROR_IN_REPLY, "n_ctx"),

@@ -43,6 +43,79 @@ def test_missing_content_is_null_content() -> None:
     assert read_reply(chat({"role": "assistant"}), "chat").text is None
 
 
+@pytest.mark.parametrize(
+    ("content", "text", "reasoning"),
+    [
+        ([{"type": "text", "text": "4"}], "4", None),
+        ([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}], "42", None),
+        (["4", {"text": "2"}], "42", None),
+        ({"type": "text", "text": "4"}, "4", None),
+        ([{"type": "output_text", "text": "4", "annotations": []}], "4", None),
+        ([{"type": "text", "text": {"value": "4", "annotations": []}}], "4", None),
+        (
+            [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "4"}],
+            "4",
+            "hm",
+        ),
+        ([{"type": "thinking", "thinking": "hm", "signature": "x"}, {"type": "text", "text": "4"}], "4", "hm"),
+        ([{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "4"}], "4", "hm"),
+        ([{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, "4"], "4", "hm"),
+        ([{"type": "thinking", "thinking": "hm"}], None, "hm"),
+        ([{"type": "text", "text": "4"}, {"type": "reference", "reference_ids": [1]}], "4", None),
+        ([{"type": "tool_use", "name": "calculator", "input": {}}], None, None),
+        ([{"type": "text", "text": None}], None, None),
+        ([], None, None),
+    ],
+)
+def test_content_in_parts_is_joined_and_thinking_is_reasoning(content: Any, text: str | None, reasoning: str) -> None:
+    said = read_reply(chat({"role": "assistant", "content": content}), "chat")
+    assert (said.text, said.reasoning) == (text, reasoning)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [4, True, {}, {"type": []}, [4], [{"type": "image_url", "image_url": {"url": "x"}}], [[[[[["deep"]]]]]]],
+)
+def test_content_of_an_unknown_shape_is_quoted_and_not_asked_for_again(content: Any) -> None:
+    with pytest.raises(ReplyError) as caught:
+        read_reply(chat({"content": content}), "chat")
+    assert caught.value.is_final
+    assert json.dumps(content) in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b'{"choices": {}}', b'{"choices": [{"message": "4"}]}', b'{"choices": ["4"]}'])
+def test_nor_is_a_reply_of_another_shape(body: bytes) -> None:
+    with pytest.raises(ReplyError) as caught:
+        read_reply(body, "chat")
+    assert caught.value.is_final
+    assert body.decode() in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"choices": [{"mess', b'{"detail": "busy"}', b'"busy"'])
+def test_what_may_come_from_a_gateway_is_asked_for_again(body: bytes) -> None:
+    with pytest.raises(ReplyError) as caught:
+        read_reply(body, "chat")
+    assert not caught.value.is_final
+
+
+def test_the_first_choice_is_the_one_with_the_lowest_index() -> None:
+    choices: list[dict[str, Any]] = [{"index": index, "message": {"content": str(index)}} for index in (2, 0, 1)]
+    assert read_reply(json.dumps({"choices": choices}).encode(), "chat").text == "0"
+    for index in (None, "0", 1.5, True):
+        choices = [{"index": index, "message": {"content": text}} for text in ("first", "second")]
+        assert read_reply(json.dumps({"choices": choices}).encode(), "chat").text == "first"
+
+
+def test_a_text_in_the_place_of_a_message_is_an_answer() -> None:
+    assert read_reply(b'{"choices": [{"text": "4"}]}', "chat").text == "4"
+
+
+@pytest.mark.parametrize("name", ["model_length", "max_tokens", "MAX_TOKENS"])
+def test_other_names_of_the_length_limit(name: str) -> None:
+    body = json.dumps({"choices": [{"message": {"content": "4"}, "finish_reason": name}]}).encode()
+    assert read_reply(body, "chat").finish_reason == "length"
+
+
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
 def test_reasoning_goes_by_two_names(name: str) -> None:
     assert read_reply(chat({"content": None, name: "hm"}), "chat").reasoning == "hm"
@@ -65,7 +138,6 @@ def test_oddly_typed_side_fields_cost_no_answer() -> None:
         (b'{"choices": {}}', FailureCause.MALFORMED_REPLY),
         (b'{"choices": [{}]}', FailureCause.MALFORMED_REPLY),
         (b'{"choices": [{"message": null}]}', FailureCause.MALFORMED_REPLY),
-        (b'{"choices": [{"message": {"content": ["a"]}}]}', FailureCause.MALFORMED_REPLY),
         (b'{"choices": [{"message": {"content": 4}}]}', FailureCause.MALFORMED_REPLY),
         (b'{"choices": [{"message": {"content": "a"', FailureCause.MALFORMED_REPLY),
         (b"[" * 100_000, FailureCause.MALFORMED_REPLY),
@@ -75,6 +147,7 @@ def test_oddly_typed_side_fields_cost_no_answer() -> None:
         (b'{"error": "boom", "choices": []}', FailureCause.ERROR_IN_REPLY),
         (b'{"choices": [{"error": {"code": 502}, "message": {"content": ""}}]}', FailureCause.ERROR_IN_REPLY),
         (b'{"choices": [{"finish_reason": "abort", "message": {"content": "The"}}]}', FailureCause.ERROR_IN_REPLY),
+        (b'{"choices": [{"finish_reason": "network_error", "message": {"content": ""}}]}', FailureCause.ERROR_IN_REPLY),
         (b'{"choices": [{"finish_reason": "error", "message": {"content": "The"}}]}', FailureCause.ERROR_IN_REPLY),
     ],
 )
@@ -102,6 +175,7 @@ def test_an_odd_usage_costs_no_answer(usage: Any) -> None:
         ("4", {"prompt_tokens": 0, "completion_tokens": 0}, (None, None)),
         ("4", {"prompt_tokens": -1, "completion_tokens": -1}, (None, None)),
         ("", {"prompt_tokens": 5, "completion_tokens": 0}, (5, 0)),
+        ("4", {"prompt_tokens": 5.0, "completion_tokens": 1.5}, (5, None)),
         ("", {"prompt_tokens": 5, "completion_tokens": -3}, (5, None)),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gzip
 import hashlib
 import json
@@ -82,6 +83,19 @@ class Case:
 
     async def status(self, status: int, message: str, kind: str = "invalid_request_error", **headers: str) -> bool:
         return await self.wire.error(status, self.fault.text or message, kind, **headers)
+
+    async def say_parts(self, *parts: Any) -> bool:
+        """The good reply with these parts for its content, streamed if a stream is asked for."""
+        reply = copy.deepcopy(self.reply)
+        choice = reply["choices"][0]
+        choice.get("message", choice)["content" if self.is_chat else "text"] = list(parts)
+        body = self.request.body
+        return await self.wire.stream(events_of(reply, body)) if body.get("stream") else await self.wire.json(reply)
+
+    @property
+    def text(self) -> str:
+        choice = self.reply["choices"][0]
+        return str(choice["message"]["content"] if self.is_chat else choice["text"])
 
     async def say(self, text: str | None, finish_reason: str = "stop", **message: Any) -> bool:
         body = self.request.body
@@ -314,6 +328,26 @@ async def tool_call(case: Case) -> bool:
 @_fault
 async def empty_content(case: Case) -> bool:
     return await case.say("")
+
+
+@_fault
+async def content_in_parts(case: Case) -> bool:
+    """Harmless: reasoning and text as a list of parts, as Mistral sends them, and gateways."""
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Let me think."}]}
+    texts = [{"type": "text", "text": text} for text in (case.text[:5], case.text[5:])]
+    return await case.say_parts(thinking, *texts)
+
+
+@_fault
+async def unreadable_content(case: Case) -> bool:
+    """A part of a kind that nobody knows."""
+    return await case.say_parts({"type": "text", "text": case.text}, {"type": "hologram", "data": "…"})
+
+
+@_fault
+async def unasked_stream(case: Case) -> bool:
+    """Harmless: the good reply as a stream, whatever was asked for."""
+    return await case.wire.stream(case.events)
 
 
 @_fault

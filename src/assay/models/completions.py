@@ -14,11 +14,11 @@ from assay.models.logprobs import Number, read_echo
 from assay.models.wire import (
     Choice,
     ReplyError,
+    content_of,
     decode_forgivingly,
     finish_reason_of,
+    in_order,
     read_reply,
-    reasoning_of,
-    text_of,
 )
 from assay.types import Completion, CompletionToken, FailureCause
 
@@ -39,7 +39,6 @@ class _Logprobs(msgspec.Struct):
 
 
 class _Choice(Choice):
-    index: int = 0
     logprobs: _Logprobs | None = None
 
 
@@ -62,7 +61,7 @@ def read_completions(body: bytes, endpoint: EndpointKind, count: int) -> tuple[S
         ReplyError: the body is no answer, does not hold that many completions, or not a log-probability for each token.
     """
     said = read_reply(body, endpoint)
-    choices = sorted(_decode(body).choices, key=lambda choice: choice.index)
+    choices = in_order(_decode(body).choices)
     if len(choices) < count:
         raise ReplyError(
             FailureCause.MALFORMED_REPLY, f"{count} completions were asked for and {len(choices)} came", is_final=True
@@ -88,14 +87,17 @@ def _decode(body: bytes) -> _Reply:
     try:
         return decode_forgivingly(_decoder, _Reply, body)
     except (ValueError, RecursionError) as error:
-        raise ReplyError(FailureCause.MALFORMED_REPLY, f"the reply's completions cannot be read: {error}") from None
+        raise ReplyError(
+            FailureCause.MALFORMED_REPLY, f"the reply's completions cannot be read: {error}", is_final=True
+        ) from None
 
 
 def _completion(choice: _Choice, endpoint: EndpointKind) -> Completion:
+    text, reasoning = content_of(choice, endpoint)
     return Completion(
-        text=text_of(choice, endpoint) or "",
+        text=text or "",
         finish_reason=finish_reason_of(choice),
-        reasoning=reasoning_of(choice),
+        reasoning=reasoning,
         tokens=_tokens(choice.logprobs) if endpoint == "completions" else (),
     )
 

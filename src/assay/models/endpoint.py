@@ -13,6 +13,7 @@ from assay.models.retry import DOWN_STATUSES, Fault, Hope, NetworkError, status_
 from assay.models.streams import StreamReader
 from assay.models.tls import context_for
 from assay.models.transport import LARGEST_REPLY, Reply, Stream, proxy_for
+from assay.models.unasked_streams import whole_reply
 from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError
 from assay.types import FailureCause
@@ -101,7 +102,7 @@ class Endpoint:
         if (fault := self._fault_of(reply)) is not None:
             return fault
         try:
-            return read(self.redact.in_body(reply.body or b""))
+            return read(self.redact.in_body(whole_reply(reply.body or b"")))
         except ReplyError as error:
             return self._misread(error)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from assay.models.wire import Choice, Reply, ReplyError, Said, read_reply, said_in, text_of
+from assay.models.wire import Choice, Reply, ReplyError, Said, content_of, in_order, read_reply, said_in
 from assay.types import Failure, FailureCause, TokenSpan
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def read_echo(body: bytes) -> EchoedPrompt:
     try:
         reply = _decoder.decode(body)
         said = said_in(reply, body, "completions")
-        choice = min(reply.choices or (), key=lambda choice: choice.index)
+        choice = in_order(reply.choices or ())[0]
         # vLLM adds prompt_logprobs to an echo; lm-eval reads the protocol's own lists.
         if choice.logprobs is None and choice.prompt_logprobs is not None:
             return _read_prompt_logprobs(said, choice, choice.prompt_logprobs)
@@ -196,7 +196,6 @@ class _Logprobs(msgspec.Struct):
 
 
 class _Choice(Choice):
-    index: int = 0
     logprobs: _Logprobs | None = None
     prompt_logprobs: list[msgspec.Raw] | None = None
 
@@ -239,7 +238,7 @@ def _read_prompt_logprobs(said: Said, choice: _Choice, entries: list[msgspec.Raw
     own = [next(iter((_prompt_candidates_decoder.decode(entry) or {}).values()), None) for entry in entries]
     values = [None if token is None else token.logprob for token in own]
     texts = ["" if token is None else token.decoded_token or "" for token in own]
-    return EchoedPrompt(said, values, entries, lambda: [*texts, text_of(choice, "completions") or ""])
+    return EchoedPrompt(said, values, entries, lambda: [*texts, content_of(choice, "completions").text or ""])
 
 
 def _candidate(key: str, value: Number | _PromptCandidate) -> Candidate:

@@ -11,8 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.models.events import DONE, Event, EventSplitter, without_mark
 from assay.models.transport import LARGEST_REPLY
-from assay.models.wire import BROKEN_OFF, ReplyError, Said, error_text, mended, read_reply, str_or_none, token_count
+from assay.models.wire import (
+    ReplyError,
+    Said,
+    content_in,
+    error_text,
+    mended,
+    read_finish_reason,
+    read_reply,
+    str_or_none,
+    token_count,
+)
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
@@ -31,6 +42,7 @@ class _Delta(msgspec.Struct):
 class _Choice(msgspec.Struct):
     index: Any = 0
     delta: _Delta | None = None
+    message: _Delta | None = None
     text: Any = None
     finish_reason: Any = None
     error: Any = None
@@ -58,10 +70,7 @@ class StreamReader:
         self._endpoint = endpoint
         self._clock = clock
         self._size = 0
-        self._line: list[bytes] = []
-        """The parts of a line that has not ended."""
-        self._event = ""
-        self._data: list[bytes] = []
+        self._splitter = EventSplitter()
         self._whole: list[bytes] | None = None
         """The body, where it is no stream."""
         self._has_begun = False
@@ -72,6 +81,9 @@ class StreamReader:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._has_content = False
+        self._has_deltas = False
+        self._repeats = False
+        """Whether each message holds the text of those before it."""
         self._has_tool_calls = False
         self._has_choice = False
         self._finish_reason: str | None = None
@@ -86,7 +98,7 @@ class StreamReader:
     def feed(self, part: bytes) -> bool:
         """Take in what has come; whether more is wanted."""
         if not self._has_begun:
-            part = part.lstrip(b"\xef\xbb\xbf \t\r\n")
+            part = without_mark(part)
             if not part:
                 return True
             self._has_begun = True
@@ -96,12 +108,8 @@ class StreamReader:
         if self._whole is not None:
             self._whole.append(part)
             return self._is_within_limits()
-        *ended, rest = part.split(b"\n")
-        for piece in ended:
-            self._take_line(b"".join((*self._line, piece)).removesuffix(b"\r"))
-            self._line.clear()
-        if rest:
-            self._line.append(rest)
+        for event in self._splitter.feed(part):
+            self._take_event(event)
         return self._is_within_limits() and self._error is None
 
     def read(self, started: float) -> Said:
@@ -115,9 +123,8 @@ class StreamReader:
         """
         if self._error is None and self._whole is not None:
             return read_reply(b"".join(self._whole), self._endpoint)
-        self._take_line(b"".join(self._line))
-        if _is_whole(b"\n".join(self._data)):  # else it broke off there
-            self._take_line(b"")
+        for event in self._splitter.end():
+            self._take_event(event)
         if self._error is not None:
             raise self._error
         if not self.is_complete:
@@ -148,69 +155,62 @@ class StreamReader:
     def _fail(self, cause: FailureCause, message: str) -> None:
         self._error = self._error or ReplyError(cause, message)
 
-    def _take_line(self, line: bytes) -> None:
-        """A line of an event, whose end an empty one is."""
-        if not line:
-            if self._data:
-                self._take_event(b"\n".join(self._data))
-            self._data.clear()
-            self._event = ""
-            return
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if field == b"data":
-            self._data.append(value)
-        elif field == b"event":
-            self._event = value.decode("utf-8", "replace")
-        elif field == b"error":  # llama.cpp's, once
-            self._event = "error"
-            self._data.append(value)
-
-    def _take_event(self, data: bytes) -> None:
+    def _take_event(self, event: Event) -> None:
         if self._done or self._error is not None:
             return
-        if data.strip() == b"[DONE]":
+        if event.data.lstrip().startswith(DONE):
             self._done = True
             return
-        if self._event == "error":
-            self._fail(FailureCause.ERROR_IN_REPLY, error_text(_value(data)))
+        if event.name == "error":
+            self._fail(FailureCause.ERROR_IN_REPLY, error_text(_value(event.data)))
             return
         try:
-            event = _decoded(data)
+            decoded = _decoded(event.data)
         except ValueError as error:
-            excerpt = data[:65536].decode("utf-8", "replace")
+            excerpt = event.data[:65536].decode("utf-8", "replace")
             self._fail(FailureCause.MALFORMED_REPLY, f"not an event of the protocol ({error}): {excerpt}")
             return
-        if event.error:
-            self._fail(FailureCause.ERROR_IN_REPLY, error_text(event.error))
+        if decoded.error:
+            self._fail(FailureCause.ERROR_IN_REPLY, error_text(decoded.error))
             return
-        if isinstance(event.usage, dict):
-            self._usage = event.usage
-        self._model = self._model or str_or_none(event.model) or None
-        for choice in event.choices or ():
+        if isinstance(decoded.usage, dict):
+            self._usage = decoded.usage
+        self._model = self._model or str_or_none(decoded.model) or None
+        for choice in decoded.choices or ():
             if choice.index in (0, None):
                 self._take_choice(choice)
+
+    def _begin_again_with(self, message: str) -> None:
+        """Forget the text so far where a message repeats it: each then holds all that was said before."""
+        so_far = "".join(self._text)
+        self._repeats = message.startswith(so_far) and (self._repeats or 0 < len(so_far) < len(message))
+        self._text = [] if self._repeats else [so_far]
 
     def _take_choice(self, choice: _Choice) -> None:
         if choice.error:
             self._fail(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
             return
         self._has_choice = True
-        delta = choice.delta or _Delta()
-        content = delta.content if self._endpoint == "chat" else choice.text
-        if content is not None and not isinstance(content, str):
-            self._fail(FailureCause.MALFORMED_REPLY, f"the content is of type {type(content).__name__}, not a string")
+        # Some send a message in every event, or one whole message; some repeat all of it after the last delta.
+        delta = choice.delta or (None if self._has_deltas else choice.message) or _Delta()
+        self._has_deltas = self._has_deltas or choice.delta is not None
+        is_chat = self._endpoint == "chat" and (choice.delta or choice.message) is not None
+        try:
+            content, reasoning = content_in(
+                delta.content if is_chat else choice.text, delta.reasoning_content, delta.reasoning
+            )
+            finish_reason = read_finish_reason(choice.finish_reason)
+        except ReplyError as error:
+            self._error = self._error or error
             return
-        reasoning = str_or_none(delta.reasoning_content) or str_or_none(delta.reasoning) or ""
         self._has_content = self._has_content or content is not None
         self._has_tool_calls = self._has_tool_calls or bool(delta.tool_calls)
+        if delta is choice.message and content is not None:
+            self._begin_again_with(content)
         if content or reasoning or delta.tool_calls:
             self._first_token = self._clock() if self._first_token is None else self._first_token
             self._text.append(content or "")
-            self._reasoning.append(reasoning)
-        finish_reason = str_or_none(choice.finish_reason)
-        if finish_reason in BROKEN_OFF:
-            self._fail(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
+            self._reasoning.append(reasoning or "")
         self._finish_reason = finish_reason or self._finish_reason
 
 
@@ -224,14 +224,6 @@ def _decoded(data: bytes) -> _Event:
         return msgspec.convert(json.loads(data), _Event)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def _is_whole(data: bytes) -> bool:
-    try:
-        json.loads(data)
-    except (ValueError, RecursionError):
-        return data.strip() == b"[DONE]"
-    return True
 
 
 def _value(data: bytes) -> Any:

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from assay.models.content import Content, UnreadableContentError, read_content
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.types import EndpointKind
 
 
@@ -52,6 +55,7 @@ class _Message(msgspec.Struct):
 class Choice(msgspec.Struct):
     """One of the texts of a reply."""
 
+    index: Any = None
     message: _Message | None = None
     text: Any = msgspec.UNSET
     finish_reason: Any = None
@@ -69,9 +73,11 @@ class Reply(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(Reply)
 
-# Finish reasons by which a server says that it broke off on its own account (SGLang and vLLM on shutdown, OpenRouter):
-# the text is a torso, not the model's answer.
-BROKEN_OFF = frozenset({"abort", "error"})
+# Finish reasons by which a server says that it broke off on its own account (SGLang and vLLM on shutdown, OpenRouter;
+# DeepSeek, Z.ai): the text is a torso, not the model's answer.
+_BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
+# What some call the protocol's "length": Mistral, and gateways to Anthropic and Google.
+_LENGTH = frozenset({"model_length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "LENGTH"})
 
 
 def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
@@ -95,10 +101,10 @@ def said_in(reply: Reply, body: bytes, endpoint: EndpointKind) -> Said:
         raise ReplyError(FailureCause.MALFORMED_REPLY, f"a reply without choices: {_excerpt(body)}")
     if not reply.choices:
         raise ReplyError(FailureCause.EMPTY_CHOICES, "the list of choices is empty")
-    choice = reply.choices[0]
+    choice = reply.choices[0] if len(reply.choices) == 1 else in_order(reply.choices)[0]
     finish_reason = finish_reason_of(choice)
     usage = reply.usage if isinstance(reply.usage, dict) else {}
-    text, reasoning = text_of(choice, endpoint), reasoning_of(choice)
+    text, reasoning = content_of(choice, endpoint)
     return Said(
         text=text,
         finish_reason=finish_reason,
@@ -133,7 +139,10 @@ def _decode(body: bytes) -> Reply:
         return decode_forgivingly(_decoder, Reply, body)
     except (ValueError, RecursionError) as error:
         raise ReplyError(
-            FailureCause.MALFORMED_REPLY, f"not a reply of the protocol ({error}): {_excerpt(body)}"
+            FailureCause.MALFORMED_REPLY,
+            f"not a reply of the protocol ({error}): {_excerpt(body)}",
+            # An answer of another shape, and no page of a gateway.
+            is_final=isinstance(error, msgspec.ValidationError) and b'"choices"' in body,
         ) from None
 
 
@@ -148,6 +157,15 @@ def mended(value: Any) -> Any:
     return value
 
 
+C = TypeVar("C", bound=Choice)
+
+
+def in_order(choices: Sequence[C]) -> list[C]:
+    """The choices by their index; one without keeps the place it came in."""
+    places = {id(choice): place for place, choice in enumerate(choices)}
+    return sorted(choices, key=lambda one: one.index if type(one.index) is int else places[id(one)])
+
+
 def finish_reason_of(choice: Choice) -> str | None:
     """Why the text ended.
 
@@ -156,36 +174,64 @@ def finish_reason_of(choice: Choice) -> str | None:
     """
     if choice.error:
         raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
-    finish_reason = str_or_none(choice.finish_reason)
-    if finish_reason in BROKEN_OFF:
-        raise ReplyError(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
-    return finish_reason
+    return read_finish_reason(choice.finish_reason)
 
 
-def text_of(choice: Choice, endpoint: EndpointKind) -> str | None:
-    """The text; None where the server sent null.
+def read_finish_reason(value: Any) -> str | None:
+    """A finish reason in the protocol's words, where it has one for it.
 
     Raises:
-        ReplyError: there is no place for it, or something else in it.
+        ReplyError: the server broke off on its own account.
     """
-    if endpoint == "chat":
-        if choice.message is None:
-            raise ReplyError(FailureCause.MALFORMED_REPLY, "the choice has no message")
-        text = choice.message.content
-    else:
-        if choice.text is msgspec.UNSET:
-            raise ReplyError(FailureCause.MALFORMED_REPLY, "the choice has no text")
-        text = choice.text
-    if text is None or isinstance(text, str):
-        return text
-    raise ReplyError(FailureCause.MALFORMED_REPLY, f"the content is of type {type(text).__name__}, not a string")
+    finish_reason = str_or_none(value)
+    if finish_reason in _BROKEN_OFF:
+        raise ReplyError(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
+    return "length" if finish_reason in _LENGTH else finish_reason
 
 
-def reasoning_of(choice: Choice) -> str | None:
-    """The reasoning, where the server separates it."""
-    if choice.message is None:
-        return None
-    return str_or_none(choice.message.reasoning_content) or str_or_none(choice.message.reasoning)
+def content_of(choice: Choice, endpoint: EndpointKind) -> Content:
+    """The text, None where the server sent null; and the reasoning, where the server separates it.
+
+    Raises:
+        ReplyError: there is no place for the text, or something else in it.
+    """
+    message = choice.message
+    if endpoint == "chat" and message is not None:
+        return content_in(message.content, message.reasoning_content, message.reasoning)
+    if choice.text is msgspec.UNSET:
+        raise ReplyError(
+            FailureCause.MALFORMED_REPLY, f"the choice has no {'message' if endpoint == 'chat' else 'text'}"
+        )
+    return content_in(choice.text)
+
+
+def content_in(content: Any, *reasoning: Any) -> Content:
+    """Text and reasoning.
+
+    Args:
+        content: where the text is, with or without reasoning.
+        reasoning: where else reasoning may be; the first counts that is there.
+
+    Raises:
+        ReplyError: the content is of no known shape.
+    """
+    apart = next(filter(None, map(_reasoning_in, reasoning)), None)
+    if content is None or isinstance(content, str):
+        return Content(content, apart)
+    try:
+        found = read_content(content)
+    except UnreadableContentError as error:
+        raise ReplyError(FailureCause.MALFORMED_REPLY, str(error), is_final=True) from None
+    return Content(found.text, apart or found.reasoning)
+
+
+def _reasoning_in(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    try:
+        return "".join(filter(None, read_content(value)))
+    except UnreadableContentError:
+        return None  # It costs no answer.
 
 
 def error_text(error: Any) -> str:
@@ -224,6 +270,8 @@ def str_or_none(value: Any) -> str | None:
 
 def token_count(value: Any, *, nothing_counted: bool = False) -> int | None:
     """A number of tokens. Zero is one only of nothing: servers that do not count say 0, or -1."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     return value if value > 0 or (value == 0 and nothing_counted) else None

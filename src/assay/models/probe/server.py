@@ -16,6 +16,7 @@ from assay.models.probe.report import Finding, no, unknown
 from assay.models.retry import NetworkError, status_fault
 from assay.models.tls import context_for
 from assay.models.transport import Stream, proxy_for
+from assay.models.unasked_streams import whole_reply
 from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError, Said, read_reply
 from assay.types import EndpointKind, Failure, FailureCause
@@ -185,13 +186,14 @@ class ServerUnderProbe:
         if reply.fault:
             return Failure(cause=reply.cause or FailureCause.MALFORMED_REPLY, message=reply.fault)
         try:
-            return read(reply.body)
+            return read(whole_reply(reply.body))
         except ReplyError as error:
             return Failure(cause=error.cause, message=self.clean(str(error)))
 
     def _answered(self, reply: Reply, kind: EndpointKind) -> Reply:
         try:
-            return msgspec.structs.replace(reply, said=read_reply(reply.body, kind))
+            body = whole_reply(reply.body)
+            return msgspec.structs.replace(reply, body=body, said=read_reply(body, kind))
         except ReplyError as error:
             return msgspec.structs.replace(reply, fault=self.clean(f"HTTP 200, but {error}"), cause=error.cause)
 

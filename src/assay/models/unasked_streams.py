@@ -1,0 +1,111 @@
+"""A stream that came where a whole reply was asked for, put together as the reply that it should have been.
+
+Some servers and gateways stream whatever they are asked. Here nothing is lost of it: several choices, their
+log-probabilities and parts of content are joined, so that whoever reads whole replies can read it.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from assay.models.events import DONE, EventSplitter, is_stream
+from assay.models.wire import ReplyError
+from assay.types import FailureCause
+
+_JOINED = frozenset({"content", "text", "reasoning_content", "reasoning"})
+
+
+def whole_reply(body: bytes) -> bytes:
+    """The body of a 200 as a whole reply's: itself, unless it is a stream.
+
+    Raises:
+        ReplyError: the stream broke off, or is none of the protocol.
+    """
+    return _joined(body) if is_stream(body) else body
+
+
+def _joined(body: bytes) -> bytes:
+    splitter = EventSplitter()
+    joined = _Joined()
+    for event in (*splitter.feed(body), *splitter.end()):
+        if event.data.lstrip().startswith(DONE):
+            joined.is_complete = True
+            break
+        value = _value(event.data)
+        joined.take({"error": value.get("error") or value} if event.name == "error" else value)
+        if joined.fields.get("error"):
+            break
+    if not joined.is_complete:
+        raise ReplyError(FailureCause.RESET, "the stream ended before the answer was complete")
+    return json.dumps({**joined.fields, "choices": list(joined.choices.values())}).encode()
+
+
+class _Joined:
+    """What is known of the reply so far."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Any] = {}
+        self.choices: dict[str, dict[str, Any]] = {}
+        """By index."""
+        self.is_complete = False
+        self._with_deltas: set[str] = set()
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Add what an event says."""
+        choices = event.pop("choices", None) or []
+        self.fields |= {name: field for name, field in event.items() if field}
+        self.is_complete = self.is_complete or bool(event.get("error"))
+        if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+            raise ReplyError(FailureCause.MALFORMED_REPLY, f"the stream's choices are {choices!r}", is_final=True)
+        for choice in choices:
+            self._take_choice(choice)
+
+    def _take_choice(self, choice: dict[str, Any]) -> None:
+        key = str(choice.get("index") or 0)
+        delta = choice.pop("delta", None)
+        if delta is not None:
+            self._with_deltas.add(key)
+            choice["message"] = delta
+        elif key in self._with_deltas:
+            choice.pop("message", None)  # It repeats them.
+        elif _repeats(choice.get("message"), self.choices.get(key, {}).get("message")):
+            del self.choices[key]["message"]
+        self.is_complete = self.is_complete or bool(choice.get("finish_reason"))
+        self.choices[key] = _sum(self.choices.get(key), choice)
+
+
+def _repeats(message: Any, earlier: Any) -> bool:
+    """Whether a message begins with all that was said before it."""
+    text, so_far = (part.get("content") if isinstance(part, dict) else None for part in (message, earlier))
+    return isinstance(text, str) and isinstance(so_far, str) and 0 < len(so_far) < len(text) and text.startswith(so_far)
+
+
+def _sum(before: Any, after: Any, name: str = "") -> Any:
+    """Two parts of the same thing in one."""
+    if before is None or after is None:
+        return after if before is None else before
+    if isinstance(before, str) and isinstance(after, str):
+        return before + after if name in _JOINED else after
+    if isinstance(before, list) or isinstance(after, list):
+        return [*_listed(before), *_listed(after)]
+    if isinstance(before, dict) and isinstance(after, dict):
+        return {**before, **{key: _sum(before.get(key), value, key) for key, value in after.items()}}
+    return after
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _value(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ReplyError(
+            FailureCause.MALFORMED_REPLY,
+            f"not an event of the protocol ({error}): {data[:65536].decode('utf-8', 'replace')}",
+        ) from None
+    if not isinstance(value, dict):
+        raise ReplyError(FailureCause.MALFORMED_REPLY, f"not an event of the protocol: {value!r}")
+    return value
