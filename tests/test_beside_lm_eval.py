@@ -89,6 +89,16 @@ def test_a_python_class_that_changes_a_method(scene: Scene, endpoint: str) -> No
     assert "Please: " in json.dumps(sample_lines(run, "configured"))
 
 
+@pytest.mark.parametrize("task", ["lacking", "bypassing", "many_kinds"])
+def test_scores_that_are_no_numbers(scene: Scene, task: str) -> None:
+    run = scene.run_both(task)
+    assert {score.n for score in run.scores} <= {12, 6}
+    if task == "bypassing":
+        assert run.results["results"][task]["bypass,none"] == 999
+        with pytest.raises(SpecificationError, match="'bypassing' has the metric bypass"):
+            scene.run_assay(task, log_samples=False)
+
+
 WAYS_TO_ASK: list[dict[str, Any]] = [
     {},
     {"endpoint": "completions"},

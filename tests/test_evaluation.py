@@ -23,6 +23,7 @@ from assay.errors import (
     ModelNotServedError,
     ServerUnreachableError,
     SpecificationError,
+    TaskConfigError,
     UnknownMetricError,
     UnknownTaskError,
     UsageError,
@@ -260,6 +261,32 @@ def test_outcomes(server: ScriptedServer, tmp_path: Path) -> None:
     assert counting.outcomes[Outcome.FAILED] == 1
     assert counting.outcomes[Outcome.UNEXTRACTED] > 10
     assert sum(counting.outcomes.values()) == 60
+
+
+def test_an_aggregation_that_fails_is_told_with_its_task(server: ScriptedServer, tmp_path: Path) -> None:
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    for file in TASKS.iterdir():
+        if file.is_file():
+            (folder / file.name).write_text(file.read_text())
+    (folder / "sums.py").write_text("def broken(values):\n    raise ValueError('nothing\\nto sum')\n")
+    (folder / "summing.yaml").write_text(
+        "include: _template_yaml\ntask: summing\ndataset_kwargs: {kind: summing}\n"
+        "metric_list: [{metric: exact_match, aggregation: !function sums.broken}]\n"
+    )
+    asked = msgspec.structs.replace(
+        specification(server, tmp_path / "out"),
+        tasks=("counting", "summing", "naming"),
+        options=TaskOptions(include_path=str(folder), limit=5),
+    )
+    for answers in (15, 0):
+        before = len(server.answered)
+        with pytest.raises(TaskConfigError) as caught:
+            evaluate(msgspec.structs.replace(asked, probe=False))
+        assert str(caught.value).startswith(
+            "task 'summing': the scores cannot be aggregated: nothing to sum (ValueError, sums.py line 2); the answers"
+        )
+        assert len(server.answered) - before == answers
 
 
 def test_a_bad_key_is_refused_before_any_request(server: ScriptedServer, tmp_path: Path) -> None:

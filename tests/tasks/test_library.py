@@ -342,16 +342,43 @@ def refused(kind: type[Exception], names: Sequence[str], options: TaskOptions) -
             r"needs the Python module 'no_such_package', which is not installed \(pip install X\)$",
         ),
         (
+            "import yaml.no_such_part",
+            MissingDependencyError,
+            r"needs the Python module 'yaml.no_such_part', which the installed PyYAML [\d.]+ does not have: the task",
+        ),
+        (
+            "raise KeyError('two\\nlines')",
+            TaskConfigError,
+            r"cannot be loaded: there is no 'two\\nlines' \(KeyError, code.py line 1\)$",
+        ),
+        (
+            "raise KeyError('no such thing\\nthere are others')",
+            TaskConfigError,
+            r"cannot be loaded: no such thing there are others \(KeyError, code.py line 1\)$",
+        ),
+        (
             "raise Exception('Please install unitxt')",
             MissingDependencyError,
-            r"loaded: Exception: Please install unitxt$",
+            r"loaded: Please install unitxt \(Exception, code.py line 1\)$",
         ),
-        ("raise SystemExit('swipl is not installed')", MissingDependencyError, r"loaded: SystemExit: swipl is not ins"),
-        ("from os import no_such_name", TaskConfigError, r"cannot be loaded: ImportError: cannot import name"),
-        ("def other(d): return d", TaskConfigError, r"cannot be loaded: AttributeError: .*no function 'prepare'"),
-        ("def prepare(:", TaskConfigError, r"cannot be loaded: SyntaxError: "),
-        ("def prepare(d): return 1 / 0", TaskConfigError, r"cannot be loaded: ZeroDivisionError: division by zero"),
-        ("raise SystemExit('no GPU')", TaskConfigError, r"cannot be loaded: SystemExit: no GPU"),
+        (
+            "raise SystemExit('swipl is not installed')",
+            MissingDependencyError,
+            r"loaded: swipl is not installed \(SystemExit",
+        ),
+        (
+            "from os import no_such_name",
+            TaskConfigError,
+            r"cannot be loaded: cannot import name .*\(ImportError, .*line 1\)",
+        ),
+        ("def other(d): return d", TaskConfigError, r"cannot be loaded: .*no function 'prepare' .*\(AttributeError"),
+        ("def prepare(:", TaskConfigError, r"cannot be loaded: .* \(SyntaxError"),
+        (
+            "def prepare(d): return 1 / 0",
+            TaskConfigError,
+            r"cannot be loaded: division by zero \(ZeroDivisionError, .*\.py line 1\)",
+        ),
+        ("raise SystemExit('no GPU')", TaskConfigError, r"cannot be loaded: no GPU \(SystemExit, .*\.py line 1\)"),
     ],
 )
 def test_a_tasks_broken_python(tmp_path: Path, code: str, kind: type[Exception], message: str) -> None:

@@ -252,7 +252,7 @@ def test_a_scorer_that_raises_fails_its_sample_only(make_task: MakeTask, spool: 
     scores = score(task, spool, [str(n) for n in range(10)])
     [failed] = scores.failed_samples()
     assert (failed.doc_id, failed.cause) == (4, FailureCause.UNSCORABLE)
-    assert "ZeroDivisionError: four" in failed.message
+    assert failed.message == "the task's scorer failed: four (ZeroDivisionError, own.py line 4)"
     assert scores.scored == 9
     assert len(lines_of(scores)) == 9
 
@@ -336,6 +336,46 @@ def test_no_scorer_can_end_a_run_or_pass_by_saying_nothing(make_task: MakeTask, 
     scores = score(task, spool, [str(n) for n in range(10)])
     assert [(failed.doc_id, failed.cause) for failed in scores.failed_samples()] == [(4, FailureCause.UNSCORABLE)]
     assert scores.scored == 9
+
+
+LACKING = """
+def score(doc, results):
+    return {"some": None if "4" in results[0] else 1.0, "all": float(len(results[0]))}
+
+def of_given(values):
+    return sum(value for value in values if value is not None)
+
+def of_all(values):
+    if None in values:
+        raise TypeError("none at all")
+    return sum(values)
+"""
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "reason"),
+    [
+        ("mean", "the task's scorer failed: it gave None for 'some', on which lm-eval's mean would end in an error"),
+        (
+            Call("of_all"),
+            "the task gave None for 'some', which its aggregation cannot take: none at all (TypeError, own.py line 10)",
+        ),
+        (Call("of_given"), None),
+    ],
+    ids=["lm-eval's", "its own that fails", "its own that does not"],
+)
+def test_a_missing_value_is_left_to_the_aggregation_that_can_do_without(
+    make_task: MakeTask, spool: Spool, aggregation: Any, reason: str | None
+) -> None:
+    metrics = [{"metric": "some", "aggregation": aggregation}, {"metric": "all", "aggregation": "mean"}]
+    task = make_task(LACKING, process_results=Call("score"), filter_list=None, metric_list=metrics)
+    scores = score(task, spool, [str(n) for n in range(10)])
+    scores.fail_what_cannot_be_aggregated()
+    failed = [] if reason is None else [(4, FailureCause.UNSCORABLE, reason)]
+    assert [(found.doc_id, found.cause, found.message) for found in scores.failed_samples()] == failed
+    assert scores.done == 10
+    assert len(lines_of(scores)) == scores.outcome_counts("none")[Outcome.ANSWERED] == scores.scored == 10 - len(failed)
+    assert [len(values) for values in scores.raw_metrics().values()] == [scores.scored] * 2
 
 
 def test_a_scorer_that_uses_the_alarm_itself_leaves_the_others_bounded(make_task: MakeTask, spool: Spool) -> None:

@@ -34,6 +34,9 @@ def tolerantly(doc, results):
         no_such_package = None
     return {"exact_match": 1.0}
 
+def from_a_part(doc, results):
+    from yaml.no_such_part import thing
+
 def by_hub(doc, results):
     import evaluate
     return {"exact_match": evaluate.load("no_such_metric").compute()}
@@ -52,6 +55,10 @@ MODULE = "'small' needs the Python module 'no_such_package.* for scoring, .*: pi
         ({"process_results": Call("lazily")}, MODULE),
         ({"process_results": Call("with_helper")}, MODULE),
         ({"metric_list": [{"metric": Call("lazily"), "aggregation": "mean", "higher_is_better": True}]}, MODULE),
+        (
+            {"process_results": Call("from_a_part")},
+            r"module 'yaml.no_such_part' for scoring, which the installed PyYAML [\d.]+ does not have: the task is wr",
+        ),
         (
             {"process_results": Call("by_hub")},
             "'small' scores with the metric 'no_such_metric' of the",

@@ -380,13 +380,13 @@ def test_aggregation_leaves_sigterm_to_the_system(tmp_path: Path, monkeypatch: p
     import lm_eval.evaluator_utils
 
     seen: list[Any] = []
-    aggregated = lm_eval.evaluator_utils._process_results
+    aggregated = lm_eval.evaluator_utils._collect_results
 
     def look(*given: Any) -> Any:
         seen.append(signal.getsignal(signal.SIGTERM))
         return aggregated(*given)
 
-    monkeypatch.setattr(lm_eval.evaluator_utils, "_process_results", look)
+    monkeypatch.setattr(lm_eval.evaluator_utils, "_collect_results", look)
     before = signal.getsignal(signal.SIGTERM)
     run(tmp_path, SimulatedModel(), options={"limit": 2})
     assert seen == [signal.SIG_DFL]

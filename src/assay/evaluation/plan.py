@@ -24,7 +24,7 @@ from assay.tasks.model_args import model_args
 from assay.tasks.requests import RequestWriter
 from assay.tasks.scoring_needs import require_scoring_needs
 from assay.tasks.selection import chosen_documents
-from assay.tasks.settings_check import refuse_odd_settings
+from assay.tasks.settings_check import refuse_odd_settings, refuse_unlogged_answers
 from assay.tasks.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ def make_plan(specification: Specification, meeting: Meeting) -> RunPlan:
     refuse_unscorable(loaded.tasks, model)
     refuse_unwritable(loaded.tasks)
     refuse_odd_settings(loaded.tasks)
+    if not specification.log_samples:
+        refuse_unlogged_answers(loaded.tasks)
     require_scoring_needs(loaded.tasks)
     tokenizer = None if model.tokenizer is None else Tokenizer(model.tokenizer)
     if tokenizer is not None and options.apply_chat_template:

@@ -24,6 +24,7 @@ from assay.results.sample_files import may_name_file
 from assay.results.shape import refuse_misshapen
 from assay.tasks.lm_eval_json import as_written, lm_eval_json
 from assay.tasks.model_args import lm_eval_model_name, model_args
+from assay.tasks.raised import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -47,24 +48,39 @@ def model_folder(output_dir: str | Path, model: str) -> Path:
 
 
 def aggregate(tasks: Mapping[str, TaskScores], loaded: LoadedTasks) -> dict[str, Any]:
-    """The sections that lm-eval computes from samples: results, groups, versions, n-shot, n-samples and so on."""
-    from lm_eval.evaluator_utils import _process_results
+    """The sections that lm-eval computes from samples: results, groups, versions, n-shot, n-samples and so on.
 
-    collected = {
-        name: {"task": scores.task, "raw_metrics": scores.raw_metrics(), "logged_samples": []}
-        for name, scores in tasks.items()
-    }
+    Raises:
+        TaskConfigError: a task's own aggregation fails, or a group's.
+    """
+    from lm_eval.evaluator_utils import EvalAcc, _collect_results, aggregate_groups
+
+    aggregated = EvalAcc(groups=loaded.groups)
     # lm-eval's bootstrap prints, and its child processes write tracebacks when they are ended.
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), _ended_by_sigterm():
-        try:
-            sections = _process_results(collected, loaded.groups, _BOOTSTRAP_ITERATIONS)._to_eval_results()
-        except (Exception, SystemExit) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise TaskConfigError(
-                f"the scores of {', '.join(tasks)} cannot be aggregated ({reason}); the answers are kept"
-            ) from error
+        for name, scores in tasks.items():
+            scores.fail_what_cannot_be_aggregated()
+            collected = {"task": scores.task, "raw_metrics": scores.raw_metrics(), "logged_samples": []}
+            with _blamed_on(f"task {name!r}"):
+                of_task = _collect_results({name: collected}, None, _BOOTSTRAP_ITERATIONS)
+            for section in ("metrics", "configs", "versions", "num_fewshot", "higher_is_better", "n_samples"):
+                getattr(aggregated, section).update(getattr(of_task, section))
+        with _blamed_on(f"group {', '.join(map(repr, loaded.groups))}"):
+            aggregate_groups(aggregated)
+            sections = aggregated._to_eval_results()
     written: dict[str, Any] = as_written(sections)
     return written
+
+
+@contextmanager
+def _blamed_on(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise TaskConfigError(
+            f"{what}: the scores cannot be aggregated: {words_of(error)}; the answers are kept, and the same command "
+            "goes on from here once that is mended"
+        ) from error
 
 
 @contextmanager

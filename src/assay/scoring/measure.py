@@ -13,7 +13,7 @@ import numpy as np
 from assay.stats.intervals import Interval, clustered_mean_interval, failure_bounds, mean_interval, wilson
 from assay.stats.strata import stratified_interval
 from assay.stats.validate import UNBOUNDED
-from assay.tasks.metrics import expected_group_keys, expected_task_keys
+from assay.tasks.metrics import aggregation_of, expected_group_keys, expected_task_keys
 from assay.types import Outcome
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def aggregates_by_mean(task: Any, metric: str) -> bool:
     """Whether a task's metric is the mean of its documents' scores."""
     from lm_eval.api.metrics import mean
 
-    return task.aggregation().get(metric, mean) is mean
+    return aggregation_of(task, metric) is mean
 
 
 def _are_verdict_lists(values: Sequence[Any]) -> bool:

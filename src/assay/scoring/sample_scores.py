@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lm_eval.api.registry import metric_registry
 
+from assay.errors import TaskConfigError
 from assay.scoring.outcomes import fallbacks_of
 from assay.scoring.sample_lines import SampleLines
 from assay.tasks.loglikelihood import lm_eval_response
+from assay.tasks.metrics import aggregation_of, may_aggregate_none
 from assay.tasks.patches.exact_match import remember_exact_matches
 from assay.tasks.patches.filters import are_of_library, keep_filters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from assay.types import Answer, Sample
 
@@ -87,7 +89,7 @@ class Scorer:
             ensemble.apply(instances)
         for instance in instances:
             if lost := [name for name in self.fallbacks if name not in instance.filtered_resps]:
-                raise ValueError(f"filter '{lost[0]}' gave back fewer answers than it was given")
+                raise TaskConfigError(f"filter '{lost[0]}' gave back fewer answers than it was given")
 
     def _under_filter(self, name: str, samples: Sequence[Sample], lines: Sequence[SampleLines]) -> list[Scored]:
         filtered = [[instance.filtered_resps[name] for instance in sample.instances] for sample in samples]
@@ -95,11 +97,21 @@ class Scorer:
         metrics = [
             process_results(self._copy(sample.doc), given) for sample, given in zip(samples, filtered, strict=True)
         ]
-        _check_metrics(metrics)
+        for values in metrics:
+            self._refuse_missing(values)
         return [
             Scored(name, given, values, line.line(name, given, values))
             for line, given, values in zip(lines, filtered, metrics, strict=True)
         ]
+
+    def _refuse_missing(self, values: dict[str, Any]) -> None:
+        """Refuse a metric without a value where lm-eval's own aggregation is sure to fail on it."""
+        for name, value in values.items():
+            if value is None and not may_aggregate_none(self._task, name):
+                aggregation = aggregation_of(self._task, name).__name__
+                raise TaskConfigError(
+                    f"it gave None for '{name}', on which lm-eval's {aggregation} would end in an error"
+                )
 
 
 def _fill_in(sample: Sample, answers: Sequence[Answer]) -> None:
@@ -122,12 +134,6 @@ def _response(kind: str, answers: Sequence[Answer]) -> Any:
 def _shallow_copy(doc: Any) -> Any:
     """lm-eval reads each document anew for every filter, so a scorer that changes it does not disturb the next."""
     return dict(doc) if isinstance(doc, dict) else doc
-
-
-def _check_metrics(metrics: Iterable[dict[str, Any]]) -> None:
-    for values in metrics:
-        if missing := [name for name, value in values.items() if value is None]:
-            raise ValueError(f"it gave no value for '{missing[0]}'")
 
 
 def _is_scored_by_foreign_code(task: Any) -> bool:

@@ -22,6 +22,9 @@ import numpy as np
 from assay.errors import MissingDependencyError
 from assay.scoring.outcomes import outcome_of
 from assay.scoring.sample_scores import AnsweredSample, ScoredSample, Scorer
+from assay.tasks.metrics import aggregation_of
+from assay.tasks.raised import words_of
+from assay.tasks.scoring_needs import why_missing
 from assay.types import Answer, Failure, FailureCause, Outcome, Response
 
 if TYPE_CHECKING:
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 SCORING_SECONDS = 30.0
 """Longest that one sample may take to score."""
 _RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
-_REASON_LENGTH = 300
 _AS_IT_IS = nullcontext()
 
 
@@ -67,8 +69,6 @@ class TaskScores:
         self.name = name
         self.task = task
         self.failed: dict[int, FailedSample] = {}
-        self.outcomes: dict[str, Counter[Outcome]] = defaultdict(Counter)
-        """For every filter, how many samples ended how."""
         self._spool = spool
         self._deadline = deadline
         self._verdicts = verdicts
@@ -77,6 +77,7 @@ class TaskScores:
         self._process = os.getpid()
         self._random_state = _own_random_state if self._scorer.is_foreign else _shared_random_state
         self._metrics: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+        self._outcomes: dict[str, dict[int, Outcome]] = defaultdict(dict)
         self._lines: dict[str, dict[int, int]] = defaultdict(dict)
         self._hashes: dict[int, bytes] = {}
 
@@ -102,7 +103,7 @@ class TaskScores:
 
     def outcome_counts(self, filter_name: str) -> dict[Outcome, int]:
         """How many samples ended how under one filter, failed ones included."""
-        counts = Counter(self.outcomes.get(filter_name, {}))
+        counts = Counter(self._outcomes.get(filter_name, {}).values())
         counts[Outcome.FAILED] = len(self.failed)
         return {outcome: counts[outcome] for outcome in Outcome}
 
@@ -125,7 +126,7 @@ class TaskScores:
             answers: list[Answer] = []
             for response in responses:
                 if isinstance(response, Failure):
-                    self._fail(sample, response.cause, response.message)
+                    self._fail(sample.doc_id, response.cause, response.message)
                     break
                 answers.append(response)
             else:
@@ -144,16 +145,16 @@ class TaskScores:
                 scored = self._scorer.score(answered)
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
-                f"task '{self.name}' cannot be scored: it needs the Python module '{error.name}', which is not "
-                "installed; install it and run the same command again, the answers are kept"
+                f"task '{self.name}' cannot be scored: it needs the Python module '{error.name}', "
+                f"{why_missing(error.name or '') or 'which is not installed'}; then run the same command again, the "
+                "answers are kept"
             ) from None
         except _RAISED_BY_SCORERS as error:  # whatever foreign code raises concerns one sample alone
             if len(answered) > 1:
                 for one in answered:
                     self._score_or_fail([one])
             else:
-                reason = f"the task's scorer raised {type(error).__name__}: {_words_of(error)}"
-                self._fail(sample, FailureCause.UNSCORABLE, reason)
+                self._fail(sample.doc_id, FailureCause.UNSCORABLE, f"the task's scorer failed: {words_of(error)}")
             return
         finally:
             if self._scorer.is_foreign:
@@ -170,16 +171,40 @@ class TaskScores:
     def _judged_programs(self, sample: Sample) -> AbstractContextManager[None]:
         return _AS_IT_IS if self._verdicts is None else self._verdicts.known_for(sample.doc_id)
 
-    def _fail(self, sample: Sample, cause: FailureCause, message: str) -> None:
-        self.failed[sample.doc_id] = FailedSample(self.name, sample.doc_id, cause, message)
+    def _fail(self, doc_id: int, cause: FailureCause, message: str) -> None:
+        self.failed[doc_id] = FailedSample(self.name, doc_id, cause, message)
 
     def _keep(self, answered: AnsweredSample, scored: ScoredSample) -> None:
         doc_id = answered.sample.doc_id
         for name, filtered, metrics, line in scored.by_filter:
             self._metrics[name][doc_id] = metrics
             self._lines[name][doc_id] = self._spool.append(line)
-            self.outcomes[name][outcome_of(answered.answers, filtered, self._filters.get(name, ()))] += 1
+            self._outcomes[name][doc_id] = outcome_of(answered.answers, filtered, self._filters.get(name, ()))
         self._hashes[doc_id] = scored.hashes
+
+    def fail_what_cannot_be_aggregated(self) -> None:
+        """Fail the samples whose missing values the task's own aggregation cannot do without.
+
+        To be called once all are scored. A metric may be None for some documents, if what aggregates it leaves those
+        out; where it does not, lm-eval ends in an error.
+        """
+        for (metric, name), values in self.raw_metrics().items():
+            if not any(value is None for value in values):
+                continue
+            try:
+                aggregation_of(self.task, metric)(values)
+            except _RAISED_BY_SCORERS as error:
+                reason = f"the task gave None for '{metric}', which its aggregation cannot take: {words_of(error)}"
+                for doc_id, value in self.values_by_document(metric, name).items():
+                    if value is None:
+                        self._forget(doc_id)
+                        self._fail(doc_id, FailureCause.UNSCORABLE, reason)
+
+    def _forget(self, doc_id: int) -> None:
+        for by_filter in (self._metrics, self._lines, self._outcomes):
+            for by_document in by_filter.values():
+                by_document.pop(doc_id, None)
+        del self._hashes[doc_id]
 
     def failed_samples(self) -> list[FailedSample]:
         """Samples without a score, in document order."""
@@ -242,13 +267,6 @@ class TaskScores:
 
     def _ordered(self, by_filter: dict[str, Any]) -> list[str]:
         return [name for name in self._filters if name in by_filter]
-
-
-def _words_of(error: BaseException) -> str:
-    try:
-        return str(error)[:_REASON_LENGTH].encode("utf-8", "backslashreplace").decode()
-    except Exception:
-        return "(an error that cannot be shown)"
 
 
 def receive_all(scores: Mapping[str, TaskScores], complete: Iterable[CompleteSample]) -> None:

@@ -1,4 +1,4 @@
-"""Which metric keys a task or group will report, as far as that can be known before its first answer."""
+"""A task's metrics: their keys in the results as far as known before the first answer, and how they are aggregated."""
 
 from __future__ import annotations
 
@@ -19,6 +19,21 @@ def expected_task_keys(task: Any) -> list[str]:
     """``"<metric>,<filter>"`` for every filter and metric that the task declares, in the order of lm-eval's results."""
     filters = [ensemble.name for ensemble in getattr(task, "_filters", [])]
     return [f"{key},{name}" for name in filters for metric in task.aggregation() for key in _reported(task, metric)]
+
+
+def aggregation_of(task: Any, metric: str) -> Any:
+    """The function that makes one number of the documents' values: the task's own, or lm-eval's mean."""
+    from lm_eval.api.metrics import mean
+
+    return task.aggregation().get(metric, mean)
+
+
+def may_aggregate_none(task: Any, metric: str) -> bool:
+    """Whether the metric's value may be None for some documents: lm-eval's own aggregations but one fail on that."""
+    from lm_eval.api.metrics import bypass_agg
+
+    function = aggregation_of(task, metric)
+    return function is bypass_agg or getattr(function, "__module__", None) != bypass_agg.__module__
 
 
 def _reported(task: Any, metric: str) -> list[str]:

@@ -11,6 +11,7 @@ import functools
 import importlib.util
 import inspect
 import textwrap
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import MissingDependencyError
@@ -28,10 +29,36 @@ _PACKAGES = {
 """What brings a module, where its name is another."""
 
 
-def package_of(module: str) -> str:
+def _package_of(module: str) -> str:
     """What to install for a module."""
     top = module.partition(".")[0]
     return _PACKAGES.get(top, top)
+
+
+def why_missing(module: str) -> str | None:
+    """Why a module cannot be imported, as a clause after its name, with what to do; None if it is there.
+
+    Packages that lie around it are imported to find out.
+    """
+    top = module.partition(".")[0]
+    try:
+        if importlib.util.find_spec(top) is None:
+            return f"which is not installed: pip install {_package_of(module)}"
+        if importlib.util.find_spec(module) is not None:
+            return None
+    except ModuleNotFoundError:
+        pass
+    except Exception:  # found out where it is imported
+        return None
+    return f"which the installed {_release_of(top)} does not have: the task is written for another release of it"
+
+
+def _release_of(module: str) -> str:
+    packages = packages_distributions().get(module, [module])
+    try:
+        return f"{packages[0]} {version(packages[0])}"
+    except PackageNotFoundError:
+        return module
 
 
 def require_scoring_needs(tasks: Mapping[str, Any]) -> None:
@@ -47,10 +74,9 @@ def require_scoring_needs(tasks: Mapping[str, Any]) -> None:
         for function in _with_those_they_call(_scorers(task)):
             modules, metrics = _needs(function)
             for module in modules:
-                if not _is_installed(module):
+                if (reason := why_missing(module)) is not None:
                     raise MissingDependencyError(
-                        f"task '{name}' needs the Python module '{module}' for scoring, which is not installed: "
-                        f"pip install {package_of(module)}"
+                        f"task '{name}' needs the Python module '{module}' for scoring, {reason}"
                     )
             for metric in metrics:
                 if (reason := _why_not(metric)) is not None:
@@ -118,13 +144,6 @@ def _metric_loaded(call: ast.Call) -> str | None:
         return None
     (argument,) = call.args
     return argument.value if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else None
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module.partition(".")[0]) is not None
-    except ValueError:
-        return True  # it is there, and has no specification
 
 
 @functools.cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import TaskConfigError
+from assay.errors import SpecificationError, TaskConfigError
 from assay.tasks.gen_kwargs import generation_fault
+from assay.tasks.raised import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,11 +31,29 @@ def refuse_odd_settings(tasks: Mapping[str, Any]) -> None:
         _refuse_odd_filters(name, task)
 
 
+def refuse_unlogged_answers(tasks: Mapping[str, Any]) -> None:
+    """Refuse tasks that are only asked, and not scored, where their answers are not to be written either.
+
+    Args:
+        tasks: lm-eval's Task objects by name.
+
+    Raises:
+        SpecificationError: names the task.
+    """
+    for name, task in tasks.items():
+        if "bypass" in getattr(task, "_metric_fn_list", {}):
+            raise SpecificationError(
+                f"task '{name}' has the metric bypass, which scores nothing: its samples file is all there is of it; "
+                "leave out --no-log-samples (log_samples = false)"
+            )
+
+
 def _refuse_odd_filters(name: str, task: Any) -> None:
     for ensemble in getattr(task, "_filters", []):
         for make in ensemble.filters:
             try:
                 make()
             except Exception as error:  # filters may be foreign code
-                reason = f"{type(error).__name__}: {error}"
-                raise TaskConfigError(f"task '{name}': filter '{ensemble.name}' cannot be made: {reason}") from None
+                raise TaskConfigError(
+                    f"task '{name}': filter '{ensemble.name}' cannot be made: {words_of(error)}"
+                ) from None

@@ -22,8 +22,9 @@ from lm_eval.tasks._index import Kind
 from assay.errors import AssayError, MissingDependencyError, TaskConfigError, UnsupportedTaskError
 from assay.tasks.nltk_data import needs_punkt_tab, require_punkt_tab
 from assay.tasks.patches.hub_metrics import serving_hub_metrics
+from assay.tasks.raised import words_of
 from assay.tasks.randomness import surely_draws_nothing
-from assay.tasks.scoring_needs import package_of
+from assay.tasks.scoring_needs import why_missing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -228,7 +229,10 @@ def _told(entry: Any) -> Iterator[None]:
         raise TaskConfigError(f"{where}{line}: not valid YAML: {error.problem}") from None
     except (Exception, SystemExit) as error:
         kind = MissingDependencyError if _ASKS_FOR_SOFTWARE.search(str(error)) else TaskConfigError
-        raise kind(f"{where} cannot be loaded: {_one_line(error)}") from None
+        # What lm-eval's loader looks up for a metric of which it knows no aggregation.
+        is_unaggregated = isinstance(error, KeyError) and error.args == (None,)
+        reason = "a metric in its metric_list has no 'aggregation', and lm-eval knows none for it"
+        raise kind(f"{where} cannot be loaded: {reason if is_unaggregated else words_of(error)}") from None
 
 
 def _missing(where: str, error: ImportError) -> AssayError:
@@ -237,23 +241,18 @@ def _missing(where: str, error: ImportError) -> AssayError:
         chain.append(before)
     root = chain[-1]
     if not isinstance(root, ModuleNotFoundError):
-        return TaskConfigError(f"{where} cannot be loaded: {_one_line(root)}")
+        return TaskConfigError(f"{where} cannot be loaded: {words_of(root)}")
     if root.name in _IFEVAL_PACKAGES:
         return MissingDependencyError(f'{where} needs the package {root.name}: pip install "assay[ifeval]"')
-    module = (root.name or "").partition(".")[0]
     told = f"the Python module {root.name!r}" if root.name else "a package"
+    reason = (why_missing(root.name) if root.name else None) or "which is not installed"
     # What the task's author says about it, if anything: often which package to install.
     advice = [str(link) for link in chain if isinstance(link, ImportError) and link.name is None]
-    hint = f" ({' '.join(advice[0].split())})" if advice else ""
-    if module and not advice:
-        hint = f": pip install {package_of(module)}"
-    return MissingDependencyError(f"{where} needs {told}, which is not installed{hint}")
+    if advice:
+        reason = f"{reason.partition(': pip')[0]} ({' '.join(advice[0].split())})"
+    return MissingDependencyError(f"{where} needs {told}, {reason}")
 
 
 def _raised_over(error: BaseException) -> BaseException | None:
     """The error that `error` was raised for, or while handling."""
     return error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-
-
-def _one_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
