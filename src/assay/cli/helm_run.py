@@ -22,7 +22,7 @@ _FAILURES_SHOWN = 5
 
 
 _SECTIONS = {
-    "Run": ("helm_python", "max_eval_instances", "plugins", "helm_name", "tokenizer", "max_length"),
+    "Run": ("helm_python", "max_eval_instances", "num_train_trials", "plugins", "helm_name", "tokenizer", "max_length"),
     "Model in this process (hf:)": ("batch_size", "dtype", "device", "bos", "seed"),
     "Metrics": ("first_metric_only", "confirm_run_unsafe_code", "code_tests", "parallelism"),
     "Output": ("output_dir", "suite", "as_json"),
@@ -54,6 +54,12 @@ _SECTIONS = {
 @click.option("--helm-name", help="What the model is called in HELM's files.", metavar="CREATOR/NAME")
 @click.option(
     "--max-eval-instances", type=click.IntRange(min=1), help="With an ENTRY: how many instances.", metavar="N"
+)
+@click.option(
+    "--num-train-trials",
+    type=click.IntRange(min=1),
+    help="With an ENTRY: how many trials, each with other examples in the prompts.",
+    metavar="N",
 )
 @click.option("--plugin", "plugins", multiple=True, help="With an ENTRY: a module for HELM to load.", metavar="MODULE")
 @click.option(
@@ -184,7 +190,7 @@ def _run(options: dict[str, Any], source: Source) -> RunToAnswer:
     model = options["model"].removeprefix(_LOCAL)
     path = Path(options["what"])
     if os.path.exists(path):  # Path.exists fails where the description is too long to be a file's name
-        if options["max_eval_instances"] or options["plugins"]:
+        if options["max_eval_instances"] or options["num_train_trials"] or options["plugins"]:
             raise SpecificationError(f"{path} is a run directory: its requests are taken as they are")
         return read_run(path, helm_name(model, options["helm_name"]))
     tokenizer = options["tokenizer"] or (options["model"] if options["model"].startswith(_LOCAL) else None)
@@ -195,6 +201,7 @@ def _run(options: dict[str, Any], source: Source) -> RunToAnswer:
         tokenizer=tokenizer.removeprefix(_LOCAL) if tokenizer and tokenizer.startswith(_LOCAL) else None,
         window=source.window or options["max_length"],
         max_eval_instances=options["max_eval_instances"],
+        num_train_trials=options["num_train_trials"],
         plugins=options["plugins"],
     )
     return build_run(entry, options["output_dir"], options["helm_python"])

@@ -20,6 +20,7 @@ from assay.helm.adaptation import (
     Substitution,
     Token,
 )
+from assay.helm.general import asdict_without_nones, write
 from assay.helm.run_spec import AnnotatorSpec, DataAugmenterSpec, MetricSpec, PerturbationSpec, RunSpec
 from assay.helm.scenario import (
     Input,
@@ -85,6 +86,8 @@ __all__ = [
     "Substitution",
     "Token",
     "UnsafeCode",
+    "asdict_without_nones",
     "create_metric",
     "run_entry",
+    "write",
 ]

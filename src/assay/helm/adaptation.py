@@ -178,7 +178,7 @@ class ScenarioState(HelmStruct, frozen=True, dict=True, gc=True):
     @cached_property
     def instances(self) -> list[Instance]:
         """Each instance once, in the order of its first request."""
-        first: dict[InstanceKey, Instance] = msgspec.field(default_factory=dict)
+        first: dict[InstanceKey, Instance] = {}
         for state in self.request_states:
             first.setdefault(instance_key(state.instance), state.instance)
         return list(first.values())

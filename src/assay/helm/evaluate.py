@@ -22,6 +22,7 @@ from assay.helm.metrics.base import (
     token_counter,
 )
 from assay.helm.state_file import StateFile
+from assay.helm.stats import lent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,7 @@ _PROGRESS_EVERY = 1000
 
 
 class Sink(Protocol):
-    """Takes the per-instance statistics of one metric."""
+    """Takes the per-instance statistics of one metric. Instances with the same value share one Stat."""
 
     def __call__(self, record: PerInstanceStats, /) -> None:
         """Take one instance's statistics."""
@@ -51,7 +52,7 @@ class ListSink:
 
     def __call__(self, record: PerInstanceStats, /) -> None:
         """Keep one instance's statistics."""
-        self.records.append(record)
+        self.records.append(lent(record))
 
     def reset(self) -> None:
         """Forget what was taken."""

@@ -6,6 +6,7 @@ import json
 import math
 from typing import IO, TYPE_CHECKING
 
+from assay.helm.stats import LentStats
 from assay.helm.structs import dump_json
 
 if TYPE_CHECKING:
@@ -30,14 +31,17 @@ class PerInstanceWriter:
         self._file = file
         self._templates: dict[int, _Template] = {}
         self._known: dict[int, str] = {}
-        """Texts of Stats that come again and again, by identity: many instances share one object."""
+        """Texts of Stats that come again and again, by identity: instances share an object, which nobody changes."""
         self._kept_alive: list[Stat] = []
         """Those Stats: an identity lasts as long as its object."""
 
     def write(self, record: PerInstanceStats) -> None:
         """Write one instance's statistics."""
         known = self._known
-        kept = [text for stat in record.stats if (text := known.get(id(stat)) or self._stat(stat))]
+        stats: Iterable[Stat] = record.stats
+        if isinstance(stats, LentStats):
+            stats = stats.as_lent()
+        kept = [text for stat in stats if (text := known.get(id(stat)) or self._stat(stat))]
         body = "[\n" + ",\n".join(kept) + "\n    ]" if kept else "[]"
         self._file.write(f"{',' if self.count else ''}\n{self._head(record)}{body}\n  }}".encode("ascii"))
         self.count += 1

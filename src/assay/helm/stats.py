@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Self
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
 
 import msgspec
 
 from assay.helm.adaptation import Number  # noqa: TC001 - msgspec resolves the annotations
 from assay.helm.scenario import Instance, PerturbationDescription  # noqa: TC001 - msgspec resolves the annotations
 from assay.helm.structs import HelmStruct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 
 class MetricContext(NamedTuple):
@@ -39,11 +43,11 @@ class MetricName(HelmStruct, frozen=True):
         return MetricContext(self.split, self.sub_split, self.perturbation)
 
 
-class Stat(HelmStruct, frozen=True):
+class Stat(HelmStruct, frozen=False):  # type: ignore[misc]  # msgspec allows it
     """Moments of the values seen so far.
 
-    Integers stay integers. Variance and standard deviation are the population's, not the sample's. `add` and `merge`
-    give a new Stat; a running sum is `Moments`.
+    Integers stay integers. Variance and standard deviation are the population's, not the sample's. As in HELM, and
+    unlike any other record, a Stat changes: `add` and `merge` count values into it.
     """
 
     name: MetricName
@@ -68,21 +72,30 @@ class Stat(HelmStruct, frozen=True):
         variance = _variance(square, 1, mean)
         return cls(name, 1, total, square, value, value, mean, variance, math.sqrt(variance))
 
-    def add(self, value: Number | None) -> Stat:
-        """This Stat with one more value; ``None`` changes nothing."""
+    def add(self, value: Number | None) -> Self:
+        """Count one more value, and give this Stat; ``None`` changes nothing."""
+        if value is None:
+            return self
         moments = Moments.from_stat(self)
         moments.add(value)
-        return moments.to_stat(self.name)
+        return self._become(moments)
 
-    def merge(self, other: Stat) -> Stat:
-        """This Stat with another's values, whatever the other's name."""
+    def merge(self, other: Stat) -> Self:
+        """Count another's values, whatever its name, and give this Stat."""
         moments = Moments.from_stat(self)
         moments.merge(Moments.from_stat(other))
-        return moments.to_stat(self.name)
+        return self._become(moments)
 
     def take_mean(self) -> Stat:
         """A Stat of one value, the mean; an empty Stat is left as it is."""
         return self if self.count == 0 else Stat.of(self.name, self.mean)
+
+    def _become(self, moments: Moments) -> Self:
+        new = moments.to_stat(self.name)
+        self.count, self.sum, self.sum_squared = new.count, new.sum, new.sum_squared
+        self.min, self.max = new.min, new.max
+        self.mean, self.variance, self.stddev = new.mean, new.variance, new.stddev
+        return self
 
 
 class Moments:
@@ -172,6 +185,61 @@ class PerInstanceStats(HelmStruct, frozen=True, kw_only=True):
     perturbation: PerturbationDescription | None = None
     train_trial_index: int
     stats: list[Stat]
+
+
+class LentStats(list[Stat]):
+    """One instance's statistics, of which others may have the same objects until somebody takes them out of here.
+
+    Most values repeat, and most statistics are only written. Who takes one may add to it, so from then on they are the
+    instance's own.
+    """
+
+    __slots__ = ("_are_own",)
+
+    def __init__(self, stats: Iterable[Stat]) -> None:
+        super().__init__(stats)
+        self._are_own = False
+
+    def as_lent(self) -> Iterator[Stat]:
+        """The statistics, to be looked at and not to be changed or kept."""
+        return super().__iter__()
+
+    def __iter__(self) -> Iterator[Stat]:
+        self._own()
+        return super().__iter__()
+
+    def __reversed__(self) -> Iterator[Stat]:
+        self._own()
+        return super().__reversed__()
+
+    def __getitem__(self, place: Any) -> Any:
+        self._own()
+        return super().__getitem__(place)
+
+    def __add__(self, other: Any) -> list[Any]:
+        return [*self, *other]
+
+    def __radd__(self, other: Any) -> list[Any]:
+        return [*other, *self]
+
+    def pop(self, place: SupportsIndex = -1) -> Stat:
+        """Take one out."""
+        self._own()
+        return super().pop(place)
+
+    def copy(self) -> list[Stat]:
+        """A list of the same objects."""
+        return list(self)
+
+    def _own(self) -> None:
+        if not self._are_own:
+            self._are_own = True
+            self[:] = [copy(stat) for stat in super().__iter__()]
+
+
+def lent(record: PerInstanceStats) -> PerInstanceStats:
+    """The record for somebody to keep, whose statistics others have too."""
+    return msgspec.structs.replace(record, stats=LentStats(record.stats))
 
 
 class MetricResult(msgspec.Struct, frozen=True):

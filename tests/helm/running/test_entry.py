@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 from pathlib import Path
 
@@ -40,6 +41,25 @@ def test_a_description_names_the_model_unless_the_user_does(tmp_path: Path, helm
     run = build_run(named, tmp_path, helm_python)
     assert (run.run_spec.name, run.run_spec.adapter_spec.model) == ("simple_mcqa:model=meta_opt-x", "meta/opt-x")
     assert len(run.state.request_states) == 2
+
+
+def test_trials_have_other_examples(tmp_path: Path, helm_python: str) -> None:
+    entry = Entry(description="simple_mcqa", model="local/x", max_eval_instances=2, num_train_trials=3)
+    run = build_run(entry, tmp_path, helm_python)
+    assert run.run_spec.adapter_spec.num_train_trials == 3
+    assert [one.train_trial_index for one in run.state.request_states] == [0, 0, 1, 1, 2, 2]
+    assert len({one.request.prompt for one in run.state.request_states}) == 6
+
+
+def test_the_builder_is_told_all_that_was_asked_for(tmp_path: Path) -> None:
+    listener = tmp_path / "python"
+    listener.write_text(f"#!/bin/sh\ncat > {tmp_path}/order\n")
+    listener.chmod(0o755)
+    entry = Entry(description="gsm", model="local/x", max_eval_instances=2, num_train_trials=3)
+    with pytest.raises(SpecificationError):
+        build_run(entry, tmp_path, str(listener))
+    order = json.loads((tmp_path / "order").read_text())
+    assert (order["max_eval_instances"], order["num_train_trials"]) == (2, 3)
 
 
 def test_helms_own_words_where_it_cannot_build_the_run(tmp_path: Path, helm_python: str) -> None:

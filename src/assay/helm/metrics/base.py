@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.errors import DataNotFoundError, MissingDependencyError, UnsupportedTaskError
 from assay.helm.groups import LANGUAGE_MODELING, Group, groups_in_memory
 from assay.helm.scoring.code import TESTS_KEY, UnsafeCode
-from assay.helm.stats import MetricResult, PerInstanceStats, Stat
+from assay.helm.stats import MetricResult, PerInstanceStats, Stat, lent
 from assay.helm.tokenization import TokenCounter, TokenizerService
 
 if TYPE_CHECKING:
@@ -107,13 +107,17 @@ class Metric(ABC):
         check_permission(self, unsafe_code)
         check_tests(self, scenario_state, unsafe_code)
         per_instance: list[PerInstanceStats] = []
+
+        def keep(record: PerInstanceStats) -> None:
+            per_instance.append(lent(record))
+
         states = scenario_state.request_states
         setting = Setting(
             scenario_state.adapter_spec,
             token_counter(metric_service, scenario_state.adapter_spec),
             any(state.instance.perturbation is not None for state in states),
             parallelism,
-            per_instance.append,
+            keep,
             unsafe_code,
         )
         evaluation = self.begin(setting)

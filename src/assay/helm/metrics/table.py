@@ -69,7 +69,7 @@ class Column:
         return stat
 
     def _stat(self, value: int | float) -> Stat:
-        """Most values repeat, and their Stats are frozen: one object serves many instances."""
+        """Most values repeat: one object serves many instances, until somebody is given it to keep."""
         known: dict[int | float, Stat] = self._integers if isinstance(value, int) else self._floats
         stat = known.get(value)
         if stat is not None and (value or math.copysign(1, value) > 0):

@@ -38,6 +38,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     window: int | None = None
     """The model's context length in tokens; by default what its tokenizer says."""
     max_eval_instances: int | None = None
+    num_train_trials: int | None = None
+    """How often every instance is asked, each time with other examples; HELM takes one trial where there are none."""
     plugins: tuple[str, ...] = ()
     """Modules that register run specifications of the user's own."""
 

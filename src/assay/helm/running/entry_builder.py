@@ -50,7 +50,9 @@ def _run_spec(run: Any, order: dict[str, Any]) -> Any:
     settings = [pair for pair in rest.split(",") if pair and not pair.startswith(("model=", "model_deployment="))]
     description = f"{name}:{','.join([*settings, f'model={model}'])}"
     entry = _helm("benchmark.presentation.run_entry").RunEntry(description)
-    run_specs = run.run_entries_to_run_specs([entry], max_eval_instances=order["max_eval_instances"])
+    run_specs = run.run_entries_to_run_specs(
+        [entry], max_eval_instances=order["max_eval_instances"], num_train_trials=order["num_train_trials"]
+    )
     if len(run_specs) != 1:
         names = ", ".join(run_spec.name for run_spec in run_specs)
         raise ValueError(f"the entry describes {len(run_specs)} runs; describe one of them ({names})")

@@ -1,0 +1,46 @@
+"""With what programs written for HELM put a run's files on disk, by its names in ``helm.common.general``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.errors import OutputError, SpecificationError
+from assay.helm.structs import HelmStruct
+
+if TYPE_CHECKING:
+    import os
+
+
+def asdict_without_nones(record: HelmStruct) -> dict[str, Any]:
+    """A record as HELM writes it: dictionaries in field order, without its ``None`` fields, the caller's own to change.
+
+    Args:
+        record: one of HELM's records: a `RunSpec`, a `Scenario`, a `Stat`, …
+
+    Raises:
+        SpecificationError: it is none.
+    """
+    if not isinstance(record, HelmStruct):
+        raise SpecificationError(f"expected one of HELM's records, but got {type(record).__name__} {record!r:.60}")
+    own: dict[str, Any] = msgspec.to_builtins(record.to_builtins())
+    return own
+
+
+def write(file_path: str | os.PathLike[str], content: str) -> None:
+    """Write a text file.
+
+    Args:
+        file_path: where; the directory has to exist.
+        content: what.
+
+    Raises:
+        OutputError: it cannot be written.
+    """
+    try:
+        Path(file_path).write_text(content, encoding="utf-8")
+    except (OSError, ValueError) as error:  # the latter of half a character
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OutputError(f"{file_path} cannot be written: {reason}") from None

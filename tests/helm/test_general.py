@@ -1,0 +1,49 @@
+"""Programs written for HELM end as they do with HELM."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from assay.errors import OutputError, SpecificationError
+from assay.helm import MetricSpec, RunSpec, ScenarioSpec, asdict_without_nones, create_metric, run_entry, write
+from assay.helm.run_directory import PER_INSTANCE_STATS, RUN_SPEC, SCENARIO_STATE, STATS
+from assay.helm.tokenization import EncoderService
+from tests.helm.states import generation, result, state
+
+
+def test_what_is_written_record_by_record_is_what_run_entry_writes(tmp_path: Path, tokenizer: EncoderService) -> None:
+    run = state([generation(0, result("yes")), generation(1, result("no")), generation(2, None)])
+    metric = MetricSpec("helm.benchmark.metrics.basic_metrics.BasicGenerationMetric", {"names": ["exact_match"]})
+    spec = RunSpec("a-run", ScenarioSpec("x.Scenario", {"subject": None}), run.adapter_spec, [metric])
+    evaluated = create_metric(metric).evaluate(run, tokenizer, "", parallelism=1)
+    for name, record in ((RUN_SPEC, spec), (SCENARIO_STATE, run)):
+        write(os.path.join(tmp_path, name), json.dumps(asdict_without_nones(record), indent=2))
+    write(
+        os.path.join(tmp_path, STATS),
+        json.dumps([asdict_without_nones(stat) for stat in evaluated.aggregated_stats], indent=2),
+    )
+    write(
+        os.path.join(tmp_path, PER_INSTANCE_STATS),
+        json.dumps(list(map(asdict_without_nones, evaluated.per_instance_stats)), indent=2),
+    )
+    run_entry(spec, run, tmp_path / "ours", tokenizer)
+    for name in (RUN_SPEC, SCENARIO_STATE, STATS, PER_INSTANCE_STATS):
+        assert (tmp_path / name).read_bytes() == (tmp_path / "ours" / name).read_bytes(), name
+
+
+def test_the_dictionary_is_the_callers_own() -> None:
+    spec = MetricSpec("a.Metric", {"names": ["exact_match"]})
+    given = asdict_without_nones(spec)
+    given["args"]["names"].append("f1_score")
+    assert spec.args == {"names": ["exact_match"]}
+
+
+def test_what_is_no_record_and_what_cannot_be_written_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecificationError, match="expected one of HELM's records, but got dict"):
+        asdict_without_nones({"name": "a"})  # type: ignore[arg-type]
+    with pytest.raises(OutputError, match=r"absent/stats\.json cannot be written: No such file"):
+        write(tmp_path / "absent" / STATS, "[]")
