@@ -1,9 +1,14 @@
-"""SIGTERM at the places where an exception would be lost, or would break something off."""
+"""Signals at the places where an exception would be lost, or would break something off."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import subprocess
+import sys
+import time
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +17,7 @@ from typing import Any
 import httptools
 import pytest
 
+from assay._util import interruption
 from assay._util.interruption import interruptible, run_stoppable
 from assay.errors import RunInterrupted
 
@@ -212,3 +218,128 @@ def test_in_another_thread_signals_are_left_alone() -> None:
 
     with ThreadPoolExecutor(1) as threads:
         assert threads.submit(look).result() is before
+
+
+def control_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def await_signal() -> None:
+    for _ in range(2000):
+        time.sleep(0.01)
+    pytest.fail("the signal was lost")
+
+
+def lost_in_a_finaliser(stop: Callable[[], None]) -> None:
+    """As in importlib, whose locks have such callbacks."""
+
+    class Dropped: ...
+
+    dropped = Dropped()
+    kept = weakref.ref(dropped, lambda _: stop())
+    del dropped
+    assert kept() is None
+
+
+def lost_in_a_library(stop: Callable[[], None]) -> None:
+    try:
+        stop()
+    except BaseException:
+        return
+
+
+@pytest.mark.parametrize("lose", [lost_in_a_finaliser, lost_in_a_library])
+@pytest.mark.parametrize(("stop", "code"), [(terminate, 143), (control_c, 130)])
+def test_a_signal_that_is_lost_comes_again(
+    lose: Callable[[Callable[[], None]], None],
+    stop: Callable[[], None],
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(interruption, "_PATIENCE", 0.05)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def work() -> None:
+        lose(stop)
+        await_signal()
+
+    with pytest.raises(RunInterrupted, match="stopped by SIG") as told, interruptible(JOURNALS):
+        work()
+    assert told.value.exit_code == code
+    assert capsys.readouterr().err == ""
+
+
+def test_a_signal_that_is_lost_before_a_loop_runs_stops_what_runs_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interruption, "_PATIENCE", 0.05)
+
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    def start() -> Coroutine[Any, Any, None]:
+        lost_in_a_library(terminate)
+        return work()
+
+    run(start)
+
+
+def test_an_error_that_a_stopped_library_makes_of_it_is_not_shown() -> None:
+    def import_numpy() -> None:
+        lost_in_a_library(terminate)
+        raise ImportError("numpy.core.multiarray failed to import")
+
+    with pytest.raises(RunInterrupted, match="stopped by SIGTERM"), interruptible(JOURNALS):
+        import_numpy()
+
+
+def test_a_second_control_c_does_not_wait_until_all_is_tidied_up() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    async def work() -> None:
+        try:
+            control_c()
+            await asyncio.Event().wait()
+        finally:
+            control_c()
+            pytest.fail("went on")
+
+    with (
+        pytest.raises(RunInterrupted, match="stopped by SIGINT"),
+        interruptible(JOURNALS),
+        asyncio.Runner() as runner,
+    ):
+        run_stoppable(runner, work())
+
+
+@pytest.mark.parametrize(
+    ("module", "ends"),
+    [("click", (-signal.SIGINT, "")), ("assay.cli.tasks", (130, "assay: interrupted\n"))],
+)
+def test_control_c_during_an_import_shows_no_traceback(module: str, ends: tuple[int, str]) -> None:
+    program = f"""
+import os, runpy, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.meta_path.insert(0, Interrupting())
+sys.argv[1:] = ["tasks"]
+runpy.run_module("assay", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == ends
+
+
+def test_a_forked_child_raises_it_alone() -> None:
+    with interruptible(JOURNALS):
+        child = os.fork()
+        if child == 0:
+            try:
+                terminate()
+            except KeyboardInterrupt:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

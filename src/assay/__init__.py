@@ -5,12 +5,12 @@ Names are imported when first used, so that importing the package costs next to 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from assay._version import __version__
 
+TYPE_CHECKING = False  # as type checkers know it: `typing` alone would take longer than all the rest of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from assay.checks.verdicts import CheckResult, Verdict
     from assay.errors import AssayError
     from assay.evaluation import Evaluation, evaluate, evaluate_async
@@ -91,7 +91,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'assay' has no attribute '{name}'")
-    return getattr(importlib.import_module(_HOME_OF[name]), name)
+    from importlib import import_module
+
+    return getattr(import_module(_HOME_OF[name]), name)
 
 
 def __dir__() -> list[str]:

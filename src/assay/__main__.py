@@ -1,5 +1,27 @@
-"""``python -m assay``."""
+"""The program ``assay``, and ``python -m assay``: a process that Ctrl-C ends from its first instruction to its last."""
 
-from assay.cli import main
+import signal
 
-main()
+_IS_OURS = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+"""Shells have SIGINT ignored in jobs in the background."""
+if _IS_OURS:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is lost yet, and an import would show a traceback
+
+
+def main() -> None:
+    """Run the command line."""
+    from assay._util.interruption import Stop
+    from assay.cli import end
+    from assay.cli import main as command_line
+
+    if not _IS_OURS:
+        command_line()
+    try:
+        with Stop().handling(signal.SIGINT):  # and back to the default, which shows nothing while all is torn down
+            command_line()
+    except KeyboardInterrupt:
+        end("interrupted", 130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,21 +1,27 @@
-"""Runs that are stopped from outside, and say how to go on."""
+"""Ctrl-C and SIGTERM: they end what goes on, in one line, and are never lost."""
 
 from __future__ import annotations
 
-import asyncio
+import _thread
+import os
 import signal
+import sys
 import threading
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import RunInterrupted
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Coroutine, Iterator
     from pathlib import Path
     from types import FrameType
 
 _T = TypeVar("_T")
+_PATIENCE = 2.0
+"""Seconds after which a signal that has ended nothing comes again."""
 
 
 @contextmanager
@@ -31,18 +37,14 @@ def interruptible(journals: Path) -> Iterator[None]:
     Raises:
         RunInterrupted: the block was stopped.
     """
-    stop = _Stop()
-    in_main_thread = _in_main_thread()
-    previous = signal.getsignal(signal.SIGTERM)
+    stop = Stop()
     try:
-        try:
-            if in_main_thread:
-                signal.signal(signal.SIGTERM, stop)
+        with stop.handling(*_taken_over()):
             yield
-        finally:
-            if in_main_thread:
-                signal.signal(signal.SIGTERM, previous)
-    except (KeyboardInterrupt, asyncio.CancelledError):
+    except BaseException as error:
+        if not (stop.received or isinstance(error, KeyboardInterrupt | _cancelled_error())):
+            raise
+        # Whatever the error says: a library that is stopped while it is imported may call that an ImportError.
         number = stop.received[0] if stop.received else signal.SIGINT
         raise RunInterrupted(
             f"stopped by {signal.Signals(number).name}; answers so far are kept in {journals}, "
@@ -51,39 +53,84 @@ def interruptible(journals: Path) -> Iterator[None]:
         ) from None
 
 
+def _taken_over() -> tuple[int, ...]:
+    """SIGTERM, and SIGINT unless it is ignored or somebody else's."""
+    sigint = signal.getsignal(signal.SIGINT)
+    if sigint is signal.default_int_handler or isinstance(sigint, Stop):
+        return signal.SIGINT, signal.SIGTERM
+    return (signal.SIGTERM,)
+
+
 def run_stoppable(runner: asyncio.Runner, work: Coroutine[Any, Any, _T]) -> _T:
-    """Run `work` to its end; in an :func:`interruptible` block SIGTERM cancels it, as Ctrl-C does wherever it runs.
+    """Run `work` to its end; in an :func:`interruptible` block SIGTERM and Ctrl-C cancel it.
 
     Args:
         runner: runs it.
-        work: is cancelled once, however often the signal comes, and may tidy up.
+        work: is cancelled once, however often SIGTERM comes, and may tidy up; a second Ctrl-C does not wait for that.
     """
     stop = signal.getsignal(signal.SIGTERM)
-    return runner.run(stop.watch(work) if isinstance(stop, _Stop) and _in_main_thread() else work)
+    return runner.run(stop.watch(work) if isinstance(stop, Stop) and _in_main_thread() else work)
 
 
-class _Stop:
-    """SIGTERM's handler in an interruptible block: cancels what an event loop runs, raises where no loop runs.
+def is_stopping() -> bool:
+    """Whether Ctrl-C came while a :class:`Stop` handles it."""
+    stop = signal.getsignal(signal.SIGINT)
+    return isinstance(stop, Stop) and bool(stop.received)
+
+
+class Stop:
+    """A signal's handler: cancels what an event loop runs, raises KeyboardInterrupt where no loop runs.
 
     A handler runs between any two instructions. Within a loop, what it raises may be lost: the HTTP parser makes a
     malformed reply of it, which is asked for again; of a finaliser it is ignored; and a task whose turn it cuts off is
-    waited for without end.
+    waited for without end. Where no loop runs it may be lost as well, mostly in an import: in a finaliser, or in a
+    library that takes any exception for its own. Then the signal comes again, until the handled block has ended.
     """
 
     def __init__(self) -> None:
         self.received: list[int] = []
         self._work: asyncio.Task[Any] | None = None
+        self._is_cancelled = False
+        self._is_over = False
+        self._process = os.getpid()
+
+    @contextmanager
+    def handling(self, *numbers: int) -> Iterator[None]:
+        """Handle these signals while the block runs; in another thread than the main one, none."""
+        if not _in_main_thread():
+            yield
+            return
+        unraisable = sys.unraisablehook
+        previous = {number: signal.getsignal(number) for number in numbers}
+        try:
+            sys.unraisablehook = self._raise_again
+            for number in numbers:
+                signal.signal(number, self)
+            yield
+        finally:
+            self._is_over = True
+            sys.unraisablehook = unraisable
+            for number, handler in previous.items():
+                signal.signal(number, handler)
 
     def __call__(self, number: int, _: FrameType | None) -> None:
+        """Take a signal."""
+        if os.getpid() != self._process:
+            raise KeyboardInterrupt  # A child that was forked off inherits the handler, not what it would stop.
         self.received.append(number)
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            raise KeyboardInterrupt from None
+        loop = _running_loop()
+        if loop is None:
+            self._come_again(number, _PATIENCE)
+            raise KeyboardInterrupt
+        if self._is_cancelled and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self._is_cancelled = True
         loop.call_soon_threadsafe(self._cancel)
 
     async def watch(self, work: Coroutine[Any, Any, _T]) -> _T:
         """`work`, as that which is to be cancelled."""
+        import asyncio
+
         self._work = asyncio.current_task()
         try:
             return await work
@@ -95,6 +142,35 @@ class _Stop:
             raise KeyboardInterrupt
         if not self._work.cancelling():
             self._work.cancel()
+
+    def _raise_again(self, ignored: sys.UnraisableHookArgs) -> None:
+        if self.received and isinstance(ignored.exc_value, KeyboardInterrupt):
+            self._come_again(self.received[-1], 0.01)
+        else:
+            sys.__unraisablehook__(ignored)
+
+    def _come_again(self, number: int, seconds: float) -> None:
+        # Not a threading.Thread: its locks may be held by what the handler has interrupted.
+        _thread.start_new_thread(self._send_again, (number, seconds))
+
+    def _send_again(self, number: int, seconds: float) -> None:
+        time.sleep(seconds)
+        main = threading.main_thread().ident
+        if main is not None and not self._is_over:
+            signal.pthread_kill(main, number)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop that runs in this thread; asyncio may not be imported yet, or not to its end."""
+    running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
+    loop: asyncio.AbstractEventLoop | None = None if running is None else running()
+    return loop
+
+
+def _cancelled_error() -> type[BaseException]:
+    import asyncio
+
+    return asyncio.CancelledError
 
 
 def _in_main_thread() -> bool:

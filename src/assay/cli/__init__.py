@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from assay._util.interruption import is_stopping
 from assay._version import __version__
 from assay.errors import AssayError
 
@@ -36,6 +37,8 @@ _COMMANDS = {
 }
 """Name -> module, function, one line of help."""
 _LONGEST_MESSAGE = 4000
+_NOT_AS_ASKED = (2, 70)
+"""Exit codes of errors before anything is judged."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -138,14 +141,14 @@ def main(arguments: list[str] | None = None) -> None:
             print(error.format_message(), flush=True)
         sys.exit(0)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        _end("interrupted", 130)
+        end("interrupted", 130)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "assay"
-        _end(f"{error.format_message()} (see '{command} --help')", error.exit_code)
+        end(f"{error.format_message()} (see '{command} --help')", error.exit_code)
     except click.ClickException as error:
-        _end(error.format_message(), error.exit_code)
+        end(error.format_message(), error.exit_code)
     except AssayError as error:
-        _end(str(error), error.exit_code)
+        end(str(error), error.exit_code)
     except BrokenPipeError:
         leave_pipe()
         sys.exit(141)
@@ -153,7 +156,7 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(error, OSError):
             _end_where_the_system_says_why(error)
         place = _keep_traceback()
-        _end(f"internal error, please report it: {type(error).__name__}: {error}; traceback in {place}", 70)
+        end(f"internal error, please report it: {type(error).__name__}: {error}; traceback in {place}", 70)
     else:
         sys.exit(result if isinstance(result, int) else 0)
 
@@ -165,14 +168,18 @@ def leave_pipe() -> None:
 
 def _end_where_the_system_says_why(error: OSError) -> None:
     if error.errno == errno.ENAMETOOLONG:
-        _end(f"no file can have so long a name: {error.filename}", 2)
+        end(f"no file can have so long a name: {error.filename}", 2)
     if error.errno in _NO_ROOM and error.filename is None:
         leave_pipe()
-        _end(f"cannot write to standard output: {error.strerror}", 2)
+        end(f"cannot write to standard output: {error.strerror}", 2)
 
 
-def _end(message: str, exit_code: int) -> None:
+def end(message: str, exit_code: int) -> None:
+    """End the process with one line on stderr."""
     from assay._util.text import printable
+
+    if exit_code in _NOT_AS_ASKED and is_stopping():
+        message, exit_code = "interrupted", 130  # a library that cannot be imported was stopped while it was
 
     with contextlib.suppress(OSError, ValueError):  # there may be no stderr any more
         print(f"assay: {printable(' '.join(message.split()), _LONGEST_MESSAGE)}", file=sys.stderr)
