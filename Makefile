@@ -76,6 +76,7 @@ parity: .venv/parity-ready
 simulate: .venv/test-ready
 	@$(PIP) matplotlib
 	@$(RUN) benchmarks.simulate_sequential --write docs/statistics.md --images docs/images/statistics
+	@$(RUN) benchmarks.simulate_margins --write docs/statistics.md
 
 chaos: .venv/test-ready
 	@$(RUN) benchmarks.chaos

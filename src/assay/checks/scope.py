@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.scoring.measure import aggregates_by_mean
+from assay.scoring.measure import aggregates_by_mean, weighs_by_size
 from assay.stats.sampling import document_weights
 
 if TYPE_CHECKING:
@@ -50,10 +50,8 @@ def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
     group = loaded.groups.get(name)
     if group is None:
         return _scope([loaded.tasks[name]], (name,), metric, by_size=True)
-    configs = {config.metric: config for config in group.aggregate_metric_list or ()}
     tasks = group.get_all_tasks()
-    by_size = configs[metric].weight_by_size if metric in configs else True
-    return _scope(tasks, tuple(task.task_name for task in tasks), metric, by_size=by_size)
+    return _scope(tasks, tuple(task.task_name for task in tasks), metric, by_size=weighs_by_size(group, metric))
 
 
 def _scope(tasks: list[Any], names: tuple[str, ...], metric: str, *, by_size: bool) -> Scope:

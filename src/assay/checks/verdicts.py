@@ -143,8 +143,8 @@ def validate_check(check: Check) -> None:
     for field in ("min", "max"):
         if not math.isfinite(getattr(check, field) or 0.0):
             raise SpecificationError(f"{name} has {field} {getattr(check, field)}; it must be a finite number")
-    if check.margin is not None and not 0 <= check.margin <= 1:
-        raise SpecificationError(f"{name} has margin {check.margin:g}; it must lie between 0 and 1, for example 0.02")
+    if check.margin is not None and not 0 <= check.margin < math.inf:
+        raise SpecificationError(f"{name} has margin {check.margin:g}; it must be a number from 0 up, for example 0.02")
     if not 0 < check.alpha < 0.5:
         raise SpecificationError(f"{name} has alpha {check.alpha:g}; it must lie between 0 and 0.5, for example 0.01")
 

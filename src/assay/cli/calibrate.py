@@ -9,6 +9,7 @@ import click
 
 from assay.cli.run import run, specification_of
 from assay.cli.sections import SectionedCommand
+from assay.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,11 @@ _FIXED = {
     "triage": False,
 }
 """Options of ``assay run`` that mean nothing here."""
-_HEADINGS = ("task", "metric", "n", "scores", "flips", "flips at most", "margin")
+_HEADINGS = ("task", "metric", "n", "scores", "flips", "deviation", "at most", "margin")
+_NOTES = """
+flips: share of documents whose score changes from one run to the next
+deviation: standard deviation of the difference between two runs' scores, and the most that it may be
+margin: three times that; a server that has not changed fails it in at most some 1 % of gates"""
 _NOT_ITS_OWN = _FIXED.keys() | {"as_json", "report", "helm_dir"}
 
 
@@ -34,9 +39,10 @@ _NOT_ITS_OWN = _FIXED.keys() | {"as_json", "report", "helm_dir"}
 @click.option("--runs", type=click.IntRange(min=2), default=3, show_default=True, help="How often.", metavar="K")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def calibrate(runs: int, as_json: bool, **options: Any) -> None:
-    """Run the same tasks K times on the same server, and say how many answers flip from run to run.
+    """Run the same tasks K times on the same server, and say how far its scores lie apart.
 
-    The proposed margin leaves room for that noise; give it to a baseline check.
+    The proposed margin leaves room for that noise, in the scale of the score and as a group weighs its tasks; give it
+    to a baseline check.
 
     \b
     Example:
@@ -59,6 +65,7 @@ calibrate.params += [parameter for parameter in run.params if parameter.name not
 
 def _print_table(noise: Sequence[Noise]) -> None:
     from rich.console import Console
+    from rich.text import Text
 
     from assay.report.fitting import fitting_table
 
@@ -67,12 +74,34 @@ def _print_table(noise: Sequence[Noise]) -> None:
             row.task,
             row.metric,
             str(row.n),
-            ", ".join(f"{value:.4f}" for value in row.values),
+            ", ".join(f"{value:.4g}" for value in row.values),
             f"{row.flip_rate:.2%}",
-            f"{row.flip_rate_at_most:.2%}",
-            f"{row.margin:.3f}",
+            f"{row.deviation:.3g}",
+            f"{row.deviation_at_most:.3g}",
+            f"{row.margin:.2g}",
         )
         for row in noise
     ]
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
     console.print(fitting_table(_HEADINGS, rows, names=2))
+    console.print(Text(_NOTES, style="dim"))
+    for line in advice_lines(noise):
+        console.print(line, soft_wrap=True)
+
+
+def advice_lines(noise: Sequence[Noise]) -> list[str]:
+    """What to do with the margins, and which of them a small subtask makes wide."""
+    lines = [
+        f"{printable(row.task)} {printable(row.metric)}: {printable(row.mostly_of)} makes most of the noise, as its "
+        "few documents count as much as the many of others; check the tasks one by one, or calibrate with more --runs"
+        for row in noise
+        if row.mostly_of is not None
+    ]
+    if noise:
+        first = noise[0]
+        lines.append(
+            f"in a policy's check with a baseline, write the margin of its task and metric, for example: "
+            f'task = "{printable(first.task)}", metric = "{printable(first.metric)}", baseline = "…", '
+            f"margin = {first.margin:.2g}"
+        )
+    return lines

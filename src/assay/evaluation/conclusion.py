@@ -20,7 +20,7 @@ from assay.results.writing import (
     write_results,
 )
 from assay.scoring.corrections import Correction, corrections
-from assay.scoring.measure import Score, measure, without_intervals
+from assay.scoring.measure import Score, group_weighting, measure, without_intervals
 from assay.triage import Triage, explain_scores, needs_explanation
 
 if TYPE_CHECKING:
@@ -114,6 +114,8 @@ def _circumstances(plan: RunPlan, work: RunWork, seconds: float) -> dict[str, An
         "totals": work.totals.summary(seconds) | {"concurrency": work.concurrency.summary()},
         "provenance": provenance(plan.specification, plan.meeting.first, plan.loaded, work.journal.path),
     }
+    if weighting := group_weighting(plan.loaded):
+        told["weighted_by_size"] = weighting
     if work.journal.probe is not None:
         told["probe"] = work.journal.probe
     if work.shares is not None:

@@ -1,55 +1,65 @@
 """How much a server differs from itself: the same run several times, and the margin that this suggests.
 
-Batching, kernels and sampling let answers flip between two runs of one healthy server. A margin must leave room for
+Batching, kernels and sampling let answers change between two runs of one healthy server. A margin must leave room for
 that, or a healthy server fails.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from math import ceil, sqrt
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from assay.errors import SpecificationError
-from assay.runs.compare import compare_runs
 from assay.runs.files import read_run
-from assay.stats.intervals import wilson
+from assay.runs.record import mean
+from assay.stats.rerun import Reruns, rerun_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from assay.progress import Progress
-    from assay.runs.compare import Change
+    from assay.runs.record import RecordedRun, Score
     from assay.types import Specification
 
 _DEVIATIONS = 3.0
-_STEP = 0.005
+CONFIDENCE = 0.9
+"""Of the upper limit: with it a healthy server fails its own margin in at most some 1 % of gates, see
+``benchmarks/simulate_margins.py``."""
+_MOST = 0.5
+"""A subtask with more than this share of the noise is named, if it has fewer than this share of the documents."""
 
 
 class Noise(msgspec.Struct, frozen=True, kw_only=True):
-    """How one score varies between runs of the same server."""
+    """How one score of a task or group varies between runs of the same server."""
 
     task: str
     metric: str
+    is_group: bool = False
     n: int
-    """Documents."""
+    """Documents that were scored in at least two runs."""
     values: tuple[float, ...]
     """The score of each run."""
     flip_rate: float
     """Share of documents whose score changes from one run to the next."""
-    flip_rate_at_most: float
-    """Upper end of its 95 % interval."""
+    deviation: float
+    """Standard deviation of the difference between two runs' scores, as seen."""
+    deviation_at_most: float
+    """Its upper limit, of 90 % confidence."""
     margin: float
-    """Proposed: see :func:`proposed_margin`."""
+    """Proposed, in the scale of the score: three times ``deviation_at_most``, rounded up to two digits."""
+    mostly_of: str | None = None
+    """The subtask that makes most of the noise though it has the fewer documents."""
 
 
 def calibrate(
     specification: Specification, runs: int, watch: Callable[[], AbstractContextManager[Progress]]
 ) -> list[Noise]:
-    """Run the same specification several times, each from the start, and compare each run with the one before.
+    """Run the same specification several times, each from the start, and see how far the runs lie apart.
 
     Args:
         specification: what to run, without checks.
@@ -70,42 +80,113 @@ def calibrate(
     for _ in range(runs):
         with watch() as progress:
             records.append(read_run(evaluate(fresh, progress).results_file))
-    steps = [compare_runs(before, after).changes for before, after in pairwise(records)]
-    return noise_of(steps)
+    return noise_of(records)
 
 
-def noise_of(steps: Sequence[Sequence[Change]]) -> list[Noise]:
-    """The noise of every score that all comparisons of a run with the next have.
+def noise_of(runs: Sequence[RecordedRun]) -> list[Noise]:
+    """The noise of every score that all runs have, groups first: of the aggregate, as each group forms it.
 
     Args:
-        steps: for each run but the first, its changes against the one before.
+        runs: of one specification on one server; at least 2.
     """
-    by_place: dict[tuple[str, str], list[Change]] = {}
-    for changes in steps:
-        for change in changes:
-            by_place.setdefault((change.task, change.metric), []).append(change)
-    return [_noise(changes) for changes in by_place.values() if len(changes) == len(steps)]
+    return [*_group_noise(runs), *_task_noise(runs)]
 
 
-def proposed_margin(flip_rate: float, n: int) -> float:
-    """Three standard deviations of the difference of two healthy runs, rounded up to half a point; at least that.
+def proposed_margin(deviation: float) -> float:
+    """Three standard deviations of the difference of two healthy runs, rounded up to two digits.
 
-    If answers flip with rate f, evenly, the difference of two runs on n documents has variance f/n (McNemar's, with no
-    true difference). ``n`` counts all documents: a run that stops early needs no more room, for it estimates the
-    difference on all of them.
+    A run that stops early needs no more room, for it estimates the difference on all documents.
+
+    Args:
+        deviation: of the difference of two runs; greater than 0.
     """
-    return max(1, ceil(_DEVIATIONS * sqrt(flip_rate / n) / _STEP - 1e-9)) * _STEP
+    margin = _DEVIATIONS * deviation
+    unit = 10.0 ** (floor(log10(margin)) - 1)
+    return float(f"{ceil(margin / unit - 1e-9) * unit:.2g}")
 
 
-def _noise(changes: Sequence[Change]) -> Noise:
-    flips, n = sum(change.lost + change.gained for change in changes), sum(change.n for change in changes)
-    at_most = wilson(flips, n).high
+def _group_noise(runs: Sequence[RecordedRun]) -> Iterator[Noise]:
+    for name, group in runs[0].groups.items():
+        for metric, by_size in group.weighted_by_size.items():
+            members = [_Documents.of(runs, task, metric) for task in group.tasks]
+            known = [member for member in members if member is not None]
+            if known and len(known) == len(members):
+                yield _noise(name, metric, known, [run.groups[name].values[metric] for run in runs], by_size=by_size)
+
+
+def _task_noise(runs: Sequence[RecordedRun]) -> Iterator[Noise]:
+    for name, task in runs[0].tasks.items():
+        for metric in task.scores:
+            documents = _Documents.of(runs, name, metric)
+            if documents is not None:
+                yield _noise(name, metric, [documents], [mean(run.tasks[name].scores[metric]) for run in runs])
+
+
+class _Documents(msgspec.Struct, frozen=True):
+    """One task's documents over the runs."""
+
+    task: str
+    totals: list[list[float]]
+    """By document, its score or the sum of its verdicts in each run; NaN where it failed."""
+    values: int
+    """Scores, or verdicts, of all documents."""
+
+    @classmethod
+    def of(cls, runs: Sequence[RecordedRun], task: str, metric: str) -> _Documents | None:
+        """None where a run has no such scores, or no document was scored twice."""
+        records = [run.tasks[task] for run in runs if task in run.tasks]
+        if len(records) < len(runs) or not all(metric in record.scores for record in records):
+            return None
+        found: list[dict[int, Score]] = [
+            dict(zip(record.doc_ids, record.scores[metric], strict=True)) for record in records
+        ]
+        twice = [
+            document
+            for document in sorted({number for scores in found for number in scores})
+            if sum(document in scores for scores in found) > 1
+        ]
+        known = [next(scores[document] for scores in found if document in scores) for document in twice]
+        values = sum(len(score) if isinstance(score, tuple) else 1 for score in known)
+        totals = [[_total(scores.get(document)) for scores in found] for document in twice]
+        return cls(task, totals, values) if totals else None
+
+    @property
+    def flip_rates(self) -> list[float]:
+        """For each document the share of steps from one run to the next at which its score changed."""
+        shares = []
+        for row in self.totals:
+            steps = [old != new for old, new in pairwise(row) if old == old and new == new]
+            shares.append(sum(steps) / len(steps) if steps else 0.0)
+        return shares
+
+
+def _total(score: Score | None) -> float:
+    return float("nan") if score is None else float(sum(score) if isinstance(score, tuple) else score)
+
+
+def _noise(
+    name: str, metric: str, members: Sequence[_Documents], values: Sequence[float], *, by_size: bool | None = None
+) -> Noise:
+    sizes = [len(member.totals) for member in members]
+    found = rerun_noise(
+        [
+            Reruns(np.array(member.totals), size if by_size else 1, member.values)
+            for member, size in zip(members, sizes, strict=True)
+        ],
+        CONFIDENCE,
+    )
+    greatest = max(range(len(members)), key=found.shares.__getitem__)
+    stands_out = found.shares[greatest] > _MOST > sizes[greatest] / sum(sizes)
+    rates = [rate for member in members for rate in member.flip_rates]
     return Noise(
-        task=changes[0].task,
-        metric=changes[0].metric,
-        n=changes[0].n,
-        values=(changes[0].baseline, *(change.candidate for change in changes)),
-        flip_rate=flips / n,
-        flip_rate_at_most=at_most,
-        margin=proposed_margin(at_most, changes[0].n),
+        task=name,
+        metric=metric,
+        is_group=by_size is not None,
+        n=sum(sizes),
+        values=tuple(values),
+        flip_rate=sum(rates) / len(rates),
+        deviation=found.deviation,
+        deviation_at_most=found.at_most,
+        margin=proposed_margin(found.at_most),
+        mostly_of=members[greatest].task if stands_out else None,
     )

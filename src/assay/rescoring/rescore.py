@@ -25,7 +25,7 @@ from assay.runs.files import names_metric, read_run
 from assay.runs.samples import RunSamples
 from assay.scoring.corrections import corrections
 from assay.scoring.deadline import Deadline
-from assay.scoring.measure import Score, measure, without_intervals
+from assay.scoring.measure import Score, group_weighting, measure, without_intervals
 from assay.scoring.spool import Spool
 from assay.scoring.task_scores import SCORING_SECONDS, TaskScores
 from assay.tasks.code_eval import verdicts_of
@@ -221,6 +221,7 @@ def _results(
         "corrections": msgspec.to_builtins(corrections(scores, model)),
         "failures": msgspec.to_builtins([failed for found in scores.values() for failed in found.failed_samples()]),
         "fallbacks": {name: found.fallbacks for name, found in scores.items()},
+        "weighted_by_size": group_weighting(loaded),
     }
     assay["provenance"] = {**assay["provenance"], "versions": package_versions(), "data": loaded.data_files}
     document["assay"] = msgspec.to_builtins(assay)

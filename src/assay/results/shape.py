@@ -96,6 +96,7 @@ class _Assay(msgspec.Struct):
     probe: _Probe | None = None
     rescored: _Rescored | None = None
     endpoints: list[dict[str, Any]] = []
+    weighted_by_size: dict[str, dict[str, bool]] = {}
 
 
 class _Filter(msgspec.Struct):

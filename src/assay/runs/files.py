@@ -222,13 +222,17 @@ class _Samples:
 
 def _groups(document: Mapping[str, Any], tasks: Mapping[str, TaskRecord]) -> dict[str, GroupRecord]:
     members = document.get("group_subtasks", {})
+    told = (document.get("assay") or {}).get("weighted_by_size", {})
     groups = {}
     for name, entry in document["results"].items():
         if name in tasks or not members.get(name):
             continue
         values = {key: float(value) for key, value in entry.items() if names_metric(key) and _is_number(value)}
         leaves = tuple(_leaves(name, members))
-        weighting = {key: _weighted_by_size(leaves, tasks, key, value) for key, value in values.items()}
+        weighting = {
+            key: told.get(name, {}).get(key, _weighted_by_size(leaves, tasks, key, value))
+            for key, value in values.items()
+        }
         known = {key: by_size for key, by_size in weighting.items() if by_size is not None}
         groups[name] = GroupRecord(tasks=leaves, weighted_by_size=known, values=values)
     return groups

@@ -134,12 +134,26 @@ def interval_of(values: Sequence[Any]) -> Interval | None:
     return mean_interval(values, support=_support(values)) if len(values) > 1 else None
 
 
+def weighs_by_size(group: Any, metric: str) -> bool:
+    """Whether a group's aggregate of a metric (without its filter) weights its tasks by their documents, or alike."""
+    configs = {config.metric: config for config in group.aggregate_metric_list or ()}
+    return metric not in configs or bool(configs[metric].weight_by_size)
+
+
+def group_weighting(loaded: LoadedTasks) -> dict[str, dict[str, bool]]:
+    """By group and metric key, :func:`weighs_by_size`: equal values do not show how they were averaged."""
+    return {
+        name: {key: weighs_by_size(group, key.split(",", 1)[0]) for key in keys}
+        for name, group in loaded.groups.items()
+        if (keys := expected_group_keys(group))
+    }
+
+
 def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mapping[str, Score]]) -> dict[str, Score]:
-    by_size = {config.metric: config.weight_by_size for config in group.aggregate_metric_list or ()}
     scores = {}
     for key in metric_keys(entry) or expected_group_keys(group):
         parts = [member[key] for member in members if key in member]
-        weigh = by_size.get(key.split(",", 1)[0], True)
+        weigh = weighs_by_size(group, key.split(",", 1)[0])
         outcomes: Counter[Outcome] = Counter()
         for part in parts:
             outcomes.update(part.outcomes)

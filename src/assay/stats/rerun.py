@@ -1,0 +1,96 @@
+"""How far two runs of one unchanged server lie apart: the standard deviation of their difference, and its upper limit.
+
+What varies from run to run are single documents, and few of them, so the number of those seen to vary is what is known
+of the noise. A subtask of five documents in which none varied may still be as noisy as the others, and where subtasks
+weigh alike it then outweighs them all. So each subtask's rate of varying documents has a gamma distribution, which
+knows what the subtask itself showed and, as if it were one varying document, what the others showed. The upper limit is
+a quantile of the gamma distribution that has mean and variance of the weighted sum, as Fay and Feuer (1997), Statistics
+in Medicine 16:791, have it for weighted sums of Poisson counts.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from assay.errors import NothingMeasuredError
+from assay.stats.validate import probability
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+
+class Reruns(NamedTuple):
+    """One subtask's documents in several runs."""
+
+    scores: Floats
+    """Shape (documents, runs): each document's score, or the sum of its verdicts; NaN where it failed. Each has at
+    least two."""
+    weight: float
+    """Of the subtask in the aggregate; weights need not sum to 1."""
+    values: int
+    """What the subtask's score divides the sum by: its documents, or all their verdicts."""
+
+
+class RerunNoise(NamedTuple):
+    """The noise of the difference between two runs, in the scale of the score."""
+
+    deviation: float
+    """Standard deviation, as seen."""
+    at_most: float
+    """Its upper limit."""
+    shares: tuple[float, ...]
+    """By subtask, its share of the upper limit's variance."""
+
+
+def rerun_noise(subtasks: Sequence[Reruns], confidence: float = 0.95) -> RerunNoise:
+    """The noise of a score that is the weighted mean of its subtasks' means, from runs of one unchanged server.
+
+    The score Σ w_g·x_g/m_g, of each subtask's sum x_g over m_g values, differs between two runs with variance
+    Σ (w_g/m_g)²·Σ_i 2·s_i², where s_i² is the variance of document i over the runs. With v_i = 2·s_i² and the size of
+    an event e = Σv²/Σv, a subtask of n documents saw F = Σv/e events; its rate of events is then gamma with shape F + 1
+    and rate n + N'/(F' + 1), of which N' and F' are the documents and events of all other subtasks.
+
+    Args:
+        subtasks: of a group; one for a task alone.
+        confidence: of the upper limit, one-sided.
+
+    Raises:
+        NothingMeasuredError: no document has scores in two runs.
+        SpecificationError: ``confidence`` is out of range.
+    """
+    from scipy.special import gammaincinv
+
+    level = probability("confidence", confidence)
+    if not all(len(subtask.scores) for subtask in subtasks) or not subtasks:
+        raise NothingMeasuredError("no document was scored in two runs, so nothing shows how much they differ")
+    noise = [2 * np.nanvar(subtask.scores, axis=1, ddof=1) for subtask in subtasks]
+    event = _event(noise, subtasks)
+    documents = np.array([len(each) for each in noise], dtype=np.float64)
+    sums = np.array([each.sum() for each in noise])
+    events = sums / event
+    rates = documents + (documents.sum() - documents) / (events.sum() - events + 1)
+    weights = np.array([subtask.weight for subtask in subtasks])
+    factors = (weights / weights.sum() / np.array([subtask.values for subtask in subtasks])) ** 2
+    means = factors * documents * event * (events + 1) / rates
+    variance = float((means**2 / (events + 1)).sum())
+    mean = float(means.sum())
+    upper = float(gammaincinv(mean**2 / variance, level)) * variance / mean
+    return RerunNoise(sqrt(float((factors * sums).sum())), sqrt(upper), tuple(means / mean))
+
+
+def _event(noise: Sequence[Floats], subtasks: Sequence[Reruns]) -> float:
+    """2·s² of a typical document that varies; where none did, of one that goes from worst to best in a single run."""
+    seen = np.concatenate(noise)
+    if seen.any():
+        return float((seen**2).sum() / seen.sum())
+    scores = np.concatenate([subtask.scores.ravel() for subtask in subtasks])
+    low, high = float(np.nanmin(scores)), float(np.nanmax(scores))
+    span = (high - low) or max(abs(low), abs(high)) or 1.0
+    return 2 * span * span / int(subtasks[0].scores.shape[1])
