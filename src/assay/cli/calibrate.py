@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay._util.text import printable
 from assay.cli.run import run, specification_of
 from assay.cli.sections import SectionedCommand
-from assay.report.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
