@@ -36,6 +36,9 @@ helm.add_command(run)
     help="The model's tokenizer: hf:PATH, or MODULE:OBJECT with encode and decode.",
     metavar="hf:PATH|MODULE:OBJECT",
 )
+@click.option(
+    "--plugin", "plugins", multiple=True, help="A module with metrics of your own. May be repeated.", metavar="MODULE"
+)
 @metric_options
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
 def evaluate(
@@ -45,6 +48,7 @@ def evaluate(
     output_dir: Path | None,
     parallelism: int,
     tokenizer: str | None,
+    plugins: tuple[str, ...],
     first_metric_only: bool,
     confirm_run_unsafe_code: bool,
     code_tests: Path | None,
@@ -59,8 +63,9 @@ def evaluate(
     from assay.helm.evaluate import plan
     from assay.helm.metrics.registry import create_metric
     from assay.helm.run_directory import STATS, RunFiles, metrics_of, write_run
-    from assay.helm.selection import find_run, load_tokenizer, select_metrics
+    from assay.helm.selection import find_run, import_plugins, load_tokenizer, select_metrics
 
+    import_plugins(plugins)
     run = find_run(path, run_spec)
     if metrics:
         chosen = [create_metric(spec) for spec in select_metrics(metrics, run.run_spec)]

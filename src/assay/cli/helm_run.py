@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,6 +106,7 @@ def run(**options: Any) -> None:
     from assay.helm.evaluate import plan
     from assay.helm.run_directory import RunFiles, possible_metrics, write_run
     from assay.helm.running.answering import answered
+    from assay.helm.selection import import_plugins
     from assay.report.progress import watch
 
     output_dir: Path = options["output_dir"]
@@ -115,6 +117,8 @@ def run(**options: Any) -> None:
         service = _tokenizer(options)
         folder = run.folder_in(output_dir / "runs" / options["suite"])
         unsafe_code = unsafe_code_of(options["confirm_run_unsafe_code"], options["code_tests"], folder, run.read_from)
+        if importlib.util.find_spec("helm") is not None:  # else their metrics cannot be computed here anyway
+            import_plugins(options["plugins"])
         metrics, impossible = possible_metrics(run.run_spec, options["first_metric_only"])
         plans = plan(metrics, run.state, service is not None, unsafe_code)
         remark([*impossible, *plans.left_out])

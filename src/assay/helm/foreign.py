@@ -1,26 +1,41 @@
-"""Metrics that only the installed crfm-helm computes, run there on our data."""
+"""Metrics that only the installed crfm-helm computes, run there on our data.
+
+Their names come out of files, which anybody may have written. So nothing is imported by such a name but HELM's own
+metrics; a class of the user's own is taken from a module that is imported already. What is made is a metric, or it is
+refused, and a metric that runs code which files or models bring along needs permission before it is made.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import importlib
 import importlib.util
+import sys
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError, UnsupportedTaskError
 from assay.helm.adaptation import instance_key
+from assay.helm.run_spec import MetricSpec
+from assay.helm.scoring.code import CODE_SCORES
 from assay.helm.stats import MetricResult, PerInstanceStats, Stat
 from assay.helm.tokenization import TokenizationRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import ModuleType
+
     from assay.helm.adaptation import InstanceKey, RequestState, ScenarioState
-    from assay.helm.run_spec import MetricSpec
     from assay.helm.scoring.code import UnsafeCode
     from assay.helm.tokenization import TokenizerService
 
-
-_RUN_CODE = ("helm.benchmark.metrics.code_metrics.", "helm.benchmark.metrics.codeinsights_")
-"""How the names of HELM's classes begin that run programs themselves."""
+_METRICS = "helm.benchmark.metrics."
+_OF_THE_MODEL = (f"{_METRICS}code_metrics", f"{_METRICS}codeinsights_")
+"""How the modules of those classes begin that run what the model wrote."""
+_OF_A_RECIPE = f"{_METRICS}unitxt_metrics"
+_PROCESSING = f"{_METRICS}output_processing_metric"
+_PROCESSORS = f"{_METRICS}output_processors."
+_COMET, _COMETS_OWN_MODELS = f"{_METRICS}comet_metric", "Unbabel/"
 
 
 class ForeignMetric:
@@ -28,29 +43,32 @@ class ForeignMetric:
 
     Raises:
         MissingDependencyError: crfm-helm, or a package that the metric needs, is not installed.
-        UnknownMetricError: The installed HELM has no class of that name.
+        UnknownMetricError: The installed HELM has no metric of that name.
         SpecificationError: The arguments are not the metric's.
     """
 
     def __init__(self, metric_spec: MetricSpec) -> None:
         self.class_name = metric_spec.class_name
-        metric_class = _find_class(self.class_name)
-        try:
-            self._metric: Any = metric_class(**metric_spec.args)
-        except (TypeError, ValueError, AssertionError) as error:
-            raise SpecificationError(f"{self.class_name}: {error}") from None
+        self._class = _find_class(self.class_name)
+        self._args = metric_spec.args
+        self._runs = _code_run_by(self._class, self._args)
+        self._metric: Any = None if self._runs else self._make()
 
     def check_permission(self, unsafe_code: UnsafeCode | None) -> None:
-        """Refuse a class that runs what the model wrote, unless that was allowed.
+        """Refuse a metric that runs code which the model or a file brings along, unless that was allowed.
 
         Raises:
             UnsupportedTaskError: It was not allowed.
+            MissingDependencyError: A package that the metric needs is not installed.
+            SpecificationError: The arguments are not the metric's.
         """
-        if unsafe_code is None and self.class_name.startswith(_RUN_CODE):
+        if unsafe_code is None and self._runs:
             raise UnsupportedTaskError(
-                f"{self.class_name} runs code that the model wrote, in the installed HELM and without a sandbox; "
+                f"{self.class_name} {self._runs}, in the installed HELM and without a sandbox; "
                 "--confirm-run-unsafe-code, or unsafe_code=UnsafeCode() in Python, allows it"
             )
+        if self._metric is None:
+            self._metric = self._make()
 
     def evaluate(
         self,
@@ -63,23 +81,35 @@ class ForeignMetric:
         """Let HELM compute the metric; the arguments are those of `assay.helm.metrics.base.Metric.evaluate`.
 
         Raises:
-            UnsupportedTaskError: The metric runs what the model wrote, and nobody has allowed that.
+            UnsupportedTaskError: The metric runs code, and nobody has allowed that.
             SpecificationError: HELM's metric fails on this run; the message is HELM's.
         """
         self.check_permission(unsafe_code)
-        theirs = _their_state(scenario_state)
         service = None if metric_service is None else _TheirService(metric_service)
-        try:
-            result = self._metric.evaluate(theirs, service, eval_cache_path or "", parallelism)
-        except Exception as error:
-            raise SpecificationError(
-                f"{self.class_name}, which runs in the installed HELM, failed: {type(error).__name__}: {error}"
-            ) from error
+        # Metrics unpickle what they find in their cache, so it is not to be the working directory.
+        with tempfile.TemporaryDirectory(prefix="assay-helm-") as folder:
+            try:
+                theirs = _their_state(scenario_state)
+                result = self._metric.evaluate(theirs, service, eval_cache_path or folder, parallelism)
+            except Exception as error:
+                raise SpecificationError(
+                    f"{self.class_name}, which runs in the installed HELM, failed: {type(error).__name__}: {error}"
+                ) from error
         as_dict = importlib.import_module("helm.common.general").asdict_without_nones
         return MetricResult(
             [Stat.from_builtins(as_dict(stat)) for stat in result.aggregated_stats],
             [PerInstanceStats.from_builtins(as_dict(stats)) for stats in result.per_instance_stats],
         )
+
+    def _make(self) -> Any:
+        try:
+            return self._class(**self._args)
+        except ImportError as error:
+            raise MissingDependencyError(f"{self.class_name} cannot be made: {error}") from None
+        except Exception as error:
+            if type(error).__name__ == "OptionalDependencyNotInstalled":  # HELM's, with what to install
+                raise MissingDependencyError(f"{self.class_name}: {error}") from None
+            raise SpecificationError(f"{self.class_name} cannot be made: {type(error).__name__}: {error}") from None
 
 
 class _TheirService:
@@ -98,21 +128,72 @@ class _TheirService:
 
 
 def _find_class(class_name: str) -> Any:
+    """The class of that name, if it is a metric.
+
+    Raises:
+        MissingDependencyError: crfm-helm, or a package that the class needs, is not installed.
+        UnknownMetricError: There is no such metric.
+    """
+    module_name, _, name = class_name.rpartition(".")
+    is_helms = module_name.startswith(_METRICS)
+    if not is_helms and module_name not in sys.modules:
+        raise UnknownMetricError(
+            f"{class_name} is none of HELM's metrics, {_METRICS}…; one of your own has to be imported first (--plugin)"
+        )
     if importlib.util.find_spec("helm") is None or importlib.util.find_spec("helm.benchmark") is None:
         raise MissingDependencyError(
             f"{class_name} is not computed here, and HELM is not installed to compute it: pip install crfm-helm"
         )
-    module_name, _, name = class_name.rpartition(".")
+    metrics = importlib.import_module("helm.benchmark.metrics.metric")
+    bases = tuple(vars(metrics)[base] for base in ("MetricInterface", "Metric") if base in vars(metrics))
+    module = _import(class_name, module_name) if is_helms else sys.modules[module_name]
+    found = vars(module).get(name)
+    if not (isinstance(found, type) and issubclass(found, bases)):
+        raise UnknownMetricError(f"the installed HELM has no metric {class_name}")
+    return found
+
+
+def _import(class_name: str, module_name: str) -> ModuleType:
     try:
-        return getattr(importlib.import_module(module_name), name)
+        return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and module_name.startswith(error.name):
             raise UnknownMetricError(f"the installed HELM has no metric {class_name}") from None
         raise MissingDependencyError(f"{class_name} needs the package {error.name}, which is not installed") from None
-    except (AttributeError, ValueError):
-        raise UnknownMetricError(f"the installed HELM has no metric {class_name}") from None
     except Exception as error:
         raise MissingDependencyError(f"{class_name} cannot be loaded from the installed HELM: {error}") from None
+
+
+def _code_run_by(metric_class: type, args: Mapping[str, Any]) -> str | None:
+    """What code that a model or a file brings along a metric runs, if it does.
+
+    Raises:
+        UnknownMetricError: A metric that is named in the arguments is none.
+    """
+    modules = tuple(base.__module__ for base in metric_class.__mro__)
+    if any(module.startswith(_OF_THE_MODEL) for module in modules):
+        return "runs code that the model wrote"
+    if _OF_A_RECIPE in modules:
+        return "runs what the recipe in its arguments says"
+    model = args.get("model_name")
+    if _COMET in modules and model is not None and not str(model).startswith(_COMETS_OWN_MODELS):
+        return f"loads the model {model!r}, whose files may hold code"
+    if _PROCESSING in modules:
+        return _code_run_over_processed(args)
+    return None
+
+
+def _code_run_over_processed(args: Mapping[str, Any]) -> str | None:
+    """The same for the metric that puts every answer through a function and the outcome to other metrics."""
+    inner = args.get("metric_specs")
+    specs = [MetricSpec.from_builtins(value, "metric_specs") for value in inner] if isinstance(inner, list) else []
+    reasons = [_code_run_by(_find_class(spec.class_name), spec.args) for spec in specs]
+    if any(name in CODE_SCORES for spec in specs for name in spec.args.get("names") or ()):
+        reasons.append("runs code that the model wrote")
+    processor = args.get("processor")
+    if not str(processor).startswith(_PROCESSORS):
+        reasons.append(f"puts what the model wrote through {processor}")
+    return next((reason for reason in reasons if reason), None)
 
 
 def _their_state(state: ScenarioState) -> Any:

@@ -20,6 +20,7 @@ from assay.helm.tokenization import EncoderService, OptTokenizer, TokenizerServi
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from types import ModuleType
 
 _GENERATION = "helm.benchmark.metrics.basic_metrics.BasicGenerationMetric"
 
@@ -102,6 +103,25 @@ def _names_of(class_name: str) -> tuple[str, str]:
     return class_name, class_name.rpartition(".")[2]
 
 
+def import_plugins(modules: Sequence[str]) -> None:
+    """Import modules with metrics of the user's own.
+
+    Raises:
+        SpecificationError: One of them cannot be imported.
+    """
+    for name in modules:
+        try:
+            _users_module(name)
+        except Exception as error:
+            raise SpecificationError(f"the plugin {name!r} cannot be loaded: {type(error).__name__}: {error}") from None
+
+
+def _users_module(name: str) -> ModuleType:
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    return importlib.import_module(name)
+
+
 def load_tokenizer(description: str) -> TokenizerService:
     """Find a tokenizer.
 
@@ -125,10 +145,8 @@ def load_tokenizer(description: str) -> TokenizerService:
             raise SpecificationError(
                 f"the tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())}"
             ) from None
-    if "" not in sys.path:
-        sys.path.insert(0, "")
     try:
-        found = getattr(importlib.import_module(kind), name)
+        found = getattr(_users_module(kind), name)
         encoder = found() if isinstance(found, type) else found
     except Exception as error:
         raise SpecificationError(

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from assay.cli.helm import helm
 from assay.errors import DataNotFoundError, FileFormatError, UnsupportedTaskError
 from assay.helm import MetricSpec, Reference, ScenarioState, UnsafeCode, create_metric
-from assay.helm.foreign import ForeignMetric
 from assay.helm.metrics.base import Metric
 from assay.helm.scoring.code import Problem, pass_at_k, read_problems
 from assay.helm.tokenization import EncoderService
@@ -83,14 +82,6 @@ def test_an_instance_without_tests_is_not_scored(tmp_path: Path, tokenizer: Enco
 def test_nothing_runs_unasked(tokenizer: EncoderService) -> None:
     with pytest.raises(UnsupportedTaskError, match="'pass' runs code that the model wrote"):
         metric("exact_match", "pass").evaluate(code_run((RIGHT,), problem=PROBLEM), tokenizer)
-
-
-def test_helms_own_metrics_run_no_programs_unasked() -> None:
-    theirs = ForeignMetric.__new__(ForeignMetric)
-    theirs.class_name = "helm.benchmark.metrics.code_metrics.APPSMetric"
-    with pytest.raises(UnsupportedTaskError, match="without a sandbox"):
-        theirs.check_permission(None)
-    theirs.check_permission(UnsafeCode())
 
 
 def test_a_run_without_tests_says_where_they_are(tokenizer: EncoderService) -> None:
