@@ -15,15 +15,16 @@ HELM := crfm-helm==0.5.16
 HELM_TORCH := torch==2.13.0
 HELM_METRICS := pytrec-eval-terrier==0.5.11 jiwer==3.1.0 sacrebleu==2.6.0 langdetect==1.0.9
 WEB_EXTRAS := .[web]
-TEST_EXTRAS := .[demo,ifeval,helm,helm-ranking,lm-eval,tokenizer,dev]
+TEST_EXTRAS := .[demo,docs,ifeval,helm,helm-ranking,lm-eval,tokenizer,dev]
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-web helm-web lint bench bench-helm scheduling parity simulate chaos soak servers constraints clean
+.PHONY: help demo docs test test-web helm-web lint bench bench-helm scheduling parity simulate chaos soak servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (a few minutes the first time)"
 	@echo "make test         ruff, mypy and all tests"
+	@echo "make docs         build the documentation site into build/site, links checked"
 	@echo "make test-web     open reports in a browser; needs Chromium (apt-get install chromium)"
 	@echo "make helm-web     open a run in HELM's own website, and run HELM beside Assay; needs Chromium (installs HELM, 2 GB)"
 	@echo "make lint         ruff and mypy alone"
@@ -40,6 +41,10 @@ help:
 
 demo: .venv/demo-ready
 	@$(RUN) assay demo
+
+docs: .venv/test-ready
+	@NO_MKDOCS_2_WARNING=1 $(RUN) mkdocs build --quiet
+	@echo "open build/site/index.html"
 
 test: lint
 	@echo "== pytest"

@@ -35,7 +35,6 @@ _HOMES = {
     "assay.scoring.corrections": ("Correction",),
     "assay.errors": ("AssayError",),
     "assay.evaluation": ("Evaluation", "evaluate", "evaluate_async"),
-    "assay.checks.early_stopping": ("StoppedEarly",),
     "assay.gate.policy": ("Policy", "load_policy"),
     "assay.gate.run": ("GateReport", "run_gate"),
     "assay.checks.verdicts": ("CheckResult", "Verdict"),
@@ -51,7 +50,7 @@ _HOMES = {
         "run_accuracy_ifeval",
         "run_accuracy_mmlu_pro",
     ),
-    "assay.types": ("Budget", "Check", "EarlyStopping", "ModelSpec", "Specification", "TaskOptions"),
+    "assay.types": ("Budget", "Check", "EarlyStopping", "ModelSpec", "Specification", "StoppedEarly", "TaskOptions"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -20,7 +20,7 @@ def baseline() -> None:
 def save(run: str, file: Path, with_texts: bool) -> None:
     """Write the scores, hashes and versions of RUN to FILE, made to be kept in git.
 
-    RUN is a results_*.json, a samples_*.jsonl or a folder of results, of Assay or lm-eval.
+    RUN is a results file, a samples file or a folder of results, of Assay or lm-eval.
 
     \b
     Example:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-_RUN_HELP = "A run is a results_*.json, a samples_*.jsonl, a baseline, or a folder of results (its newest run)."
+_RUN_HELP = "A run is a results file, a samples file, a baseline, or a folder of results (its newest run)."
 
 
 @click.command(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-_RUN_HELP = "A run is a results_*.json, a samples_*.jsonl, or a folder of results (its newest run)."
+_RUN_HELP = "A run is a results file, a samples file, or a folder of results (its newest run)."
 
 
 @click.command(short_help="A finished run as one HTML file, with every sample.", epilog=_RUN_HELP)

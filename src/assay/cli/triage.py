@@ -6,9 +6,7 @@ import sys
 
 import click
 
-_RUN_HELP = (
-    "A run is a results_*.json, a samples_*.jsonl or a folder of results (its newest run), Assay's or lm-eval's."
-)
+_RUN_HELP = "A run is a results file, a samples file or a folder of results (its newest run), Assay's or lm-eval's."
 
 
 @click.command(short_help="Say why a run scored low: the model, or the harness?", epilog=_RUN_HELP)
