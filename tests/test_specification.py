@@ -86,6 +86,7 @@ def test_what_can_change_an_answer_or_a_score_does(change: dict[str, Any]) -> No
 def test_a_reasonable_specification_is_accepted() -> None:
     validate(BASE)
     validate(changed(limit=0.5, num_fewshot=0, concurrency=1024))
+    validate(changed(limit=5.7))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,8 @@ def test_a_reasonable_specification_is_accepted() -> None:
         ({"limit": 0}, "limit is 0"),
         ({"limit": -0.5}, "limit is -0.5"),
         ({"limit": float("nan")}, "limit is nan"),
-        ({"limit": 1.5}, "whole number"),
+        ({"limit": float("inf")}, "limit is inf"),
+        ({"gen_kwargs": {" ": 1}}, "gen_kwargs: a setting has no name"),
         ({"num_fewshot": -1}, "num_fewshot is -1"),
         ({"concurrency": 0}, "concurrency is 0"),
         ({"max_attempts": 0}, "max_attempts is 0"),

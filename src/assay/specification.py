@@ -126,10 +126,8 @@ def _validate_options(options: TaskOptions) -> None:
         validate_samples(options.samples)
         if options.limit is not None:
             raise SpecificationError("limit and samples both choose documents: give one of them")
-    if options.limit is not None and not options.limit > 0:
+    if options.limit is not None and not 0 < options.limit < float("inf"):
         raise SpecificationError(f"limit is {options.limit:g}; it must be at least 1, or a fraction between 0 and 1")
-    if options.limit is not None and options.limit > 1 and not float(options.limit).is_integer():
-        raise SpecificationError(f"limit is {options.limit:g}; above 1 it counts documents and must be a whole number")
     if fault := generation_fault(options.gen_kwargs):
         raise SpecificationError(f"gen_kwargs: {fault}")
     if not 0 <= options.numpy_seed < 2**32:

@@ -39,9 +39,9 @@ def assay(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complete
 
 
 def run(server: ScriptedServer, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    address = [] if "--base-url" in arguments else ["--base-url", server.url]
-    where = [*address, "--model", "scripted", "--include-path", str(TASKS)]
-    return assay("run", *where, *arguments, cwd=cwd)
+    usual = {"--base-url": server.url, "--model": "scripted", "--include-path": str(TASKS)}
+    given = [text for option, value in usual.items() if option not in arguments for text in (option, value)]
+    return assay("run", *given, *arguments, cwd=cwd)
 
 
 def test_a_table_and_a_verdict(server: ScriptedServer, tmp_path: Path) -> None:
@@ -100,7 +100,6 @@ MISTAKES: list[tuple[list[str], int, str]] = [
     (["counting", "--min", "exact_match"], 2, "is no minimum"),
     (["counting", "--limit", "0"], 2, "limit is 0"),
     (["counting", "--limit", "-1"], 2, "limit is -1"),
-    (["counting", "--limit", "2.5"], 2, "whole number"),
     (["counting", "--limit", "many"], 2, "'many' is not a valid float"),
     (["counting", "--num-fewshot", "-1"], 2, "num_fewshot is -1"),
     (["counting", "--concurrency", "0"], 2, "concurrency is 0"),
@@ -232,6 +231,25 @@ def test_the_verdict_is_told_though_nobody_reads(server: ScriptedServer, tmp_pat
     os.close(write)
     assert ran.returncode == 0
     assert list((tmp_path / "results" / "scripted").glob("results_*.json"))
+
+
+@pytest.mark.parametrize("option", ["--gen-kwargs", "--gen_kwargs"])
+def test_generation_settings_are_merged_and_near_misses_asked_about(
+    server: ScriptedServer, tmp_path: Path, option: str
+) -> None:
+    settings = [option, "temperatur=0.5", "top_k=3", option, '{"max_gen_toks": 77}', f"{option}=top_k=4", "min_p=0.5"]
+    ran = run(server, tmp_path, *settings, "counting", "--limit", "9", "--limit", "1.5", "--no-probe")
+    assert ran.returncode == 0, ran.stderr
+    sent = server.answered[-1]
+    assert [sent[name] for name in ("temperatur", "top_k", "max_tokens", "min_p")] == [0.5, 4, 77, 0.5]
+    for said in (
+        "--limit is given 2 times; the last one counts",
+        "--gen-kwargs has top_k twice; 4 counts",
+        "counting: 1 samples",
+        "limit is 1.5: above 1 it counts documents, 1 of each task",
+        "gen_kwargs has 'temperatur', which is sent as it is: do you mean 'temperature'?",
+    ):
+        assert said in ran.stderr
 
 
 def test_a_prompt_that_cannot_be_written_is_one_clear_line(server: ScriptedServer, tmp_path: Path) -> None:

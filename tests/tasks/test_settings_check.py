@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from assay.errors import TaskConfigError
-from assay.tasks.gen_kwargs import generation_fault
-from assay.tasks.settings_check import refuse_odd_settings
+from assay.tasks.gen_kwargs import generation_fault, near_misses, parse_gen_kwargs
+from assay.tasks.settings_check import doubtful_settings, refuse_odd_settings
+from assay.types import TaskOptions
 from tests.tasks.conftest import MakeTask
 
 
@@ -67,3 +68,26 @@ def test_settings_that_can_be_meant(settings: dict[str, Any]) -> None:
 )
 def test_settings_that_cannot(settings: dict[str, Any], fault: str) -> None:
     assert str(generation_fault(settings)).startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("temperatur=0.5", "temperature"),
+        ("Top-P=0.9", "top_p"),
+        ("top_k=3, top_p=0.9", "top_p"),
+        ("max_gen_tok=9", "max_gen_toks"),
+        ("max_new_tokens=9,my_own_setting=1,temperature=0,guided_regex=x", None),
+    ],
+)
+def test_a_near_miss_of_a_known_setting_is_asked_about(given: str, meant: str | None) -> None:
+    assert list(near_misses(parse_gen_kwargs(given)).values()) == ([] if meant is None else [meant])
+
+
+def test_a_tasks_own_near_miss_and_a_limit_between_two_numbers_are_said(make_task: MakeTask) -> None:
+    task = make_task(generation_kwargs={"until": ["\n"], "temprature": 0.5})
+    assert doubtful_settings({"small": task}, TaskOptions(limit=5.7)) == [
+        "limit is 5.7: above 1 it counts documents, 5 of each task",
+        "task 'small' has the generation setting 'temprature': does it mean 'temperature'?",
+    ]
+    assert doubtful_settings({"small": make_task()}, TaskOptions(limit=0.5)) == []

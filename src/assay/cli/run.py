@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -44,8 +47,8 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option("--num-fewshot", type=int, help="Examples in each prompt instead of the task's own number.", metavar="K")
 @click.option(
     "--gen-kwargs",
-    default="",
-    help="Generation settings, e.g. temperature=0.6,max_gen_toks=4096.",
+    multiple=True,
+    help="Generation settings, e.g. temperature=0.6,max_gen_toks=4096. May be repeated.",
     metavar="KEY=VALUE,…",
 )
 @click.option(
@@ -211,14 +214,26 @@ def specification_of(options: dict[str, Any]) -> Any:
 
 
 def _task_options(options: dict[str, Any]) -> Any:
-    from assay.tasks.gen_kwargs import parse_gen_kwargs
     from assay.tasks.seeds import parse_seeds
     from assay.tasks.selection import parse_samples
     from assay.types import TaskOptions
 
     given = {name: options[name] for name in TaskOptions.__struct_fields__ if options.get(name) is not None}
-    given["gen_kwargs"] = parse_gen_kwargs(options["gen_kwargs"])
+    given["gen_kwargs"] = _merged(options["gen_kwargs"])
     if options["samples"] is not None:
         given["samples"] = parse_samples(options["samples"])
     seeds = {} if options["seeds"] is None else parse_seeds(options["seeds"])
     return TaskOptions(**{**seeds, **given})
+
+
+def _merged(texts: Sequence[str]) -> dict[str, Any]:
+    """The settings of all ``--gen-kwargs``; as in lm-eval, the last one of a name counts, and that is said."""
+    from assay.tasks.gen_kwargs import parse_gen_kwargs
+
+    settings: dict[str, Any] = {}
+    for text in texts:
+        for name, value in parse_gen_kwargs(text).items():
+            if name in settings:
+                click.echo(f"--gen-kwargs has {name} twice; {value!r} counts", err=True)
+            settings[name] = value
+    return settings

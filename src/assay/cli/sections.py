@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 SHARED = {
     "Server": ("base_urls", "base_urls_file", "model", "models", "completions", "api_key_env", "api_key_file"),
@@ -66,6 +68,10 @@ SHARED = {
 """Heading -> parameters in the order in which they are shown, for all commands."""
 
 
+_GEN_KWARGS = "--gen-kwargs"
+_SETTING = re.compile(r"[A-Za-z_][\w.]*=")
+
+
 class SectionedCommand(click.Command):
     """A command whose ``--help`` shows its options in sections; what belongs to none has its own.
 
@@ -81,6 +87,25 @@ class SectionedCommand(click.Command):
         shared = {heading: [name for name in names if name not in taken] for heading, names in others.items()}
         self._sections: dict[str, Sequence[str]] = {**own, **shared}
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; settings that follow ``--gen-kwargs``, as lm-eval takes them, are its as well."""
+        args = list(_with_option_repeated(args))
+        self._remark_repetitions(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _remark_repetitions(self, ctx: click.Context, args: list[str]) -> None:
+        """Say of an option that is given several times and holds one value that the last one counts."""
+        with contextlib.suppress(click.UsageError):
+            *_, order = self.make_parser(ctx).parse_args(list(args))
+            for parameter, times in Counter(order).items():
+                if (
+                    isinstance(parameter, click.Option)
+                    and not parameter.multiple
+                    and not parameter.is_flag
+                    and times > 1
+                ):
+                    click.echo(f"{parameter.opts[0]} is given {times} times; the last one counts", err=True)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections."""
         options = {each.name: each for each in self.get_params(ctx) if isinstance(each, click.Option)}
@@ -92,6 +117,21 @@ class SectionedCommand(click.Command):
             if records:
                 with formatter.section(heading):
                     formatter.write_dl([_on_or_off(*record) for record in records])
+
+
+def _with_option_repeated(args: Sequence[str]) -> Iterator[str]:
+    """``--gen-kwargs a=1 b=2`` as ``--gen-kwargs a=1 --gen-kwargs b=2``."""
+    is_followed = takes_next = False
+    for arg in args:
+        if takes_next:
+            is_followed, takes_next = True, False
+        elif is_followed and _SETTING.match(arg):
+            yield _GEN_KWARGS
+        else:
+            option, equals, _ = arg.partition("=")
+            is_gen_kwargs = option.replace("_", "-") == _GEN_KWARGS
+            takes_next, is_followed = is_gen_kwargs and not equals, is_gen_kwargs and bool(equals)
+        yield arg
 
 
 def _on_or_off(syntax: str, text: str) -> tuple[str, str]:

@@ -99,7 +99,7 @@ async def _answer(plan: RunPlan, writer: RequestWriter, work: RunWork, progress:
     progress.watching(RunSoFar(work.scores, plan.checks, work.follower))
     if plan.specification.probe and work.journal.probe is None:
         work.journal.note_probe(await _seen_of_server(spec, plan.meeting))
-    for remark in plan.meeting.remarks:
+    for remark in plan.remarks:
         progress.noted(remark)
     async with OpenAIModel(
         spec,

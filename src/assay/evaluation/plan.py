@@ -24,7 +24,7 @@ from assay.tasks.model_args import model_args
 from assay.tasks.requests import RequestWriter
 from assay.tasks.scoring_needs import require_scoring_needs
 from assay.tasks.selection import chosen_documents
-from assay.tasks.settings_check import refuse_odd_settings, refuse_unlogged_answers
+from assay.tasks.settings_check import doubtful_settings, refuse_odd_settings, refuse_unlogged_answers
 from assay.tasks.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -53,6 +53,11 @@ class RunPlan:
     def expected(self) -> dict[str, int]:
         """Samples by task."""
         return {name: len(numbers) for name, numbers in self.documents.items()}
+
+    @property
+    def remarks(self) -> list[str]:
+        """What whoever starts the run should know before it, one line each."""
+        return [*doubtful_settings(self.loaded.tasks, self.specification.options), *self.meeting.remarks]
 
 
 def make_plan(specification: Specification, meeting: Meeting) -> RunPlan:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import SpecificationError, TaskConfigError
-from assay.tasks.gen_kwargs import generation_fault
+from assay.tasks.gen_kwargs import generation_fault, near_misses
 from assay.tasks.raised import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from assay.types import TaskOptions
 
 
 def refuse_odd_settings(tasks: Mapping[str, Any]) -> None:
@@ -46,6 +48,25 @@ def refuse_unlogged_answers(tasks: Mapping[str, Any]) -> None:
                 f"task '{name}' has the metric bypass, which scores nothing: its samples file is all there is of it; "
                 "leave out --no-log-samples (log_samples = false)"
             )
+
+
+def doubtful_settings(tasks: Mapping[str, Any], options: TaskOptions) -> list[str]:
+    """Settings that are taken as they are, and may not be meant so; one line each.
+
+    Args:
+        tasks: lm-eval's Task objects by name, the options applied.
+        options: the user's.
+    """
+    found = []
+    if options.limit is not None and options.limit > 1 and int(options.limit) != options.limit:
+        found.append(f"limit is {options.limit:g}: above 1 it counts documents, {int(options.limit)} of each task")
+    for name, meant in near_misses(options.gen_kwargs).items():
+        found.append(f"gen_kwargs has {name!r}, which is sent as it is: do you mean {meant!r}?")
+    for task_name, task in tasks.items():
+        own = [name for name in task.get_config("generation_kwargs") or () if name not in options.gen_kwargs]
+        for name, meant in near_misses(own).items():
+            found.append(f"task '{task_name}' has the generation setting {name!r}: does it mean {meant!r}?")
+    return found
 
 
 def _refuse_odd_filters(name: str, task: Any) -> None:
