@@ -9,14 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from assay.errors import SpecificationError, TaskConfigError, UnknownTaskError
 from assay.tasks import index as index_module
 from assay.tasks.index import Kind, TaskIndex, entry_from_file, task_index
-from assay.tasks.yaml_headers import KEYS, quick_header
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,72 +85,6 @@ def test_a_folder_of_the_users_is_read_as_lm_eval_reads_it(library: Path, tmp_pa
     expected = theirs(include_defaults=False, include_path=str(user))
     assert {"sums_easy", "first", "pythonic", "grouped", "mine", "sums"} == set(expected)
     assert ours(task_index(str(user))) == ours(task_index()) | expected
-
-
-FRAGMENTS = [
-    "task: plain",
-    "task: 'quoted'",
-    'task: "quoted"  # and a comment',
-    "task: plain # comment",
-    '"task": quoted_key',
-    "task: two\n  lines",
-    "task: >-\n  folded\n  text",
-    "task: no",
-    "task: Null",
-    "task: ~",
-    "task: 12",
-    "task: 1e5",
-    "task: .inf",
-    "task: a:b",
-    "task: a b",
-    "task: é",
-    "task:",
-    "task:\n- one\n- two",
-    "task:\n  - task: inner\n    group: inner\n  - two",
-    'task: "two\n  lines"',
-    "task: a\\nb",
-    "task: 'it''s'",
-    "tag: one",
-    "tag: [one, two]",
-    "tag:\n  - one\n  # between\n\n  - 'two'",
-    "tag:\n# left\n- one",
-    "tag: &anchor one",
-    "tag:\t- x",
-    "group: grouped",
-    "group:   spaced   ",
-    "group : before the colon",
-    "output_type: multiple_choice\r",
-    "output_type: {a: b}",
-    "description: |\n  task: not this one\n\n  group: nor this",
-    "description: 'ends here'",
-    'description: "goes on\n\n  task: inside"',
-    "doc_to_text: '{{a}}\n\n  task: inside'",
-    "nested:\n  task: inner\n  tag: [a]",
-    "taskname: other",
-    "# task: commented out",
-    "",
-    "  ",
-    "---",
-    "...",
-    "metadata: {task: inner}",
-    "doc_to_choice: ['a', 'b']",
-    "filter_list:\n  - name: x\n    filter:\n      - function: regex",
-]
-
-
-@given(st.lists(st.sampled_from(FRAGMENTS), max_size=6))
-def test_text_gives_what_the_parser_gives(tmp_path_factory: pytest.TempPathFactory, fragments: list[str]) -> None:
-    text = "\n".join(fragments)
-    try:
-        parsed = yaml.safe_load(text)
-    except yaml.YAMLError:
-        return  # a malformed file of lm-eval's never reaches the index; the user's are checked in full
-    expected = {key: value for key, value in parsed.items() if key in KEYS} if isinstance(parsed, dict) else {}
-    path = write(tmp_path_factory.getbasetemp() / "one.yaml", text)
-    try:
-        assert quick_header(str(path)) == expected
-    except TypeError:
-        assert not isinstance(parsed, dict)
 
 
 def test_output_type_and_includes(library: Path) -> None:

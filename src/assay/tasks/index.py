@@ -24,7 +24,7 @@ import msgspec
 from assay._util.cache import cache_dir, store
 from assay._util.paths import at_home
 from assay.errors import SpecificationError, TaskConfigError, UnknownTaskError
-from assay.tasks.yaml_headers import HeaderReader, checked_header, quick_header
+from assay.tasks.yaml_headers import HeaderReader, checked_header, own_header
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -122,7 +122,7 @@ def task_index(include_path: str | None = None) -> TaskIndex:
         folders = list(_walk(root))
         # Taken before the scan: a change during it makes the stored index stale rather than wrong.
         state = _state(root, folders)
-        entries = _scan((file for _, files in folders for file in files), HeaderReader(quick_header), lenient=True)
+        entries = _scan((file for _, files in folders for file in files), HeaderReader(own_header), lenient=True)
         _write_cache(cached, _CachedIndex(_CACHE_FORMAT, state, entries))
     if include_path is None:
         return TaskIndex({entry.name: entry for entry in entries})

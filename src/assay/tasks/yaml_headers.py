@@ -1,9 +1,4 @@
-"""Reads the few keys of a task's YAML that say what it is called.
-
-lm-eval has nearly 14,000 YAML files; parsing them takes nine seconds, finding these keys in their text a third of one.
-The text is read only where its meaning is beyond doubt (plain or simply quoted scalars and block lists of them at the
-top level); any other file goes through the YAML parser.
-"""
+"""Reads the few keys of a task's YAML that say what it is called."""
 
 from __future__ import annotations
 
@@ -21,31 +16,15 @@ if TYPE_CHECKING:
 
 KEYS = frozenset({"task", "group", "tag", "class", "include", "output_type"})
 
-_ENTRY = re.compile(
-    rb"""^(["']?)(task|group|tag|class|include|output_type)\1[ \t]*:(?![^\s])   # a key at the top level
-         ([^\n]*)                                                               # the rest of its line
-         ((?:\n(?:[ \t][^\n]*|-[ \t][^\n]*|\#[^\n]*|[ \t\r]*(?=\n|\Z)))*)""",  # what belongs to it below
-    re.MULTILINE | re.VERBOSE,
-)
-_BEYOND_TEXT = re.compile(rb"""^(?:[{\[&*!<?%|>@`]|\.\.\.|---[ \t]*[^\s#]|["'][^"'\n]*$)|\n---""", re.MULTILINE)
-_SCALAR = re.compile(
-    rb"""[ \t]*(?:"([^"\\\n]*)"|'([^'\n]*)'|((?:\.{1,2}/)*[A-Za-z_][\w./-]*))[ \t]*(?:[ \t]\#[^\n]*)?\r?""", re.VERBOSE
-)
-_ITEM = re.compile(rb"[ \t]*-(?=[ \t])")
-_NOT_TEXT = re.compile(rb"(?i:true|false|yes|no|on|off|y|n|null)")
-"""Plain scalars that YAML reads as something other than text."""
-
-
-class _NotPlainError(Exception):
-    """The value cannot be read off the text."""
+_NAMES_A_TASK = re.compile(rb"^(?:task|group|tag|class|include|output_type)[ \t]*:", re.MULTILINE)
 
 
 class HeaderReader:
     """Reads headers, each included file once."""
 
-    def __init__(self, own_header: Callable[[str], dict[str, Any]]) -> None:
-        """Read single files with `own_header`: `quick_header` or `checked_header`."""
-        self._own_header = own_header
+    def __init__(self, read_own: Callable[[str], dict[str, Any]]) -> None:
+        """Read single files with `read_own`: `own_header` or `checked_header`."""
+        self._read_own = read_own
         self._own: dict[str, dict[str, Any]] = {}
 
     def read(self, path: str) -> dict[str, Any]:
@@ -55,7 +34,7 @@ class HeaderReader:
 
         Raises:
             TaskConfigError: It cannot be read; or it includes what cannot be read or is no path, or one file twice,
-                which lm-eval takes for a cycle. `own_header` can raise more.
+                which lm-eval takes for a cycle. `read_own` can raise more.
         """
         try:
             return self._merged(path, set())
@@ -68,7 +47,7 @@ class HeaderReader:
         seen.add(path)
         own = self._own.get(path)
         if own is None:
-            own = self._own[path] = self._own_header(path)
+            own = self._own[path] = self._read_own(path)
         if "include" not in own:
             return own
         included = own["include"]
@@ -85,25 +64,19 @@ class HeaderReader:
         return merged
 
 
-def quick_header(path: str) -> dict[str, Any]:
-    """Return one file's values for `KEYS`, off its text where that is safe; faults elsewhere in it go unnoticed.
+def own_header(path: str) -> dict[str, Any]:
+    """Return one file's values for `KEYS`.
 
     Raises:
         OSError: It cannot be read.
-        yaml.YAMLError: It had to be parsed and is not YAML.
-        TypeError: It had to be parsed and is no mapping.
+        yaml.YAMLError: It is not YAML.
+        TypeError: It is no mapping.
     """
-    text = _read(path)
-    if not _BEYOND_TEXT.search(text):
-        try:
-            return {key.decode(): _value(key, rest, below) for _, key, rest, below in _ENTRY.findall(text)}
-        except _NotPlainError:
-            pass
-    return _parse(text)
+    return _parse(_read(path))
 
 
 def checked_header(path: str) -> dict[str, Any]:
-    """Return one file's values for `KEYS` after parsing all of it; none where the file is YAML of another purpose.
+    """As :func:`own_header`, in words where it fails; no values where the file is YAML of another purpose.
 
     Raises:
         OSError: It cannot be read.
@@ -119,7 +92,7 @@ def checked_header(path: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         # Several documents or foreign tags are no fault in a file that never meant to be a task.
         foreign = isinstance(error, yaml.composer.ComposerError | yaml.constructor.ConstructorError)
-        if foreign and not _ENTRY.search(text):
+        if foreign and not _NAMES_A_TASK.search(text):
             return {}
         raise TaskConfigError(_describe(path, error)) from None
 
@@ -136,32 +109,6 @@ def _describe(path: str, error: Any) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f"{path}, line {mark.line + 1}" if mark else path
     return f"{where}: not valid YAML: {getattr(error, 'problem', None) or ' '.join(str(error).split())}"
-
-
-def _value(key: bytes, rest: bytes, below: bytes) -> Any:
-    if key == b"class":
-        return True
-    lines = [line for line in below.split(b"\n") if line.strip() and not line.lstrip().startswith(b"#")]
-    if lines and (not rest.strip() or rest.lstrip().startswith(b"#")):
-        return [_item(line) for line in lines]
-    if lines:
-        raise _NotPlainError
-    return _scalar(rest)
-
-
-def _item(line: bytes) -> str:
-    if not (dash := _ITEM.match(line)):
-        raise _NotPlainError
-    return _scalar(line[dash.end() :])
-
-
-def _scalar(text: bytes) -> str:
-    if not (match := _SCALAR.fullmatch(text)):
-        raise _NotPlainError
-    plain = match[3]
-    if plain is not None and _NOT_TEXT.fullmatch(plain):
-        raise _NotPlainError
-    return (match[match.lastindex or 0]).decode()
 
 
 def _parse(text: bytes) -> dict[str, Any]:
