@@ -5,15 +5,21 @@ import contextlib
 import socket
 import ssl
 import threading
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import trustme
+import yarl
 
 from assay.errors import ServerUnreachableError, SpecificationError
+from assay.models.connecting import Connector
 from assay.models.openai import OpenAIModel
+from assay.models.retry import Hope, NetworkError
 from assay.models.tls import client_context
+from assay.models.tls_faults import lost_connection_fault
 from assay.types import TLS, Answer, ModelSpec, Request, Response
 from tests.servers.scripted import ScriptedServer
 
@@ -94,6 +100,98 @@ def test_a_certificate_is_shown_to_who_wants_it(authority: trustme.CA, files: Fi
         for certificate, key in ((files.both, None), (files.certificate, files.key)):
             tls = TLS(ca_file=files.authority, client_cert=certificate, client_key=key)
             assert isinstance(asyncio.run(ask(server.url, tls)), Answer)
+
+
+@contextlib.contextmanager
+def one_connection(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """Lets `serve` have the first connection; gives the port. Blocking sockets send alerts, and asyncio's do not."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def run() -> None:
+            connection, _ = listening.accept()
+            with connection, contextlib.suppress(OSError):
+                serve(connection)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join(timeout=10)
+
+
+def handshake(authority: trustme.CA, **settings: Any) -> Callable[[socket.socket], None]:
+    """Serves TLS as the context's attributes say."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.configure_trust(context)
+    if "minimum_version" in settings:
+        context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of old versions
+        for name, value in settings.items():
+            setattr(context, name, value)
+    return lambda connection: context.wrap_socket(connection, server_side=True).close()
+
+
+V = ssl.TLSVersion
+REFUSED_HANDSHAKES: dict[str, tuple[dict[str, Any], str]] = {
+    "old versions": (
+        {"minimum_version": V.TLSv1, "maximum_version": V.TLSv1_1},
+        "speaks no version of TLS that is taken",
+    ),
+    "certificate wanted": (
+        {"verify_mode": ssl.CERT_REQUIRED, "maximum_version": V.TLSv1_2},
+        r"refused the TLS connection.*\(--client-cert\)",
+    ),
+    "name not known": (
+        {"sni_callback": lambda *_: ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME},
+        "has no certificate for the host's name",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED_HANDSHAKES)
+def test_a_refused_handshake_is_told_in_words_and_ends_the_run(authority: trustme.CA, files: Files, kind: str) -> None:
+    settings, said = REFUSED_HANDSHAKES[kind]
+    with one_connection(handshake(authority, **settings)) as port, pytest.raises(ServerUnreachableError, match=said):
+        asyncio.run(ask(f"https://127.0.0.1:{port}", TLS(ca_file=files.authority)))
+
+
+SAYS_FIRST = {
+    "HTTP": ("https", b"HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS at this port.*http://"),
+    "SSH": ("https", b"SSH-2.0-OpenSSH_9.6\r\n", "does not speak TLS at this port"),
+    "TLS": ("http", b"\x15\x03\x01\x00\x02\x02\x46", "speaks TLS at this port.*https://"),
+    "HTTP/2": ("http", b"\x00\x00\x12\x04" + bytes(5) + b"\x00\x03\x00\x00\x00\x80", "HTTP/2 alone.*gRPC"),
+}
+
+
+@pytest.mark.parametrize("kind", SAYS_FIRST)
+def test_another_protocol_at_the_port_is_named_and_ends_the_run(kind: str) -> None:
+    scheme, reply, said = SAYS_FIRST[kind]
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(reply)
+        connection.recv(4096)
+
+    with one_connection(serve) as port, pytest.raises(ServerUnreachableError, match=said) as caught:
+        asyncio.run(ask(f"{scheme}://127.0.0.1:{port}", TLS(insecure=True) if scheme == "https" else TLS()))
+    assert "permitted" not in str(caught.value)
+
+
+def test_a_handshake_that_just_ends_is_an_outage() -> None:
+    with one_connection(lambda connection: None) as port:
+        url = yarl.URL(f"https://127.0.0.1:{port}")
+        connector = Connector(url, None, client_context(TLS()))
+        with pytest.raises(NetworkError, match="ended the TLS handshake: the connection was closed") as caught:
+            asyncio.run(connector.connect(asyncio.Protocol))
+    assert caught.value.fault.hope is Hope.SERVER_DOWN
+
+
+@pytest.mark.parametrize("reason", ["WRONG_VERSION_NUMBER", "DECRYPTION_FAILED_OR_BAD_RECORD_MAC"])
+def test_tls_that_breaks_after_the_handshake_is_a_passing_fault(reason: str) -> None:
+    error = ssl.SSLError(1, f"[SSL: {reason}]")
+    error.reason = reason
+    assert lost_connection_fault(error).hope is Hope.UNSURE
 
 
 def test_without_one_such_a_server_is_given_up_at_once(authority: trustme.CA, files: Files) -> None:

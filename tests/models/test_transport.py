@@ -15,7 +15,7 @@ import yarl
 from assay.models import connecting, http1, http1_reply
 from assay.models.http1 import HTTP1
 from assay.models.retry import Hope, NetworkError
-from assay.models.transport import LARGEST_ERROR_BODY, Reply, Stream, proxy_for
+from assay.models.transport import LARGEST_ERROR_BODY, Reply, Stream
 from assay.types import FailureCause
 from tests.servers.proxy import Proxy
 
@@ -464,21 +464,6 @@ def test_a_tunnel_s_proxy_sees_neither_key_nor_prompt_and_knows_who_asks(
         "Proxy-Authorization: Basic dXNlcjpwYXNzOndvcmQ=",
     ]
     assert b"Proxy-Authorization" not in server.requests[0]
-
-
-@pytest.mark.parametrize(
-    ("exempt", "proxied"),
-    [("", True), ("other.example", True), ("127.0.0.1", False), ("127.0.0.1:8443", False), ("127.0.0.1:1", True)],
-)
-def test_which_proxy_the_environment_names(exempt: str, proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "NO_PROXY", "no_proxy", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTPS_PROXY", "proxy.example:3128")
-    monkeypatch.setenv("NO_PROXY", exempt)
-    assert proxy_for(yarl.URL("https://127.0.0.1:8443/v1")) == (
-        yarl.URL("http://proxy.example:3128") if proxied else None
-    )
-    assert proxy_for(yarl.URL("http://127.0.0.1:8443/v1")) is None
 
 
 # --- streams ------------------------------------------------------------------------------------------------------

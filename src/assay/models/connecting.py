@@ -10,16 +10,17 @@ import asyncio
 import base64
 import re
 import socket
-import ssl
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohappyeyeballs import start_connection
 
-from assay.models.retry import Fault, Hope, NetworkError, not_trusted, os_reason, proxy_fault
+from assay.models.retry import Fault, Hope, NetworkError, os_reason, proxy_fault
+from assay.models.tls_faults import handshake_fault
 from assay.models.transport import is_success
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     import yarl
@@ -65,11 +66,13 @@ class Connector:
         except NetworkError:
             raise
         except TimeoutError:
-            raise _unreachable("no connection in time") from None
-        except ssl.SSLCertVerificationError as error:
-            raise NetworkError(not_trusted(error)) from error
+            raise _unreachable(f"no connection{self._to_proxy} in time") from None
         except (OSError, UnicodeError) as error:  # the latter for a proxy's name that cannot be looked up
-            raise _unreachable(f"no connection: {os_reason(error)}") from error
+            raise _unreachable(f"no connection{self._to_proxy}: {os_reason(error)}") from error
+
+    @property
+    def _to_proxy(self) -> str:
+        return "" if self._proxy is None else f" to the proxy {self._proxy.host_subcomponent}:{self._proxy.port}"
 
     async def _connect(self, make: Callable[[], C]) -> C:
         loop = asyncio.get_running_loop()
@@ -110,12 +113,18 @@ class Connector:
         if self._context is None:
             raise RuntimeError(f"{peer} asks for TLS, for which there is no context")
         loop = asyncio.get_running_loop()
-        encrypted = await loop.start_tls(
-            transport, protocol or asyncio.Protocol(), self._context, server_hostname=peer.raw_host
-        )
+        try:
+            encrypted = await loop.start_tls(
+                transport, protocol or asyncio.Protocol(), self._context, server_hostname=peer.raw_host
+            )
+        except (OSError, UnicodeError) as error:
+            raise NetworkError(handshake_fault(error, self._named(peer))) from error
         if encrypted is None:
-            raise ConnectionResetError("the connection closed during the TLS handshake")
+            raise NetworkError(handshake_fault(ConnectionResetError(), self._named(peer)))
         return encrypted
+
+    def _named(self, peer: yarl.URL) -> str:
+        return "the server" if peer is self._url else "the proxy"
 
     async def _resolve(self) -> list[Any]:
         """The addresses of whom to connect to, looked up by one request for all that connect at the time."""

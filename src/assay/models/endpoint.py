@@ -9,10 +9,11 @@ import msgspec
 import yarl
 
 from assay.models.http1 import HTTP1
+from assay.models.proxies import proxy_for
 from assay.models.retry import DOWN_STATUSES, Fault, Hope, NetworkError, status_fault
 from assay.models.streams import StreamReader
 from assay.models.tls import context_for
-from assay.models.transport import LARGEST_REPLY, Reply, Stream, proxy_for
+from assay.models.transport import LARGEST_REPLY, Reply, Stream
 from assay.models.unasked_streams import whole_reply
 from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError

@@ -35,7 +35,7 @@ class HTTP1:
     Args:
         url: of the server.
         headers: sent with every request.
-        proxy: through which the server is reached; see :func:`assay.models.transport.proxy_for`.
+        proxy: through which the server is reached; see :func:`assay.models.proxies.proxy_for`.
         context: for TLS; needed where an address asks for it.
     """
 

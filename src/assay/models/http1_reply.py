@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import zlib
 from typing import TYPE_CHECKING
 
 import httptools
 
-from assay.models.retry import Fault, Hope, NetworkError, os_reason, tls_refused
+from assay.models.retry import Fault, Hope, NetworkError, os_reason
+from assay.models.tls_faults import lost_connection_fault
 from assay.models.transport import LARGEST_ERROR_BODY, LARGEST_REPLY, Reply, is_success
 from assay.types import FailureCause
 
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LARGEST_HEAD = 2**18
+_OTHER_PROTOCOLS = {
+    re.compile(rb"\x15\x03[\x00-\x04]"): "the server speaks TLS at this port: should the address begin with https://?",
+    re.compile(rb"\x00[\x00-\x01].\x04[\x00\x01]\x00{4}", re.DOTALL): "the server speaks HTTP/2 alone at this port: "
+    "is it a gRPC port?",
+}
+"""By how their servers begin: what to say."""
 # What aiohttp, and so lm-eval, forgives servers.
 _FORGIVEN = {
     "lenient_headers": True,
@@ -76,7 +84,7 @@ class ReplyReader:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.allows_another = False
-            self._fail(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {error}", Hope.SOME)
+            self._raise(_not_http(error, bytes(data[:16])))
         if not self._status:
             self._size += len(data)
             if self._size > _LARGEST_HEAD:
@@ -92,7 +100,7 @@ class ReplyReader:
         elif self._status:
             self._end()
         elif isinstance(error, ssl.SSLError):
-            self._raise(tls_refused(error))
+            self._raise(lost_connection_fault(error))
         else:
             reason = os_reason(error) if error else "server disconnected"
             self._fail(FailureCause.RESET, f"the connection closed before a reply came: {reason}", Hope.UNSURE)
@@ -187,6 +195,13 @@ class ReplyReader:
             if name.lower() == wanted:
                 return value.decode("latin-1").strip().lower()
         return None
+
+
+def _not_http(error: Exception, beginning: bytes) -> Fault:
+    for protocol, advice in _OTHER_PROTOCOLS.items():
+        if protocol.match(beginning):
+            return Fault(FailureCause.UNREACHABLE, advice, Hope.NONE)
+    return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {error}", Hope.SOME)
 
 
 def _decompressed(body: bytes, encoding: str) -> bytes | None:

@@ -19,7 +19,6 @@ from assay.types import FailureCause
 
 if TYPE_CHECKING:
     import random
-    import ssl
     from collections.abc import Mapping
 
 
@@ -115,22 +114,6 @@ def _hope(status: int) -> Hope:
     return Hope.NONE
 
 
-def not_trusted(error: ssl.SSLCertVerificationError) -> Fault:
-    """The fault of a server whose certificate nobody vouches for."""
-    message = (
-        f"the server's certificate is not trusted: {error.verify_message}; "
-        "name the file of its authority (--ca-file), or take any certificate (--insecure)"
-    )
-    return Fault(FailureCause.UNREACHABLE, message, Hope.NONE)
-
-
-def tls_refused(error: ssl.SSLError) -> Fault:
-    """The fault of a server that ends TLS before it has said a word: most often for want of a certificate."""
-    reason = (error.reason or str(error)).replace("_", " ").lower()
-    message = f"the server refused the TLS connection ({reason}); does it want a certificate of yours (--client-cert)?"
-    return Fault(FailureCause.UNREACHABLE, message, Hope.NONE)
-
-
 def proxy_fault(status: int, reason: str) -> Fault:
     """The fault of a proxy that will not connect to the server."""
     hope = Hope.SERVER_DOWN if status in DOWN_STATUSES else _hope(status)
@@ -141,7 +124,7 @@ def proxy_fault(status: int, reason: str) -> Fault:
 def os_reason(error: Exception) -> str:
     """What the operating system, or whoever else raised `error`, says of it."""
     if not isinstance(error, OSError) or error.errno is None:
-        return str(error)
+        return str(error) or type(error).__name__
     # asyncio and the resolver fill `strerror` with words of their own; only the resolver's say more than the number.
     return os.strerror(error.errno) if error.errno in errno.errorcode else error.strerror or str(error)
 

@@ -95,6 +95,8 @@ async def _get(server: Endpoint, path: str) -> tuple[int, bytes]:
         if fault.hope is Hope.SOME:
             # Connected, but no whole reply: a server that is busy or peculiar, not one that is missing.
             return 0, b""
+        if fault.hope is Hope.NONE:
+            raise ServerUnreachableError(f"{server.address}: {server.redact(fault.message)}") from None
         raise ServerUnreachableError(
             f"nothing answers at {server.address} ({server.redact(fault.message)}); is the server running?"
         ) from None

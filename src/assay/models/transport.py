@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.request import getproxies, proxy_bypass
 
 import msgspec
-import yarl
 from multidict import CIMultiDict
-
-from assay.errors import SpecificationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,19 +51,3 @@ class Stream(NamedTuple):
     """Takes the parts of a 2xx's body as they come, and says whether it wants more."""
     stall_timeout: float
     """Seconds, once the body has begun, without a byte of it."""
-
-
-def proxy_for(url: yarl.URL) -> yarl.URL | None:
-    """The proxy that the environment names for ``url``.
-
-    Raises:
-        SpecificationError: it is none.
-    """
-    is_exempt = proxy_bypass(url.host or "") or proxy_bypass(f"{url.host}:{url.port}")
-    address = None if is_exempt else getproxies().get(url.scheme)
-    if not address:
-        return None
-    proxy = yarl.URL(address if "://" in address else f"http://{address}")
-    if proxy.scheme not in ("http", "https") or not proxy.host:
-        raise SpecificationError(f"{url.scheme.upper()}_PROXY must be the address of an HTTP proxy")
-    return proxy

@@ -56,6 +56,14 @@ def without_secrets(base_url: str) -> str:
     return _SECRET_PARAMETER.sub(r"\1***", base_url)
 
 
+def is_host(name: str | None) -> bool:
+    """Whether it can be looked up, be the answer what it may."""
+    try:
+        return bool(name) and bool((name or "").encode("idna").decode("idna"))
+    except UnicodeError:  # an empty label, one that is too long, or one that only looks like an encoded one
+        return False
+
+
 def _join(base_url: str, ending: str) -> str:
     parts = _split(base_url)
     path, was_full = _without_endpoint(parts.path)
@@ -87,17 +95,9 @@ def _split(base_url: str) -> SplitResult:
         raise SpecificationError(f"the base URL {_shown(text)} is not a URL, or its port is no port") from None
     if parts.scheme not in ("http", "https"):
         raise SpecificationError(f"the base URL {_shown(text)} must start with http:// or https://")
-    if not _is_host(parts.hostname) or not port_is_valid or re.search(r"[\s\x00-\x1f\x7f]", text):
+    if not is_host(parts.hostname) or not port_is_valid or re.search(r"[\s\x00-\x1f\x7f]", text):
         raise SpecificationError(f"the base URL {_shown(text)} names no valid host and port")
     return parts
-
-
-def _is_host(name: str | None) -> bool:
-    """Whether it can be looked up, be the answer what it may."""
-    try:
-        return bool(name) and bool((name or "").encode("idna").decode("idna"))
-    except UnicodeError:  # an empty label, one that is too long, or one that only looks like an encoded one
-        return False
 
 
 def _shown(text: str) -> str:

@@ -13,9 +13,10 @@ from assay.errors import SpecificationError
 from assay.models.http1 import HTTP1
 from assay.models.messages import Redactor
 from assay.models.probe.report import Finding, no, unknown
+from assay.models.proxies import proxy_for
 from assay.models.retry import NetworkError, status_fault
 from assay.models.tls import context_for
-from assay.models.transport import Stream, proxy_for
+from assay.models.transport import Stream
 from assay.models.unasked_streams import whole_reply
 from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError, Said, read_reply

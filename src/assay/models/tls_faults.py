@@ -1,0 +1,74 @@
+"""Why a TLS connection did not come about or ended, in words that say what to do."""
+
+from __future__ import annotations
+
+import ssl
+
+from assay.models.retry import Fault, Hope
+from assay.types import FailureCause
+
+_SPEAKS_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
+_NO_COMMON_VERSION = frozenset(
+    {"UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "TLSV1_ALERT_PROTOCOL_VERSION", "WRONG_SSL_VERSION"}
+)
+_NO_SUCH_HOST = frozenset({"TLSV1_UNRECOGNIZED_NAME", "UNRECOGNIZED_NAME"})
+_ABOUT_OUR_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE")
+"""In the names of alerts by which a server refuses whoever shows no certificate, or one that it does not trust."""
+
+
+def handshake_fault(error: Exception, peer: str) -> Fault:
+    """The fault of a TLS connection that did not come about.
+
+    Args:
+        error: what the handshake raised.
+        peer: with whom, as the subject of a sentence: the server, or its proxy.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _final(
+            f"{peer}'s certificate is not trusted: {error.verify_message}; "
+            "name the file of its authority (--ca-file), or take any certificate (--insecure)"
+        )
+    reason = _reason(error)
+    if reason in _SPEAKS_NO_TLS:
+        return _final(f"{peer} does not speak TLS at this port: should the address begin with http://?")
+    if reason in _NO_COMMON_VERSION:
+        return _final(f"{peer} speaks no version of TLS that is taken here (1.2 or later): {_words(error)}")
+    if reason in _NO_SUCH_HOST:
+        return _final(f"{peer} has no certificate for the host's name: {_words(error)}")
+    if _is_about_certificate(reason):
+        return _final(_refused(error, peer))
+    return Fault(FailureCause.UNREACHABLE, f"{peer} ended the TLS handshake: {_words(error)}", Hope.SERVER_DOWN)
+
+
+def lost_connection_fault(error: ssl.SSLError) -> Fault:
+    """The fault of a TLS connection that ended before a reply came.
+
+    TLS 1.3 tells a client only then that its certificate is missing.
+    """
+    if _is_about_certificate(_reason(error)):
+        return _final(_refused(error, "the server"))
+    message = f"the connection closed before a reply came: TLS failed: {_words(error)}"
+    return Fault(FailureCause.RESET, message, Hope.UNSURE)
+
+
+def _final(message: str) -> Fault:
+    return Fault(FailureCause.UNREACHABLE, message, Hope.NONE)
+
+
+def _refused(error: Exception, peer: str) -> str:
+    wish = "does it want a certificate of yours, or another one (--client-cert)?"
+    return f"{peer} refused the TLS connection ({_words(error)}); {wish}"
+
+
+def _is_about_certificate(reason: str) -> bool:
+    return "ALERT" in reason and any(part in reason for part in _ABOUT_OUR_CERTIFICATE)
+
+
+def _reason(error: Exception) -> str:
+    return (error.reason or "") if isinstance(error, ssl.SSLError) else ""
+
+
+def _words(error: Exception) -> str:
+    """What OpenSSL says. Its errors are numbered like the operating system's, and mean something else."""
+    reason = _reason(error).replace("_", " ").lower()
+    return reason or str(error) or "the connection was closed"
