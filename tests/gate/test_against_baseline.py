@@ -85,6 +85,14 @@ def test_nothing_in_common_never_passes() -> None:
     assert judged({"t": [1]}, {"t": [1, 1]}, 1.0, allow=True).verdict is Verdict.PASS
 
 
+@pytest.mark.parametrize("scores", [[1, float("nan")], [float("nan")] * 2])
+def test_what_is_no_number_is_no_verdict(scores: list[Any]) -> None:
+    for before, after in ((scores, [1, 1]), ([1, 1], scores), (scores, scores)):
+        result = judged({"t": before}, {"t": after}, 0.5)
+        assert result.verdict is Verdict.INVALID
+        assert "not a number" in result.reason
+
+
 def test_a_mismatch_is_named(tmp_path: Path) -> None:
     baseline = read_run(write_run(tmp_path / "a", {"t": [1, 0]}))
     candidate = read_run(write_run(tmp_path / "b", {"t": [1, 0]}, prompt="Other. ", version=2.0)).tasks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,3 +73,13 @@ def test_documents_are_found_wherever_they_moved(documents: list[str], seed: int
     assert pairing.mismatches == ()
     assert sorted(pair.before for pair in pairing.pairs if pair.before is not None) == list(range(len(documents)))
     assert all(before == after for before, after in pairing.scores(KEY))
+
+
+def test_a_failed_document_takes_no_other_ones_place() -> None:
+    """Its number is all that is known of it; where the document of that number moved, it is another one's."""
+    before = record(["1", "2", "3"])
+    after = msgspec.structs.replace(record(["3", "1"], [0, 1]), failed=(2,))
+    pairing = pair_tasks(before, after)
+    assert pairing.scores(KEY) == [(3.0, 3.0), (1.0, 1.0), (None, None)]
+    failed_before = msgspec.structs.replace(record(["1", "2"], [0, 2]), failed=(1,))
+    assert pair_tasks(failed_before, record(["2", "1"])).scores(KEY) == [(2.0, 2.0), (1.0, 1.0)]

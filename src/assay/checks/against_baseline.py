@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import fsum
+from math import fsum, isnan
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.checks.scope import Scope
-    from assay.runs.pairing import Pairing
     from assay.runs.record import RecordedRun, Score, TaskRecord
     from assay.stats.intervals import Interval
     from assay.types import Check
@@ -45,27 +44,37 @@ def judge_against_baseline(
         reason = f"{', '.join(unscored)}: {check.metric} is no mean over documents, or nothing was scored"
         return describe(check, Verdict.INVALID, reason)
     pairings = [pair_tasks(baseline.tasks[name], candidate[name]) for name in scope.tasks]
-    if not check.allow_mismatch and (named := mismatch_reason(pairings)):
-        return describe(check, Verdict.INVALID, named)
-    strata = [_Stratum.of(pairing.scores(check.metric)) for pairing in pairings]
-    return _judge(check, scope, strata)
-
-
-def mismatch_reason(pairings: Sequence[Pairing]) -> str | None:
-    """Why the baseline does not fit, in words; None if it does."""
-    named = list(
-        dict.fromkeys(f"{pairing.candidate.name}: {change}" for pairing in pairings for change in pairing.mismatches)
+    changes = [f"{pairing.candidate.name}: {change}" for pairing in pairings for change in pairing.mismatches]
+    if changes and not check.allow_mismatch:
+        return describe(check, Verdict.INVALID, mismatch_words(changes))
+    found = [pairing.scores(check.metric) for pairing in pairings]
+    if any(_is_nan(score) for pairs in found for pair in pairs for score in pair):
+        return describe(check, Verdict.INVALID, "a score is not a number (NaN), so neither is the difference")
+    result = _judge(check, scope, [_Stratum.of(pairs) for pairs in found])
+    if not check.allow_mismatch:
+        return result
+    changes += [
+        f"{pairing.candidate.name}: {pairing.not_asked} of the baseline's documents were not asked"
+        for pairing in pairings
+        if pairing.not_asked
+    ]
+    return (
+        msgspec.structs.replace(result, reason=f"{result.reason}; allowed: {_listed(changes)}") if changes else result
     )
-    return mismatch_words(named) if named else None
 
 
 def mismatch_words(changes: Sequence[str]) -> str:
     """Say what changed, and what to do."""
+    return f"the baseline does not match: {_listed(changes)}; save a new baseline, or allow the mismatch"
+
+
+def _listed(changes: Sequence[str]) -> str:
     more = f" and {len(changes) - _MISMATCHES_NAMED} more changes" if len(changes) > _MISMATCHES_NAMED else ""
-    return (
-        f"the baseline does not match: {'; '.join(changes[:_MISMATCHES_NAMED])}{more}; "
-        "save a new baseline, or allow the mismatch"
-    )
+    return "; ".join(changes[:_MISMATCHES_NAMED]) + more
+
+
+def _is_nan(score: Score | None) -> bool:
+    return isinstance(score, float) and isnan(score)
 
 
 def _lacks(task: TaskRecord | None, metric: str) -> bool:

@@ -16,15 +16,16 @@ from assay.errors import BaselineMismatchError, SpecificationError
 from assay.runs.files import read_run
 from assay.runs.pairing import settings_changes
 from assay.tasks.metrics import metric_keys_by_name
+from assay.tasks.selection import chosen_of, documents_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from assay.models.concurrency import Concurrency
     from assay.runs.record import RecordedRun
     from assay.scoring.measure import Score
     from assay.tasks.library import LoadedTasks
-    from assay.types import Check, Response, Sample, Specification
+    from assay.types import Check, Response, Sample, Specification, TaskOptions
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[Plan
         baseline = None
         if check.baseline is not None:
             baseline = read_baseline(check.baseline)
-            refuse_misfit(check, scope, baseline, loaded)
+            refuse_misfit(check, scope, baseline, loaded, specification.options)
         planned.append(PlannedCheck(check, scope, baseline))
     if specification.early_stopping is not None:
         _refuse_unchecked(planned, loaded)
@@ -129,11 +130,12 @@ def _judge_fully(plan: PlannedCheck, scores: Sequence[Score], live: LiveScores) 
     return judge_against_baseline(plan.check, plan.scope, plan.baseline, records)
 
 
-def refuse_misfit(check: Check, scope: Scope, baseline: RecordedRun, loaded: LoadedTasks) -> None:
+def refuse_misfit(check: Check, scope: Scope, baseline: RecordedRun, loaded: LoadedTasks, options: TaskOptions) -> None:
     """Refuse a baseline that a check can never be judged by.
 
     Raises:
-        BaselineMismatchError: it was stopped early, lacks such scores, or is of another task version or other settings.
+        BaselineMismatchError: it was stopped early, lacks such scores, is of another task version or other settings, or
+            has documents or subtasks that are gone.
     """
     if baseline.stopped_early:
         raise BaselineMismatchError(f"{baseline.source} was stopped early and is no baseline: it lacks most documents")
@@ -144,9 +146,24 @@ def refuse_misfit(check: Check, scope: Scope, baseline: RecordedRun, loaded: Loa
             raise BaselineMismatchError(
                 f"the baseline {check.baseline} has no documents of {name} scored by {check.metric}; it has {had}"
             )
-        changes = settings_changes(before.settings, task_settings(loaded.tasks[name]))
-        if changes and not check.allow_mismatch:
-            raise BaselineMismatchError(mismatch_words([f"{name}: {change}" for change in changes]))
+    if not check.allow_mismatch and (changes := [*_changes(check, scope, baseline, loaded, options)]):
+        raise BaselineMismatchError(mismatch_words(changes))
+
+
+def _changes(
+    check: Check, scope: Scope, baseline: RecordedRun, loaded: LoadedTasks, options: TaskOptions
+) -> Iterator[str]:
+    """What is no longer as in the baseline, as far as that is known before the first question."""
+    group = baseline.groups.get(check.task or "")
+    if group is not None and (gone := [name for name in group.tasks if name not in scope.tasks]):
+        yield f"{check.task}: its subtasks {', '.join(gone)} are gone"
+    for name in scope.tasks:
+        before, task = baseline.tasks[name], loaded.tasks[name]
+        yield from (f"{name}: {change}" for change in settings_changes(before.settings, task_settings(task)))
+        numbers = [*before.doc_ids, *before.failed]
+        expected, asked = chosen_of(name, numbers, options), len(documents_of(name, task, options))
+        if asked < expected:
+            yield f"{name}: data: {expected - asked} of the baseline's {len(numbers)} documents are gone"
 
 
 def _refuse_unchecked(planned: Sequence[PlannedCheck], loaded: LoadedTasks) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from assay.checks.against_baseline import mismatch_words
 from assay.checks.verdicts import CheckResult, Verdict, demand_of, describe
 from assay.errors import NothingMeasuredError, SpecificationError
+from assay.runs.pairing import BaselineDocuments
 from assay.stats.course import Course, course_of
 from assay.stats.plans import Decision, margin_plan, threshold_plan
 from assay.stats.sequential import SequentialTest
@@ -119,9 +120,9 @@ class FollowedCheck:
         if self._before is None:
             return None
         identity = None if score is None else book.identity(task, doc_id)
+        before, mismatch = self._before.pair(task, doc_id, identity)
         if not self.check.allow_mismatch:
-            self.mismatch = self._before.mismatch(task, doc_id, identity)
-        before = self._before.score(task, doc_id, identity)
+            self.mismatch = mismatch
         if score is None or not isinstance(before, float):
             return None  # no evidence for either side, as if it had failed
         worse = score < before if self.scope.higher_is_better else score > before
@@ -210,33 +211,29 @@ def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, f
 
 
 class _Before:
-    """What the baseline knows of each document."""
+    """What the baseline knows of each document, paired as in a full run: by what it says, wherever it moved."""
 
     def __init__(self, baseline: RecordedRun, scope: Scope, metric: str) -> None:
-        self._known: dict[tuple[str, int], tuple[str, str, Score]] = {}
-        self._failed: set[tuple[str, int]] = set()
-        for name in scope.tasks:
-            task = baseline.tasks[name]
-            columns = zip(task.doc_ids, task.documents, task.prompts, task.scores[metric], strict=True)
-            self._known |= {(name, doc_id): (doc, prompt, score) for doc_id, doc, prompt, score in columns}
-            self._failed |= {(name, doc_id) for doc_id in task.failed}
+        self._metric = metric
+        self._tasks = {name: baseline.tasks[name] for name in scope.tasks}
+        self._documents = {name: BaselineDocuments(task) for name, task in self._tasks.items()}
 
-    def score(self, task: str, doc_id: int, identity: tuple[str, str] | None) -> Score | None:
-        """The document's score then; None if it failed, or was another document."""
-        known = self._known.get((task, doc_id))
-        is_same = known is not None and (identity is None or identity[0] == known[0])
-        return known[2] if known is not None and is_same else None
+    def pair(self, task: str, doc_id: int, identity: tuple[str, str] | None) -> tuple[Score | None, str | None]:
+        """The document's score then, None if it failed; and why it cannot be compared, None if it can.
 
-    def mismatch(self, task: str, doc_id: int, identity: tuple[str, str] | None) -> str | None:
-        """Why this document cannot be paired; None if it can."""
-        known = self._known.get((task, doc_id))
-        if known is None:
-            in_baseline = (task, doc_id) in self._failed
-            return None if in_baseline else mismatch_words([f"{task}: data: document {doc_id} is not in it"])
-        if identity is None or identity == known[:2]:
-            return None
-        what = "data: document" if identity[0] != known[0] else "prompts: that of document"
-        return mismatch_words([f"{task}: {what} {doc_id} differs"])
+        Args:
+            task: the task.
+            doc_id: the document.
+            identity: its hashes; None if it failed now.
+        """
+        before = self._tasks[task]
+        place = None if identity is None else self._documents[task].find(doc_id, identity[0])
+        if identity is None or place is None:
+            is_known = doc_id in before.failed or (identity is None and doc_id in before.doc_ids)
+            return None, None if is_known else mismatch_words([f"{task}: data: document {doc_id} is not in it"])
+        changed = identity[1] != before.prompts[place]
+        reason = mismatch_words([f"{task}: prompts: that of document {doc_id} differs"]) if changed else None
+        return before.scores[self._metric][place], reason
 
 
 def _estimate(figures: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     for check in resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks):
         scope = scope_of(check, loaded)
         if check.baseline is not None and not _is_absent(check.baseline):
-            refuse_misfit(check, scope, read_baseline(check.baseline), loaded)
+            refuse_misfit(check, scope, read_baseline(check.baseline), loaded, specification.options)
         population = scope.population(sizes)
         stopping = specification.early_stopping
         limit = None if stopping is None else stopping.budget.documents

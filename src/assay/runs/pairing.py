@@ -57,7 +57,8 @@ def pair_tasks(baseline: TaskRecord, candidate: TaskRecord) -> Pairing:
 
     Documents are the same if text and target are: by number where that agrees, else wherever the other run has them.
     """
-    pairs = sorted([*_same_documents(baseline, candidate), *_failed_documents(baseline, candidate)])
+    same = _same_documents(baseline, candidate)
+    pairs = sorted([*same, *_failed_documents(baseline, candidate, same)], key=lambda pair: pair.doc_id)
     changed_prompts = sum(
         baseline.prompts[pair.before] != candidate.prompts[pair.after]
         for pair in pairs
@@ -102,39 +103,61 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
+class BaselineDocuments:
+    """A task's scored documents in the baseline, found by what they say. Each is given out once."""
+
+    def __init__(self, task: TaskRecord) -> None:
+        self._documents = task.documents
+        self._numbered = dict(zip(task.doc_ids, range(len(task.doc_ids)), strict=True))
+        self._places: dict[str, list[int]] = defaultdict(list)
+        for place in reversed(range(len(task.documents))):
+            self._places[task.documents[place]].append(place)
+
+    def find(self, doc_id: int, document: str) -> int | None:
+        """The document's place: by its number where that says the same, else wherever it moved; None if it is new."""
+        place = self.at_its_number(doc_id, document)
+        return self.elsewhere(document) if place is None else place
+
+    def at_its_number(self, doc_id: int, document: str) -> int | None:
+        """The place of the document with that number, if it says the same."""
+        place = self._numbered.get(doc_id)
+        if place is None or place not in self._places.get(document, ()):
+            return None
+        self._places[document].remove(place)
+        return place
+
+    def elsewhere(self, document: str) -> int | None:
+        """The place of any document that says the same."""
+        places = self._places.get(document)
+        return places.pop() if places else None
+
+
 def _same_documents(baseline: TaskRecord, candidate: TaskRecord) -> list[Pair]:
-    numbered = dict(zip(baseline.doc_ids, range(len(baseline.doc_ids)), strict=True))
-    free = set(range(len(baseline.doc_ids)))
+    known = BaselineDocuments(baseline)
     pairs, homeless = [], []
     for after, (doc_id, document) in enumerate(zip(candidate.doc_ids, candidate.documents, strict=True)):
-        before = numbered.get(doc_id)
-        if before is not None and baseline.documents[before] == document:
-            free.discard(before)
-            pairs.append(Pair(doc_id, before, after))
-        else:
+        before = known.at_its_number(doc_id, document)
+        if before is None:
             homeless.append((doc_id, document, after))
-    elsewhere = _places(baseline.documents, sorted(free, reverse=True))
+        else:
+            pairs.append(Pair(doc_id, before, after))
     for doc_id, document, after in homeless:
-        if elsewhere[document]:
-            pairs.append(Pair(doc_id, elsewhere[document].pop(), after))
+        if (before := known.elsewhere(document)) is not None:
+            pairs.append(Pair(doc_id, before, after))
     return pairs
 
 
-def _places(documents: Sequence[str], places: Sequence[int]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = defaultdict(list)
-    for place in places:
-        found[documents[place]].append(place)
-    return found
-
-
-def _failed_documents(baseline: TaskRecord, candidate: TaskRecord) -> Iterator[Pair]:
-    """A failed document has no hash: its number has to do."""
+def _failed_documents(baseline: TaskRecord, candidate: TaskRecord, paired: Sequence[Pair]) -> Iterator[Pair]:
+    """A failed document has no hash: its number has to do, unless the document of that number is another's pair."""
+    taken_before = {pair.before for pair in paired}
+    taken_after = {pair.after for pair in paired}
     before = dict(zip(baseline.doc_ids, range(len(baseline.doc_ids)), strict=True))
     after = dict(zip(candidate.doc_ids, range(len(candidate.doc_ids)), strict=True))
     failed_before = set(baseline.failed)
     for doc_id in candidate.failed:
         if doc_id in before or doc_id in failed_before:
-            yield Pair(doc_id, before.get(doc_id), None)
+            place = before.get(doc_id)
+            yield Pair(doc_id, None if place in taken_before else place, None)
     for doc_id in baseline.failed:
-        if doc_id in after:
+        if doc_id in after and after[doc_id] not in taken_after:
             yield Pair(doc_id, None, after[doc_id])

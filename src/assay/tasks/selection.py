@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import FileFormatError, SpecificationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from assay.types import TaskOptions
 
@@ -49,6 +49,23 @@ def documents_of(name: str, task: Any, options: TaskOptions) -> Sequence[int]:
     if options.limit is None:
         return range(total)
     return range(min(total, math.ceil(total * options.limit) if options.limit < 1 else int(options.limit)))
+
+
+def chosen_of(name: str, numbers: Collection[int], options: TaskOptions) -> int:
+    """How many of an earlier run's documents the options choose, where the task still has all of them.
+
+    Args:
+        name: the task.
+        numbers: of the earlier run's documents.
+        options: `limit` and `samples` count.
+    """
+    if options.samples is not None and name in options.samples:
+        return len(set(options.samples[name]) & set(numbers))
+    if options.limit is None:
+        return len(numbers)
+    if options.limit < 1:
+        return math.ceil(len(numbers) * options.limit)
+    return sum(number < options.limit for number in numbers)
 
 
 def parse_samples(text: str) -> dict[str, tuple[int, ...]]:
