@@ -67,7 +67,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     stall_timeout: float = 300.0
     """Seconds for which nothing may come in a stream, once it has begun."""
     give_up_after: float = 300.0
-    """Seconds that the server may be down, or fail every request, before the run is to stop."""
+    """Seconds without any answer, counted from the first attempt that fails after the last one, before the run is to
+    stop."""
     max_length: int | None = None
     """The model's context length in tokens, as lm-eval's ``max_length``."""
     seed: int = 1234

@@ -369,8 +369,8 @@ def test_a_wrong_key_ends_the_run_after_a_few_requests() -> None:
     with ScriptedServer(api_key="another") as server:
         with pytest.raises(ExceptionGroup) as caught:
             asyncio.run(ask(server.url, [request(n) for n in range(50)], concurrency=1))
-        assert caught.group_contains(ServerRefusedError, match="401")
-        assert server.count == 3
+        assert caught.group_contains(ServerRefusedError, match="401.*OPENAI_API_KEY")
+        assert server.count == 4  # The last one is a short question, which might be answered where the others are not.
 
 
 def test_a_refusal_among_answers_does_not() -> None:

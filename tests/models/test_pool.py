@@ -228,7 +228,7 @@ def test_when_all_stay_down_the_run_ends(nowhere: str) -> None:
         with pytest.raises(ExceptionGroup) as caught:
             ask([nowhere, stopped], REQUESTS, speed=2000)
     assert caught.group_contains(
-        ServerUnreachableError, match=rf"nothing answers at any of {nowhere}, {stopped.url} .*start"
+        ServerUnreachableError, match=rf"nothing has answered at any of {nowhere}, {stopped.url} .*start"
     )
 
 

@@ -4,7 +4,7 @@ from email.utils import formatdate
 import pytest
 from multidict import CIMultiDict
 
-from assay.models.retry import LONGEST_RETRY_AFTER, Fault, Hope, retry_delay, status_fault
+from assay.models.retry import Fault, Hope, retry_delay, status_fault
 from assay.types import FailureCause
 
 
@@ -17,9 +17,11 @@ def fault(status: int, body: str) -> Fault:
     [
         (400, FailureCause.BAD_REQUEST, Hope.NONE),
         (401, FailureCause.UNAUTHORISED, Hope.NONE),
+        (402, FailureCause.UNAUTHORISED, Hope.NONE),
         (403, FailureCause.UNAUTHORISED, Hope.NONE),
         (404, FailureCause.NOT_FOUND, Hope.NONE),
         (408, FailureCause.TIMED_OUT, Hope.SOME),
+        (425, FailureCause.BAD_REQUEST, Hope.SOME),
         (413, FailureCause.BAD_REQUEST, Hope.NONE),
         (422, FailureCause.BAD_REQUEST, Hope.NONE),
         (429, FailureCause.RATE_LIMITED, Hope.SOME),
@@ -67,7 +69,7 @@ def test_other_bad_requests_are_not_taken_for_it(said: str) -> None:
     [
         ("7", 7.0),
         ("0.5", 0.5),
-        ("86400", LONGEST_RETRY_AFTER),
+        ("86400", 86400.0),
         ("0", None),
         ("-3", None),
         ("nan", None),
@@ -100,9 +102,33 @@ def test_delays_double_and_are_bounded() -> None:
     assert retry_delay(error, 10_000, rng) <= 30.0
 
 
-@pytest.mark.parametrize("status", [429, 502, 503, 504])
+@pytest.mark.parametrize("status", [429, 502, 503, 504, 529])
 def test_eight_attempts_outlast_a_minute_of_overload(status: int) -> None:
     overload = Fault(FailureCause.RATE_LIMITED, "", Hope.SOME, status)
     for seed in range(50):
         rng = random.Random(seed)
         assert sum(retry_delay(overload, n, rng) for n in range(1, 8)) >= 60
+
+
+PROXY_PAGE = """<html>\r
+<head><title>502 Bad Gateway</title><style>h1 { color: red }</style></head>
+<body><center><h1>502 Bad Gateway</h1></center><hr>nginx &amp; more</body></html>"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (PROXY_PAGE, "502 Bad Gateway nginx & more"),
+        ('{"error": {"message": "not supported", "param": "max_tokens"}}', "not supported (field max_tokens)"),
+        ('{"error": {"message": "max_tokens is not supported", "param": "max_tokens"}}', "max_tokens is not supported"),
+        ('{"error": {"message": "no", "param": 7}}', "no"),
+        ('{"error": "no"}', "no"),
+        ("[]", "[]"),
+    ],
+)
+def test_what_a_refusal_says_fits_on_a_line_and_names_the_field(body: str, said: str) -> None:
+    assert fault(502, body).message == f"HTTP 502: {said}"
+
+
+def test_a_page_of_thousands_of_open_tags_is_read_in_no_time() -> None:
+    assert fault(502, "<script " * 8000).message.startswith("HTTP 502: ")

@@ -64,7 +64,7 @@ _PATIENCE = (
     click.option(
         "--give-up-after",
         type=float,
-        help="Seconds that the server may be down, or fail every request, before the run stops.  "
+        help="Seconds without any answer, from the first failure after the last one, before the run stops.  "
         f"[default: {_DEFAULTS.give_up_after:g}]",
         metavar="S",
     ),

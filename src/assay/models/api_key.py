@@ -45,6 +45,14 @@ def read_api_key(spec: ModelSpec) -> str | None:
     return content.decode("ascii")
 
 
+def key_source(spec: ModelSpec) -> str:
+    """Where the key of `spec` is read from, for messages."""
+    if spec.api_key_file is not None:
+        return f"the file {spec.api_key_file}"
+    unset = "" if os.environ.get(spec.api_key_env) else " (not set)"
+    return f"the environment variable {spec.api_key_env}{unset}"
+
+
 def _content(name: str) -> bytes:
     path = at_home(name)
     return _read_once(str(path)) if stat.S_ISFIFO(path.stat().st_mode) else _read(str(path))

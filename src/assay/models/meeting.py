@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.errors import ModelNotServedError, ReplicasDifferError, ServerUnreachableError
+from assay.models.refusals import SHORT_QUESTION
 from assay.models.retry import Fault
 from assay.models.server_info import ServedModel, ServerInfo, answers_to, check_model_served, served_as, server_info
 from assay.models.wire import read_reply
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from assay.types import ModelSpec
 
 SENTINELS = (
-    "What is 17 + 25? Answer with the number only.",
+    SHORT_QUESTION,
     "Name the capital of France in one word.",
     "Count from 1 to 8, separated by single spaces.",
     "Spell the word 'bridge' backwards.",

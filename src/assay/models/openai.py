@@ -19,7 +19,9 @@ from assay.models.load import LoadReader
 from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
 from assay.models.meeting import Meeting, meet, objection_to
 from assay.models.messages import Redactor
+from assay.models.patience import LostAttempt, Patience
 from assay.models.pool import Pool
+from assay.models.refusals import short_question, what_to_do
 from assay.models.retry import Fault, Hope, retry_delay
 from assay.models.server_info import ServerInfo, bare_name, server_info
 from assay.models.sole_server import SoleServer
@@ -107,27 +109,24 @@ class OpenAIModel:
         """The servers' roots, for messages."""
         self._concurrency = concurrency or concurrency_of(spec)
         self._loads = LoadReader(self.endpoints)
+        self._patience = Patience(
+            [endpoint.address for endpoint in self.endpoints],
+            limit=spec.give_up_after,
+            clock=clock,
+            sleep=sleep,
+            tell=self._tell,
+            advice=partial(what_to_do, spec=spec),
+        )
         self._pool = self._make_pool() if len(self.endpoints) > 1 else None
         self._servers: Servers = self._pool or self._sole_server()
 
     def _sole_server(self) -> SoleServer:
-        health = ServerHealth(
-            self.address,
-            concurrency=self._concurrency,
-            give_up_after=self.spec.give_up_after,
-            clock=self.clock,
-            sleep=self.sleep,
-            rng=self._rng,
-            tell=self._tell,
-        )
-        return SoleServer(self.endpoints[0], health)
+        return SoleServer(self.endpoints[0], ServerHealth(clock=self.clock, sleep=self.sleep, rng=self._rng))
 
     def _make_pool(self) -> Pool:
         return Pool(
             self.endpoints,
-            concurrency=self._concurrency,
             max_attempts=self.spec.max_attempts,
-            give_up_after=self.spec.give_up_after,
             clock=self.clock,
             sleep=self.sleep,
             rng=self._rng,
@@ -156,6 +155,7 @@ class OpenAIModel:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self._patience.close()
         await self._servers.close()
         for endpoint in self.endpoints:
             await endpoint.close()
@@ -164,16 +164,16 @@ class OpenAIModel:
         """The model's answer, or why there is none after all attempts.
 
         Raises:
-            ServerUnreachableError: the server has been down, or has failed every request, for too long.
+            ServerUnreachableError: nothing has been answered for too long, or will be.
             ServerRefusedError: the server refuses every request.
         """
         if request.scored is not None:
             return await self._loglikelihood(request, request.scored)
         payload = request.payload
         if self.spec.stream:
-            reply = await self._exchange(lambda endpoint: endpoint.attempt_stream(payload))
+            reply = await self._exchange(payload, Endpoint.attempt_stream)
         else:
-            reply = await self._exchange(lambda endpoint: endpoint.attempt(payload, self._read))
+            reply = await self.timed_exchange(payload, self._read)
         if isinstance(reply, Failure):
             return reply
         said = reply.content
@@ -198,7 +198,7 @@ class OpenAIModel:
             echo = read_echo(body)
             return echo.said, echo.loglikelihood(scored)
 
-        reply = await self._exchange(lambda endpoint: endpoint.attempt(request.payload, read))
+        reply = await self.timed_exchange(request.payload, read)
         if isinstance(reply, Failure):
             return reply
         said, (logprob, is_greedy) = reply.content
@@ -229,27 +229,41 @@ class OpenAIModel:
 
     async def timed_exchange(self, payload: bytes, read: Callable[[bytes], T]) -> Reply[T] | Failure:
         """As :meth:`exchange`, with what the reply took."""
-        return await self._exchange(lambda endpoint: endpoint.attempt(payload, read))
+        return await self._exchange(payload, lambda endpoint, body: endpoint.attempt(body, read))
 
-    async def _exchange(self, attempt: Callable[[Endpoint], Awaitable[T | Fault]]) -> Reply[T] | Failure:
-        servers = self._servers
+    async def _exchange(
+        self, payload: bytes, attempt: Callable[[Endpoint, bytes], Awaitable[T | Fault]]
+    ) -> Reply[T] | Failure:
+        with self._patience.request():
+            return await self._exchange_patiently(payload, attempt)
+
+    async def _exchange_patiently(
+        self, payload: bytes, attempt: Callable[[Endpoint, bytes], Awaitable[T | Fault]]
+    ) -> Reply[T] | Failure:
+        servers, patience = self._servers, self._patience
         attempts = failures = 0
         faults: dict[Endpoint, Fault] = {}
         while True:
             while (visit := servers.enter(faults)) is None:
-                await servers.wait()
+                await patience.wait_for_server(servers.wait())
             attempts += 1
             started = self.clock()
             try:
-                result = await attempt(visit.endpoint)
+                result = await patience.attempt(attempt(visit.endpoint, payload))
             finally:
                 servers.leave(visit)
             latency = self.clock() - started
             if not isinstance(result, Fault):
                 servers.answered(visit, latency, faults)
+                patience.answered(visit.endpoint)
                 return Reply(result, latency, attempts, self._name_of(visit.endpoint))
             self._concurrency.failed(result.cause, started, self.clock())
-            if await visit.endpoint.is_down(result):
+            is_down = await visit.endpoint.is_down(result)
+            ask_shortly = partial(_ask_shortly, attempt, visit.endpoint, payload)
+            lost = LostAttempt(visit.endpoint, result, latency, is_down, ask_shortly)
+            patience.failed(lost)
+            result = result.waiting_at_most(self.spec.give_up_after)
+            if is_down:
                 servers.down(visit, result)
                 continue
             servers.failed(visit, result)
@@ -257,8 +271,9 @@ class OpenAIModel:
             faults[visit.endpoint] = result
             if servers.another(result, faults) and failures < self.spec.max_attempts:
                 continue
+            if result.hope is Hope.NONE:
+                await patience.refused(lost)
             if result.hope is Hope.NONE or failures >= self.spec.max_attempts:
-                servers.lost(result)
                 return Failure(
                     cause=result.cause,
                     message=result.message,
@@ -271,9 +286,9 @@ class OpenAIModel:
 
     async def _pause(self, seconds: float) -> None:
         with self._concurrency.pause():
-            await self.sleep(seconds)
+            await self._patience.wait(seconds)
             while not self._concurrency.has_room:
-                await self.sleep(_LOOK_FOR_ROOM_EVERY)
+                await self._patience.wait(_LOOK_FOR_ROOM_EVERY)
 
     def _name_of(self, endpoint: Endpoint) -> str | None:
         return None if self._pool is None else endpoint.address
@@ -298,3 +313,10 @@ class OpenAIModel:
     async def server_info(self, *, wait: float = 0.0) -> ServerInfo:
         """Which models the first server lists; see :func:`assay.models.server_info.server_info`."""
         return await server_info(self.endpoints[0], wait=wait, clock=self.clock, sleep=self.sleep)
+
+
+async def _ask_shortly(
+    attempt: Callable[[Endpoint, bytes], Awaitable[object]], endpoint: Endpoint, payload: bytes
+) -> object:
+    """What comes of one attempt at a short question instead."""
+    return await attempt(endpoint, short_question(payload))

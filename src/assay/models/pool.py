@@ -12,7 +12,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from assay.errors import ServerUnreachableError
-from assay.models.losses import Losses
 from assay.models.pool_member import Member
 from assay.models.retry import REFUSALS, Fault, Hope
 from assay.models.servers import Visit
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from assay.models.concurrency import Concurrency
     from assay.models.endpoint import Endpoint
 
 _FAILURES_UNTIL_ASIDE = 3
@@ -35,9 +33,7 @@ class Pool:
 
     Args:
         endpoints: two or more, open as long as the pool is used.
-        concurrency: bounds the requests outstanding at once, at all of them together.
         max_attempts: at one request. At most half are spent on going from server to server without a pause.
-        give_up_after: seconds that all may be down, or fail every request, before the run is to stop.
         clock: a monotonic clock in seconds.
         sleep: waits for so many seconds of that clock.
         rng: jitter for the pauses between looks.
@@ -49,9 +45,7 @@ class Pool:
         self,
         endpoints: Sequence[Endpoint],
         *,
-        concurrency: Concurrency,
         max_attempts: int,
-        give_up_after: float,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
@@ -60,10 +54,7 @@ class Pool:
     ) -> None:
         self.endpoints = tuple(endpoints)
         self._members = {endpoint: Member(endpoint, _FIRST_PAUSE) for endpoint in endpoints}
-        self._name = f"each of {len(self.endpoints)} endpoints"
-        self._losses = Losses(self._name, concurrency=concurrency, give_up_after=give_up_after, clock=clock)
         self._most_at_once = max_attempts // 2
-        self._give_up_after = give_up_after
         self._clock = clock
         self._sleep = sleep
         self._rng = rng
@@ -71,9 +62,7 @@ class Pool:
         self._object_to = object_to
         self._looks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
-        """Set, and replaced, when a member is back or the pool is given up."""
-        self._last_word: str | None = None
-        """Why the run is to end, once that is clear; until a member is back."""
+        """Set, and replaced, when a member is back."""
 
     @property
     def members(self) -> Sequence[Member]:
@@ -91,8 +80,6 @@ class Pool:
 
     async def wait(self) -> None:
         """Until one is back."""
-        if self._last_word is not None:
-            raise ServerUnreachableError(self._last_word)
         await self._changed.wait()
 
     def leave(self, visit: Visit) -> None:
@@ -110,15 +97,12 @@ class Pool:
         for endpoint, fault in faults.items():
             if endpoint is not visit.endpoint and _is_objection(fault):
                 self._count_failure(self._members[endpoint], fault)
-        self._losses.answered()
 
     def down(self, visit: Visit, fault: Fault) -> None:
         """Leave the endpoint to looks."""
         member = self._members[visit.endpoint]
         member.faults[fault.cause] += 1
-        self._losses.failing_since()
         self._set_aside(member, fault, is_down=True)
-        self._judge(fault)
 
     def failed(self, visit: Visit, fault: Fault) -> None:
         """Note a failure; several in a row set the endpoint aside."""
@@ -128,7 +112,9 @@ class Pool:
             return  # the request's own fault, unless another endpoint answers it
         self._count_failure(member, fault)
         if all(one.aside is not None and _is_final(one.aside) for one in self.members):
-            raise ServerUnreachableError(f"{self._name} is out of reach; {visit.endpoint.address}: {fault.message}")
+            raise ServerUnreachableError(
+                f"each of {len(self.endpoints)} endpoints is out of reach; {visit.endpoint.address}: {fault.message}"
+            )
 
     def another(self, fault: Fault, faults: Mapping[Endpoint, Fault]) -> bool:
         """Whether to try another endpoint at once: one that has not refused the request too, or not failed it yet.
@@ -142,10 +128,6 @@ class Pool:
                 return False
         untried = [member for member in self.members if member.endpoint not in faults]
         return len(faults) <= self._most_at_once and any(member.aside is None for member in untried)
-
-    def lost(self, fault: Fault) -> None:
-        """A request ends without an answer."""
-        self._losses.lost(fault)
 
     def begin_without(self, endpoint: Endpoint, reason: str) -> None:
         """Look at an endpoint until it is there, before anything is sent to it."""
@@ -184,7 +166,6 @@ class Pool:
             member.is_down = member.is_down or is_down
             return
         member.aside = fault
-        member.aside_since = self._clock()
         member.is_down = is_down
         member.times_aside += 1
         if _is_told(member.times_aside):
@@ -204,9 +185,6 @@ class Pool:
                 if member.times_aside == stay:
                     self._take_back(member)
                 return
-            self._last_word = self._last_word or self._why_hopeless(member.aside)
-            if self._last_word is not None:
-                self._announce()
 
     async def _may_come_back(self, member: Member) -> bool:
         if not await member.endpoint.looks_alive():
@@ -227,34 +205,10 @@ class Pool:
         member.is_down = False
         # On trial: the next failure sets it aside again.
         member.failures_in_a_row = min(member.failures_in_a_row, _FAILURES_UNTIL_ASIDE - 1)
-        self._last_word = None
         if _is_told(member.times_aside):
             self._tell(f"{member.endpoint.address} is back")
-        self._announce()
-
-    def _announce(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def _judge(self, fault: Fault) -> None:
-        self._last_word = self._last_word or self._why_hopeless(fault)
-        if self._last_word is not None:
-            self._announce()
-            raise ServerUnreachableError(self._last_word)
-
-    def _why_hopeless(self, fault: Fault | None) -> str | None:
-        """Why the run is to end; None while there is hope: something that can be asked, or an answer in the making."""
-        if any(member.outstanding or not (member.is_down or _refused(member.aside)) for member in self.members):
-            return None
-        down_for = self._clock() - max(member.aside_since for member in self.members)
-        if down_for < self._give_up_after:
-            return None
-        last = "" if fault is None else f"; last: {fault.message}"
-        addresses = ", ".join(endpoint.address for endpoint in self.endpoints)
-        return (
-            f"nothing answers at any of {addresses} (tried for {down_for:.0f} s{last}); "
-            "start the servers, then run the same command again"
-        )
 
 
 def _is_refusal(fault: Fault) -> bool:

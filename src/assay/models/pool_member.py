@@ -33,7 +33,6 @@ class Member:
     failures_in_a_row: int = 0
     aside: Fault | None = None
     """Why it is set aside, while it is."""
-    aside_since: float = 0.0
     is_down: bool = False
     """While it is set aside: it is not there at all, rather than there and failing."""
     times_aside: int = 0

@@ -43,7 +43,13 @@ class Fault(msgspec.Struct, frozen=True):
     hope: Hope
     status: int | None = None
     retry_after: float | None = None
-    """Seconds that the server asks to wait, at most ``LONGEST_RETRY_AFTER``."""
+    """Seconds that the server asks to wait."""
+
+    def waiting_at_most(self, seconds: float) -> Fault:
+        """The same fault, with no longer wait than so many seconds."""
+        if self.retry_after is None or self.retry_after <= seconds:
+            return self
+        return msgspec.structs.replace(self, retry_after=seconds)
 
 
 class NetworkError(OSError):
@@ -54,17 +60,15 @@ class NetworkError(OSError):
         self.fault = fault
 
 
-LONGEST_RETRY_AFTER = 120.0
-"""Seconds; a server that asks for more is asked again after these."""
-
 DOWN_STATUSES = frozenset({502, 503, 504})
 """What a gateway says of a server that is not there, and a server of itself while it loads."""
 
-REFUSALS = frozenset({301, 302, 303, 307, 308, 401, 403, 404, 405, 407, 410, 421, 426, 501, 505})
-"""What a server says that takes no request at all, be it for the key, the model's name or the address."""
+REFUSALS = frozenset({301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410, 421, 426, 501, 505})
+"""What a server says that takes no request at all, be it for the key, the account, the model's name or the address."""
 
 _CAUSES = {
     401: FailureCause.UNAUTHORISED,
+    402: FailureCause.UNAUTHORISED,
     403: FailureCause.UNAUTHORISED,
     404: FailureCause.NOT_FOUND,
     407: FailureCause.UNAUTHORISED,
@@ -72,6 +76,7 @@ _CAUSES = {
     429: FailureCause.RATE_LIMITED,
 }
 _PASSING = frozenset({408, 425, 429})
+_OVERLOADED = frozenset({429, 529})
 _NEVER_PASSING = frozenset({501, 505})
 
 _CONTEXT_TOO_LONG = re.compile(
@@ -145,7 +150,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         seconds = at - (time.time() if now is None else now)
     if not math.isfinite(seconds) or seconds <= 0:
         return None
-    return min(seconds, LONGEST_RETRY_AFTER)
+    return seconds
 
 
 def _timestamp(http_date: str) -> float | None:
@@ -165,12 +170,12 @@ _LONGEST_PATIENT_DELAY = 60.0
 def retry_delay(fault: Fault, failures: int, rng: random.Random) -> float:
     """Seconds to wait after the ``failures``-th failed attempt: exponential back-off with full jitter.
 
-    An overloaded server or a gateway without one behind it needs longer than a passing fault: after 429, 502, 503 and
-    504 at least half of the (doubled) back-off is waited, so that eight attempts last for a minute at the least. A
+    An overloaded server or a gateway without one behind it needs longer than a passing fault: after 429, 529, 502, 503
+    and 504 at least half of the (doubled) back-off is waited, so that eight attempts last for a minute at the least. A
     ``Retry-After`` is waited for in full; up to a tenth is added so that not all come back at once.
     """
     doubling = 2.0 ** min(failures - 1, 16)
-    if fault.status == 429 or fault.status in DOWN_STATUSES:
+    if fault.status in _OVERLOADED or fault.status in DOWN_STATUSES:
         delay = min(_FIRST_PATIENT_DELAY * doubling, _LONGEST_PATIENT_DELAY) * rng.uniform(0.5, 1.0)
     else:
         delay = min(_FIRST_DELAY * doubling, _LONGEST_DELAY) * rng.random()

@@ -32,11 +32,7 @@ class Servers(Protocol):
         """
 
     async def wait(self) -> None:
-        """Wait until it is worth to try again to :meth:`enter`.
-
-        Raises:
-            ServerUnreachableError: there is no server any more, and there has been none for too long.
-        """
+        """Wait until it is worth to try again to :meth:`enter`."""
 
     def leave(self, visit: Visit) -> None:
         """The attempt is over, however it ended."""
@@ -51,11 +47,7 @@ class Servers(Protocol):
         """
 
     def down(self, visit: Visit, fault: Fault) -> None:
-        """The attempt found the server down.
-
-        Raises:
-            ServerUnreachableError: there is no server any more, and there has been none for too long.
-        """
+        """The attempt found the server down."""
 
     def failed(self, visit: Visit, fault: Fault) -> None:
         """The attempt failed at a server that is there.
@@ -70,14 +62,6 @@ class Servers(Protocol):
         Args:
             fault: the last one.
             faults: the last one at each endpoint where it failed.
-        """
-
-    def lost(self, fault: Fault) -> None:
-        """A request ends without an answer.
-
-        Raises:
-            ServerRefusedError: request after request is refused.
-            ServerUnreachableError: too many requests were lost, for too long.
         """
 
     async def close(self) -> None:

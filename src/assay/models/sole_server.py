@@ -32,12 +32,11 @@ class SoleServer:
         await self._health.wait()
 
     def leave(self, visit: Visit) -> None:
-        """The attempt is over."""
-        self._health.leave(visit.ticket)
+        """Nothing to note."""
 
     def answered(self, visit: Visit, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:  # noqa: ARG002
         """An answer came."""
-        self._health.answered()
+        self._health.alive()
 
     def down(self, visit: Visit, fault: Fault) -> None:
         """Others will wait."""
@@ -49,10 +48,6 @@ class SoleServer:
             # Nothing about the request: no certificate will be trusted later.
             raise ServerUnreachableError(f"{self._endpoint.address}: {fault.message}")
         self._health.alive()
-
-    def lost(self, fault: Fault) -> None:
-        """A request ends without an answer."""
-        self._health.lost(fault)
 
     def another(self, fault: Fault, faults: Mapping[Endpoint, Fault]) -> bool:  # noqa: ARG002
         """There is no other."""

@@ -6,7 +6,9 @@ so that an odd token count never costs an answer.
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+_NO_WORDS = re.compile(r"<(script|style)\b.*?</\1>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^<>]*>")
+_PAGE_READ = 8192
 
 
 class Said(msgspec.Struct, frozen=True):
@@ -250,12 +256,30 @@ def error_text(error: Any) -> str:
 
 
 def error_body_text(body: bytes) -> str:
-    """What the body of an error status says: its message if it is JSON, else its text."""
+    """What the body of an error status says: its message if it is JSON, with the field that it is about, else its text.
+
+    Of a page of HTML, as proxies send it, the words.
+    """
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return body.decode("utf-8", "replace")
-    return error_text(value)
+        text = body.decode("utf-8", "replace")
+        return _words_of_page(text) if text.lstrip()[:1] == "<" else text
+    said, name = error_text(value), _field_in(value)
+    return said if name is None or name in said else f"{said} (field {name})"
+
+
+def _field_in(value: Any) -> str | None:
+    """The field of the request that an error is about, where it says so in a place of its own."""
+    error = value.get("error", value) if isinstance(value, dict) else None
+    return str_or_none(error.get("param")) if isinstance(error, dict) else None
+
+
+def _words_of_page(page: str) -> str:
+    words = html.unescape(_TAG.sub(" ", _NO_WORDS.sub(" ", page[:_PAGE_READ]))).split()
+    # The heading says again what the title says.
+    again = next((n for n in range(len(words) // 2, 0, -1) if words[:n] == words[n : 2 * n]), 0)
+    return " ".join(words[again:])
 
 
 def _excerpt(body: bytes) -> str:

@@ -46,10 +46,3 @@ def opening_line(expected: dict[str, int], kept: int, journal: Path) -> str:
     tasks = f"{len(expected)} tasks" if len(expected) != 1 else next(iter(expected))
     resumed = f", going on with {kept} answers kept in {journal}" if kept else ""
     return f"{tasks}: {sum(expected.values())} samples{resumed}"
-
-
-def duration_words(seconds: float) -> str:
-    """A time in minutes and seconds, or in hours and minutes."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

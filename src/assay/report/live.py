@@ -12,8 +12,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from assay._util.durations import duration_words
 from assay._util.text import printable
-from assay.report.counting import CountingProgress, duration_words, opening_line
+from assay.report.counting import CountingProgress, opening_line
 from assay.report.fitting import FirstThatFits
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from assay._util.durations import duration_words
 from assay.progress import Progress
-from assay.report.counting import CountingProgress, duration_words, opening_line
+from assay.report.counting import CountingProgress, opening_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

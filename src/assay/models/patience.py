@@ -1,0 +1,338 @@
+"""How long a run puts up with servers that answer nothing, and when it had better end.
+
+One clock for everything that keeps answers away, be it no connection, overload or errors: it starts with the first
+attempt that fails after an answer, and only an answer stops it. Refusals that asking again cannot change are counted
+instead. Neither ends a run on the word of its own requests alone, which may be at fault themselves: before that, the
+server gets a short question with the same settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from assay._util.durations import duration_words
+from assay.errors import ServerRefusedError, ServerUnreachableError
+from assay.models.retry import REFUSALS, Fault, Hope
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from assay.models.endpoint import Endpoint
+
+T = TypeVar("T")
+
+_REFUSALS_AT_FIRST = 3
+"""Requests refused for the key, the model or the address, before there was any answer, that raise the question."""
+_REFUSALS_LATER = 30
+"""Requests refused for whatever reason, one after another, that raise it."""
+_TRIAL_SECONDS = 10.0
+_TOLD_AFTER = 3.0
+"""Seconds; whoever watches is not bothered with shorter outages."""
+_TOLD_AGAIN_AFTER = 30.0
+_TOLD_AT_LEAST_EVERY = 600.0
+_LOOK_EVERY = 5.0
+"""Seconds between looks at whether an answer is still in the making, when time is up."""
+_SHORTEST_PAUSE = 0.01
+
+_KEPT = "the answers so far are kept"
+
+
+class LostAttempt(msgspec.Struct, frozen=True):
+    """An attempt that brought no answer."""
+
+    endpoint: Endpoint
+    fault: Fault
+    seconds: float
+    """That it took."""
+    server_is_down: bool
+    ask_shortly: Callable[[], Awaitable[object]]
+    """One attempt at a short question there, with the settings of the request; a :class:`Fault` if it fails."""
+
+
+class _End(msgspec.Struct, frozen=True):
+    """Why the run is to end."""
+
+    kind: type[ServerUnreachableError | ServerRefusedError]
+    message: str
+
+
+class Patience:
+    """Shared by all requests of a run; every attempt is made through :meth:`attempt`.
+
+    Args:
+        addresses: the servers'.
+        limit: seconds without an answer after which the run is to end.
+        clock: a monotonic clock in seconds.
+        sleep: waits for so many seconds of that clock.
+        tell: is given a line while nothing is answered, and when there is an answer again.
+        advice: what to do about a refusal, as a clause.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        *,
+        limit: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]],
+        tell: Callable[[str], None],
+        advice: Callable[[Fault], str],
+    ) -> None:
+        several = len(addresses) > 1
+        self._servers = len(addresses)
+        self._where = f"any of {', '.join(addresses)}" if several else addresses[0]
+        self._who = f"each of {len(addresses)} endpoints" if several else addresses[0]
+        self._limit = limit
+        self._clock = clock
+        self._sleep = sleep
+        self._tell = tell
+        self._advice = advice
+
+        self._requests = 0
+        self._numbers = itertools.count()
+        self._under_way: dict[int, float] = {}
+        """When the attempts began that are under way."""
+        self._failing_since: float | None = None
+        self._last: LostAttempt | None = None
+        self._longest_failure = 0.0
+        """Seconds of the longest failed attempt since the last answer."""
+        self._watching: asyncio.Task[None] | None = None
+        self._is_told = False
+        self._long_waits: dict[Endpoint, Fault] = {}
+        """What servers said last that ask to wait for longer than the limit."""
+        self._ever_answered = False
+        self._refused = 0
+        """Requests refused for good since the last answer."""
+        self._refusals_allowed = _REFUSALS_LATER
+        self._is_trying = False
+        self._waiting: set[asyncio.Timeout] = set()
+        self._end: _End | None = None
+
+    @contextmanager
+    def request(self) -> Iterator[None]:
+        """A request, from its first attempt to its last. The first one after a run's end is another run's."""
+        if self._end is not None and not self._requests:
+            self._end = None
+            self._stop_clock()
+        self._requests += 1
+        try:
+            yield
+        finally:
+            self._requests -= 1
+
+    async def attempt(self, work: Awaitable[T]) -> T:
+        """What comes of an attempt.
+
+        Raises:
+            ServerUnreachableError, ServerRefusedError: the run has ended meanwhile.
+        """
+        number = next(self._numbers)
+        self._under_way[number] = self._clock()
+        try:
+            return await self._unless_over(work)
+        finally:
+            del self._under_way[number]
+
+    def answered(self, endpoint: Endpoint) -> None:
+        """An answer came: all is well."""
+        if self._is_told and self._failing_since is not None:
+            self._tell(f"{self._who} answers again after {duration_words(self._clock() - self._failing_since)}")
+        self._stop_clock()
+        self._long_waits.pop(endpoint, None)
+        self._ever_answered = True
+        self._refused = 0
+        self._refusals_allowed = _REFUSALS_LATER
+
+    def failed(self, attempt: LostAttempt) -> None:
+        """An attempt brought no answer.
+
+        Raises:
+            ServerUnreachableError: nothing was answered for too long, or will be for longer than the limit.
+            ServerRefusedError: the run has ended because every request is refused.
+        """
+        self._raise_if_over()
+        fault = attempt.fault
+        if fault.hope is Hope.NONE:
+            return
+        self._last = attempt
+        self._start_clock()
+        self._longest_failure = max(self._longest_failure, attempt.seconds)
+        if fault.retry_after is None or fault.retry_after <= self._limit:
+            self._long_waits.pop(attempt.endpoint, None)
+            return
+        self._long_waits[attempt.endpoint] = fault
+        if len(self._long_waits) == self._servers and not self._under_way:
+            self._finish(ServerUnreachableError, self._asked_to_wait(fault.retry_after, fault))
+            self._raise_if_over()
+
+    async def refused(self, attempt: LostAttempt) -> None:
+        """A request ends because asking it again could change nothing.
+
+        Raises:
+            ServerRefusedError: so did many before it, with no answer between them, and a short question is refused too.
+        """
+        self._refused += 1
+        is_about_server = attempt.fault.status in REFUSALS and not self._ever_answered
+        allowed = min(self._refusals_allowed, _REFUSALS_AT_FIRST) if is_about_server else self._refusals_allowed
+        if self._refused < allowed or self._is_trying or attempt.fault.status is None:
+            return
+        self._is_trying = True
+        try:
+            result = await _result(attempt)
+        finally:
+            self._is_trying = False
+        if isinstance(result, Fault) and result.hope is Hope.NONE:
+            self._finish(
+                ServerRefusedError,
+                f"{self._who} {_how_refused(result)} ({result.message}); {self._advice(result)}; {_KEPT}, and the same "
+                "command goes on with them",
+            )
+            self._raise_if_over()
+        # It is the requests that are refused, or cannot be said now: that is not asked again soon.
+        self._refused, self._refusals_allowed = 0, 2 * self._refusals_allowed
+        self._ever_answered = True
+
+    async def wait(self, seconds: float) -> None:
+        """Wait before the next attempt.
+
+        Raises:
+            ServerUnreachableError, ServerRefusedError: the run has ended meanwhile.
+        """
+        await self._unless_over(self._sleep(seconds))
+
+    async def wait_for_server(self, back: Awaitable[None]) -> None:
+        """Wait until there is a server to ask.
+
+        Raises:
+            ServerUnreachableError, ServerRefusedError: the run has ended meanwhile.
+        """
+        self._start_clock()
+        await self._unless_over(back)
+
+    async def close(self) -> None:
+        """End what goes on in the background."""
+        watching = self._watching
+        self._stop_clock()
+        if watching is not None:
+            with suppress(asyncio.CancelledError):
+                await watching
+
+    def _start_clock(self) -> None:
+        if self._failing_since is None:
+            self._failing_since = self._clock()
+            self._watching = asyncio.create_task(self._watch(self._failing_since))
+
+    def _stop_clock(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        self._failing_since = self._watching = self._last = None
+        self._longest_failure = 0.0
+        self._is_told = False
+
+    async def _watch(self, since: float) -> None:
+        """Tell how long nothing has been answered, and end the run when time is up."""
+        pause = _TOLD_AFTER
+        tell_at = since + pause
+        while True:
+            now = self._clock()
+            is_up = now >= since + self._limit
+            if is_up and not self._is_answer_in_the_making():
+                await self._end_unless_answered(now - since)
+                return
+            if now >= tell_at:
+                self._is_told = True
+                self._tell(self._standing(now - since))
+                pause = min(max(2 * pause, _TOLD_AGAIN_AFTER), _TOLD_AT_LEAST_EVERY)
+                tell_at = now + pause
+            next_look = _LOOK_EVERY if is_up else since + self._limit - now
+            await self._sleep(max(min(tell_at - now, next_look), _SHORTEST_PAUSE))
+
+    async def _end_unless_answered(self, seconds: float) -> None:
+        last = self._last
+        if last is not None and not last.server_is_down and _is_answer(await _result(last)):
+            self._watching = None
+            self.answered(last.endpoint)
+            return
+        self._finish(ServerUnreachableError, self._answered_nothing(seconds))
+
+    def _is_answer_in_the_making(self) -> bool:
+        """Whether a request is under way for longer than any took to fail: it is being worked on."""
+        now = self._clock()
+        return any(now - began > self._longest_failure for began in self._under_way.values())
+
+    def _finish(self, kind: type[ServerUnreachableError | ServerRefusedError], message: str) -> None:
+        self._end = _End(kind, message)
+        now = asyncio.get_running_loop().time()
+        for waiting in self._waiting:
+            waiting.reschedule(now)
+
+    def _raise_if_over(self) -> None:
+        if self._end is not None:
+            raise self._end.kind(self._end.message)
+
+    async def _unless_over(self, work: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(None if self._end is None else 0.0) as waiting:
+                self._waiting.add(waiting)
+                try:
+                    return await work
+                finally:
+                    self._waiting.discard(waiting)
+        except TimeoutError:
+            self._raise_if_over()
+            raise
+
+    def _standing(self, seconds: float) -> str:
+        left = self._limit - seconds
+        if left > 0:
+            when = f"in {duration_words(left)} unless there is an answer"
+        else:
+            when = f"unless one of the {len(self._under_way)} requests under way is answered"
+        return f"{self._no_answer()} for {duration_words(seconds)}{self._words()}: the run ends {when}"
+
+    def _answered_nothing(self, seconds: float) -> str:
+        what = "start" if self._is_down else "see to"
+        which = "servers" if self._servers > 1 else "server"
+        return (
+            f"{self._no_answer()} for {duration_words(seconds)}{self._words()}; {_KEPT}: {what} the {which}, then run "
+            "the same command again"
+        )
+
+    def _asked_to_wait(self, seconds: float, fault: Fault) -> str:
+        return (
+            f"{self._who} asks to wait {duration_words(seconds)} ({fault.message}), longer than --give-up-after "
+            f"({self._limit:g} s); {_KEPT}: run the same command again after that"
+        )
+
+    @property
+    def _is_down(self) -> bool:
+        return self._last is None or self._last.server_is_down
+
+    def _no_answer(self) -> str:
+        return f"nothing has answered at {self._where}" if self._is_down else f"{self._who} has answered nothing"
+
+    def _words(self) -> str:
+        return "" if self._last is None else f" (last: {self._last.fault.message})"
+
+
+def _how_refused(fault: Fault) -> str:
+    return "gives every request a reply that is no answer" if fault.status == 200 else "refuses every request"
+
+
+async def _result(attempt: LostAttempt) -> object:
+    """What comes of a short question; None for nothing yet."""
+    try:
+        async with asyncio.timeout(_TRIAL_SECONDS):
+            return await attempt.ask_shortly()
+    except TimeoutError:
+        return None
+
+
+def _is_answer(result: object) -> bool:
+    # What cannot be read as an answer to the request may be one to the short question.
+    return result.status == 200 if isinstance(result, Fault) else result is not None

@@ -1,0 +1,52 @@
+"""Requests that are refused for good: is it the prompt or everything else, and what to do about it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from assay.models.api_key import key_source
+
+if TYPE_CHECKING:
+    from assay.models.retry import Fault
+    from assay.types import ModelSpec
+
+SHORT_QUESTION = "What is 17 + 25? Answer with the number only."
+
+
+def short_question(payload: bytes) -> bytes:
+    """The body of a request with a short question for its prompt, and all its settings.
+
+    Args:
+        payload: the body, a JSON object with ``messages`` or ``prompt``.
+    """
+    body = json.loads(payload)
+    if "messages" in body:
+        body["messages"] = [{"role": "user", "content": SHORT_QUESTION}]
+    else:
+        body["prompt"] = SHORT_QUESTION
+    return json.dumps(body).encode()
+
+
+def what_to_do(fault: Fault, spec: ModelSpec) -> str:
+    """What to do about a refusal that asking again cannot change, as a clause.
+
+    Args:
+        fault: the refusal.
+        spec: how the server is asked.
+    """
+    match fault.status:
+        case 401 | 407:
+            return f"check the key: it is read from {key_source(spec)}"
+        case 402:
+            return f"see to the account of the key, which is read from {key_source(spec)}"
+        case 403:
+            return f"see what the key may do, which is read from {key_source(spec)}, and check the model's name"
+        case 404 | 410:
+            return f"check the address and the model's name, {spec.model!r}"
+        case 400 | 413 | 422:
+            return "asking again cannot help: change the setting that it refuses, or the server"
+        case 200:
+            return "asking again cannot help: is this the address of a model?"
+        case _:
+            return "asking again cannot help: check the address, the key and the model's name"
