@@ -13,11 +13,13 @@ from assay.errors import (
     FileFormatError,
     MissingDependencyError,
     NothingMeasuredError,
+    OutputError,
     SpecificationError,
     UnknownMetricError,
 )
-from assay.helm import MetricSpec, RunSpec, ScenarioSpec
-from assay.helm.run_directory import PER_INSTANCE_STATS, RUN_SPEC, SCENARIO_STATE, STATS
+from assay.helm import MetricSpec, RequestState, RunSpec, ScenarioSpec
+from assay.helm.run_directory import RUN_SPEC, SCENARIO_STATE
+from assay.helm.stat_files import PER_INSTANCE_STATS, STATS
 from tests.helm.states import generation, result, state
 
 BASIC = "helm.benchmark.metrics.basic_metrics."
@@ -99,14 +101,23 @@ def test_what_needs_a_tokenizer_is_named_and_the_rest_computed(
 def test_less_does_not_replace_more(run_dir: Path, tokenizer_module: str, tmp_path: Path) -> None:
     run_command("evaluate", run_dir, "--tokenizer", f"{tokenizer_module}:words")
     before = (run_dir / STATS).read_bytes()
-    for arguments in (["--metric", "exact_match"], [], ["--first-metric-only"]):
-        with pytest.raises(SpecificationError, match="may hold more than this would compute"):
+    for arguments in (["--metric", "exact_match"], [], ["--first-metric-only"], ["--output-dir", run_dir]):
+        with pytest.raises(OutputError, match="is left as it was, for it would lose"):
             run_command("evaluate", run_dir, *arguments)
     assert (run_dir / STATS).read_bytes() == before
     run_command("evaluate", run_dir, "--metric", "exact_match", "--output-dir", tmp_path / "out")
     assert "prefix_exact_match" not in means(tmp_path / "out")
     assert (tmp_path / "out" / RUN_SPEC).read_bytes() == (run_dir / RUN_SPEC).read_bytes()
     assert (tmp_path / "out" / SCENARIO_STATE).read_bytes() == (run_dir / SCENARIO_STATE).read_bytes()
+    run_command("evaluate", run_dir, "--metric", "exact_match", "--allow-fewer")
+    assert "prefix_exact_match" not in means(run_dir)
+
+
+def test_the_same_may_be_computed_again(run_dir: Path) -> None:
+    run_command("evaluate", run_dir)
+    before = (run_dir / STATS).read_bytes()
+    run_command("evaluate", run_dir)
+    assert (run_dir / STATS).read_bytes() == before
 
 
 def test_a_bare_state_needs_metrics(run_dir: Path, tmp_path: Path) -> None:
@@ -171,14 +182,26 @@ def test_a_metric_of_helms_own_says_what_to_install(run_dir: Path) -> None:
         run_command("evaluate", run_dir, "--metric", name)
 
 
-def test_a_run_without_results_measures_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("requests", "reason"),
+    [([generation(0, None), generation(1, result())], "not one request has a result"), ([], "the run has no requests")],
+)
+@pytest.mark.parametrize("metric", ["exact_match", "InstancesPerSplitMetric", "TokensMetric", "BBQMetric"])
+def test_a_run_without_results_measures_nothing(
+    tmp_path: Path, requests: list[RequestState], reason: str, metric: str
+) -> None:
     path = tmp_path / SCENARIO_STATE
-    path.write_bytes(state([generation(0, None)]).to_json())
+    path.write_bytes(state(requests).to_json())
+    with pytest.raises(NothingMeasuredError, match=reason):
+        run_command("evaluate", path, "--metric", metric)
+
+
+def test_answers_that_cannot_be_scored_measure_nothing(tmp_path: Path) -> None:
+    path = tmp_path / SCENARIO_STATE
+    path.write_bytes(state([generation(0, result("yes"))]).to_json().replace(b'"correct"', b'"wrong"'))
+    metrics = ("--metric", "exact_match", "--metric", "InstancesPerSplitMetric")
     with pytest.raises(NothingMeasuredError, match="not one request could be scored"):
-        run_command("evaluate", path, "--metric", "exact_match")
-    path.write_bytes(state([]).to_json())
-    with pytest.raises(NothingMeasuredError, match="the run has no requests"):
-        run_command("evaluate", path, "--metric", "exact_match", "--output-dir", tmp_path)
+        run_command("evaluate", path, *metrics)
 
 
 def test_a_missing_run_is_named(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from assay.errors import OutputError, SpecificationError
 from assay.helm import MetricSpec, RunSpec, ScenarioSpec, asdict_without_nones, create_metric, run_entry, write
-from assay.helm.run_directory import PER_INSTANCE_STATS, RUN_SPEC, SCENARIO_STATE, STATS
+from assay.helm.run_directory import RUN_SPEC, SCENARIO_STATE
+from assay.helm.stat_files import PER_INSTANCE_STATS, STATS
 from assay.helm.tokenization import EncoderService
 from tests.helm.states import generation, result, state
 

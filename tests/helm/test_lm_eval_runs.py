@@ -16,7 +16,7 @@ from assay.errors import AssayError, FileFormatError, NothingMeasuredError
 from assay.evaluation import Evaluation, evaluate
 from assay.helm import RunSpec, StateFile
 from assay.helm.lm_eval_runs import write_helm_runs
-from assay.helm.run_directory import read_stats
+from assay.helm.stat_files import read_stats
 from assay.runs.samples import read_samples, results_file_of
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.cli.test_run import assay

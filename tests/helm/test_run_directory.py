@@ -11,18 +11,9 @@ from assay.helm import MetricSpec, PerturbationDescription, RunSpec, ScenarioSpe
 from assay.helm.evaluate import ListSink, evaluate, plan
 from assay.helm.metrics.base import Metric
 from assay.helm.metrics.registry import create_metric
-from assay.helm.run_directory import (
-    PER_INSTANCE_STATS,
-    RUN_SPEC,
-    SCENARIO,
-    SCENARIO_STATE,
-    STATS,
-    metrics_of,
-    read_run_spec,
-    read_stats,
-    run_entry,
-)
+from assay.helm.run_directory import RUN_SPEC, SCENARIO, SCENARIO_STATE, metrics_of, read_run_spec, run_entry
 from assay.helm.scoring import pool
+from assay.helm.stat_files import PER_INSTANCE_STATS, STATS, read_stats
 from assay.helm.state_file import StateFile
 from assay.helm.tokenization import EncoderService
 from tests.helm.states import generation, result, state

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.helm_options import metric_options, output_options, unsafe_code_of
+from assay.cli.helm_options import allow_fewer_option, metric_options, output_options, unsafe_code_of
 from assay.cli.helm_run import run
 
 
@@ -39,6 +39,7 @@ helm.add_command(run)
 @click.option(
     "--plugin", "plugins", multiple=True, help="A module with metrics of your own. May be repeated.", metavar="MODULE"
 )
+@allow_fewer_option
 @metric_options
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
 def evaluate(
@@ -49,6 +50,7 @@ def evaluate(
     parallelism: int,
     tokenizer: str | None,
     plugins: tuple[str, ...],
+    allow_fewer: bool,
     first_metric_only: bool,
     confirm_run_unsafe_code: bool,
     code_tests: Path | None,
@@ -62,7 +64,7 @@ def evaluate(
     from assay.errors import NothingMeasuredError, SpecificationError
     from assay.helm.evaluate import plan
     from assay.helm.metrics.registry import create_metric
-    from assay.helm.run_directory import STATS, RunFiles, metrics_of, write_run
+    from assay.helm.run_directory import RunFiles, metrics_of, write_run
     from assay.helm.selection import find_run, import_plugins, load_tokenizer, select_metrics
 
     import_plugins(plugins)
@@ -81,26 +83,29 @@ def evaluate(
     remark(plans.left_out)
     if not plans.metrics:
         raise NothingMeasuredError("no metric can be computed")
-    is_partial = bool(metrics or first_metric_only or plans.left_out)
-    if output_dir is None and is_partial and (run.folder / STATS).exists():
-        raise SpecificationError(
-            f"{run.folder / STATS} may hold more than this would compute; name another --output-dir, or that folder"
-        )
     files = RunFiles(run.run_spec, run.scenario, run.state)
     with counting() as tell:
-        evaluated = write_run(files, plans.metrics, output_dir or run.folder, service, parallelism, tell, unsafe_code)
+        evaluated = write_run(
+            files,
+            plans.metrics,
+            output_dir or run.folder,
+            service,
+            parallelism,
+            tell,
+            unsafe_code,
+            allow_fewer=allow_fewer,
+        )
     remark_evaluated(evaluated)
     print_stats(evaluated.stats, as_json, show_all=False)
-    if not any(stat.count for stat in evaluated.stats):
-        raise NothingMeasuredError(
-            "not one request could be scored" if evaluated.num_requests else "the run has no requests"
-        )
+    if evaluated.nothing_measured:
+        raise NothingMeasuredError(evaluated.nothing_measured)
 
 
 @helm.command(short_help="Write a finished run of lm-eval's tasks as HELM's run directories.")
 @click.argument("run_", metavar="RUN")
 @output_options
-def export(run_: str, output_dir: Path, suite: str) -> None:
+@allow_fewer_option
+def export(run_: str, output_dir: Path, suite: str, allow_fewer: bool) -> None:
     """Write a finished run of lm-eval's tasks, Assay's or lm-eval's, as HELM's run directories.
 
     RUN is a results file, a samples file, or a folder of results. A schema for helm-summarize is written beside them.
@@ -109,7 +114,7 @@ def export(run_: str, output_dir: Path, suite: str) -> None:
     from assay.helm.schema import SCHEMA
     from assay.runs.samples import results_file_of
 
-    for folder in write_helm_runs(results_file_of(run_), output_dir, suite):
+    for folder in write_helm_runs(results_file_of(run_), output_dir, suite, allow_fewer=allow_fewer):
         print(folder)
     print(f"helm-summarize --output-path {output_dir} --suite {suite} --schema-path {output_dir / SCHEMA} reads them")
 
@@ -121,6 +126,6 @@ def export(run_: str, output_dir: Path, suite: str) -> None:
 def show(run_dir: Path, show_all: bool, as_json: bool) -> None:
     """Show what stats.json of a run directory says: scores, and worst cases over perturbations."""
     from assay.cli.helm_output import print_stats
-    from assay.helm.run_directory import STATS, read_stats
+    from assay.helm.stat_files import STATS, read_stats
 
     print_stats(read_stats(run_dir / STATS if run_dir.is_dir() else run_dir), as_json, show_all)

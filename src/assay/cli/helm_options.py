@@ -34,6 +34,9 @@ _OUTPUT = (
         "--suite", default="assay", show_default=True, callback=_suite, help="HELM's suite of runs.", metavar="NAME"
     ),
 )
+_ALLOW_FEWER = click.option(
+    "--allow-fewer", is_flag=True, help="Replace statistics that are there, even by fewer of them."
+)
 _METRICS = (
     click.option("--first-metric-only", is_flag=True, help="Compute only the run's first metric, as FlexLLMGen does."),
     click.option(
@@ -56,6 +59,11 @@ _METRICS = (
 def output_options(command: Command) -> Command:
     """Add where HELM's tools look for runs."""
     return _with(command, _OUTPUT)
+
+
+def allow_fewer_option(command: Command) -> Command:
+    """Add the permission to replace statistics by fewer."""
+    return _ALLOW_FEWER(command)
 
 
 def metric_options(command: Command) -> Command:

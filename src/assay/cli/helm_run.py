@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.helm_options import metric_options, output_options, unsafe_code_of
+from assay.cli.helm_options import allow_fewer_option, metric_options, output_options, unsafe_code_of
 from assay.cli.sections import SHARED, SectionedCommand
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
 
@@ -26,7 +26,7 @@ _SECTIONS = {
     "Run": ("helm_python", "max_eval_instances", "num_train_trials", "plugins", "helm_name", "tokenizer", "max_length"),
     "Model in this process (hf:)": ("batch_size", "dtype", "device", "bos", "seed"),
     "Metrics": ("first_metric_only", "confirm_run_unsafe_code", "code_tests", "parallelism"),
-    "Output": ("output_dir", "suite", "as_json"),
+    "Output": ("output_dir", "suite", "allow_fewer", "as_json"),
 }
 
 
@@ -86,6 +86,7 @@ _SECTIONS = {
 @concurrency_option
 @server_options
 @output_options
+@allow_fewer_option
 @metric_options
 @click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
@@ -133,7 +134,13 @@ def run(**options: Any) -> None:
             with work as done:
                 files = RunFiles(run.run_spec, run.scenario, done.state)
                 evaluated = write_run(
-                    files, plans.metrics, folder, service, options["parallelism"], unsafe_code=unsafe_code
+                    files,
+                    plans.metrics,
+                    folder,
+                    service,
+                    options["parallelism"],
+                    unsafe_code=unsafe_code,
+                    allow_fewer=options["allow_fewer"],
                 )
     remark_evaluated(evaluated)
     print_stats(evaluated.stats, options["as_json"], show_all=False)
@@ -143,8 +150,8 @@ def run(**options: Any) -> None:
             f"{len(done.failures)} of {len(done.state.request_states)} requests have no answer ({done.causes}) and are "
             "not scored; run the same command again to ask only these"
         )
-    if not any(stat.count for stat in evaluated.stats):
-        raise NothingMeasuredError("not one request could be scored")
+    if evaluated.nothing_measured:
+        raise NothingMeasuredError(evaluated.nothing_measured)
 
 
 def _source(options: dict[str, Any]) -> Source:

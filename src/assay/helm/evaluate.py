@@ -68,6 +68,8 @@ class Evaluated:
     unscored: list[str]
     """One line for each instance that could not be scored: which, and why."""
     num_requests: int
+    nothing_measured: str | None
+    """Why the statistics say nothing of any answer, if that is so."""
 
     @property
     def duplicate_names(self) -> list[str]:
@@ -184,7 +186,7 @@ class _Job:
             evaluations = self._begin(source.adapter_spec, source.mentions("perturbation"), stack)
             tap = _Tap(evaluations, self.progress)
             unanswered = add_groups(evaluations, groups_as_read(tap.watch(source), source.adapter_spec))
-            return self._finish(evaluations, {}, unanswered, tap.count)
+            return self._finish(evaluations, {}, unanswered, tap)
 
     def in_memory(self, state: ScenarioState) -> Evaluated:
         perturbed = any(one.instance.perturbation is not None for one in state.request_states)
@@ -203,7 +205,7 @@ class _Job:
                 for record in result.per_instance_stats:
                     self.sinks[place](record)
             stats = {place: result.aggregated_stats for place, result in foreign.items()}
-            return self._finish(evaluations, stats, unanswered, tap.count)
+            return self._finish(evaluations, stats, unanswered, tap)
 
     def _begin(self, adapter_spec: AdapterSpec, perturbed: bool, stack: ExitStack) -> list[Evaluation]:
         tokens = token_counter(self.service, adapter_spec)
@@ -217,14 +219,26 @@ class _Job:
         return evaluations
 
     def _finish(
-        self, evaluations: list[Evaluation], foreign: dict[int, list[Stat]], unanswered: list[str], count: int
+        self, evaluations: list[Evaluation], foreign: dict[int, list[Stat]], unanswered: list[str], tap: _Tap
     ) -> Evaluated:
         native = iter(evaluations)
-        stats: list[Stat] = []
-        for place in range(len(self.metrics)):
-            stats += foreign[place] if place in foreign else next(native).finish()
+        by_metric = [
+            foreign[place] if place in foreign else next(native).finish() for place in range(len(self.metrics))
+        ]
+        stats = [stat for stats in by_metric for stat in stats]
         unscored = [*unanswered, *(line for evaluation in evaluations for line in evaluation.unscored)]
-        return Evaluated(stats, list(dict.fromkeys(unscored)), count)
+        return Evaluated(stats, list(dict.fromkeys(unscored)), tap.count, self._nothing_measured(by_metric, tap))
+
+    def _nothing_measured(self, by_metric: list[list[Stat]], tap: _Tap) -> str | None:
+        if not tap.count:
+            return "the run has no requests"
+        if not tap.num_answered:
+            return "not one request has a result, so nothing could be scored"
+        of_answers = [
+            stats for metric, stats in zip(self.metrics, by_metric, strict=True) if metric.needs_answers
+        ] or by_metric
+        is_scored = any(stat.count for stats in of_answers for stat in stats)
+        return None if is_scored else "not one request could be scored"
 
 
 class _Tap:
@@ -232,6 +246,7 @@ class _Tap:
 
     def __init__(self, evaluations: list[Evaluation], progress: Callable[[int], None]) -> None:
         self.count = 0
+        self.num_answered = 0
         self._evaluations = evaluations
         self._progress = progress
 
@@ -240,6 +255,7 @@ class _Tap:
             for evaluation in self._evaluations:
                 evaluation.add_state(state)
             self.count += 1
+            self.num_answered += state.is_answered
             if self.count % _PROGRESS_EVERY == 0:
                 self._progress(self.count)
             yield state

@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import sys
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError, UnsupportedTaskError
 from assay.helm.adaptation import instance_key
@@ -46,6 +46,8 @@ class ForeignMetric:
         UnknownMetricError: The installed HELM has no metric of that name.
         SpecificationError: The arguments are not the metric's.
     """
+
+    needs_answers: ClassVar[bool] = True
 
     def __init__(self, metric_spec: MetricSpec) -> None:
         self.class_name = metric_spec.class_name

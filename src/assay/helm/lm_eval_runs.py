@@ -74,7 +74,9 @@ class _Task:
         return MetricName(name, self.split)
 
 
-def write_helm_runs(results_file: Path, output_path: Path, suite: str = SUITE) -> list[Path]:
+def write_helm_runs(
+    results_file: Path, output_path: Path, suite: str = SUITE, *, allow_fewer: bool = False
+) -> list[Path]:
     """Write a finished run's tasks as HELM's runs, and a schema for ``helm-summarize``.
 
     Samples that failed are left out: they have no score, and their prompts are not kept.
@@ -83,6 +85,7 @@ def write_helm_runs(results_file: Path, output_path: Path, suite: str = SUITE) -
         results_file: Assay's or lm-eval's, with its samples files beside it.
         output_path: HELM's output path.
         suite: the runs go to ``runs/<suite>/`` in it.
+        allow_fewer: replace statistics that are there by fewer.
 
     Returns:
         The runs' directories.
@@ -90,7 +93,7 @@ def write_helm_runs(results_file: Path, output_path: Path, suite: str = SUITE) -
     Raises:
         FileFormatError: a file of the run is missing or damaged.
         NothingMeasuredError: no sample has a score.
-        OutputError: the directories cannot be written.
+        OutputError: the directories cannot be written, or one would lose statistics.
     """
     folder = output_path / "runs" / suite
     written = []
@@ -99,7 +102,7 @@ def write_helm_runs(results_file: Path, output_path: Path, suite: str = SUITE) -
         for task in samples.tasks:
             collected = _collect(samples, task, model)
             if collected is not None:
-                written.append(_write(samples.results, collected, folder))
+                written.append(_write(samples.results, collected, folder, allow_fewer))
     if not written:
         raise NothingMeasuredError(f"{results_file} has no sample with a score, so there is nothing to write for HELM")
     write_schema(folder, output_path / SCHEMA)
@@ -155,7 +158,7 @@ def _bookkeeping(sample: RunSample, method: str) -> Iterator[tuple[str, Number]]
         yield "predicted_index", logprobs.index(max(logprobs))
 
 
-def _write(results: Mapping[str, Any], task: _Task, folder: Path) -> Path:
+def _write(results: Mapping[str, Any], task: _Task, folder: Path, allow_fewer: bool) -> Path:
     config = results.get("configs", {}).get(task.name, {})
     name = f"{task.name.replace('/', '_')}:model={as_in_names(task.spec.model)}"
     version = results.get("versions", {}).get(task.name)
@@ -173,7 +176,8 @@ def _write(results: Mapping[str, Any], task: _Task, folder: Path) -> Path:
         [tag for tag in _tags(config.get("tag")) if tag],
     )
     files = RunFiles(run_spec, scenario, ScenarioState(task.spec, task.states))
-    write_scored_run(files, task.aggregated(results["results"][task.name]), task.records, folder / name)
+    stats = task.aggregated(results["results"][task.name])
+    write_scored_run(files, stats, task.records, folder / name, allow_fewer=allow_fewer)
     return folder / name
 
 

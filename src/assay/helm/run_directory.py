@@ -16,10 +16,11 @@ from assay.helm.evaluate import Evaluated, evaluate
 from assay.helm.metrics.base import DEFAULT_PARALLELISM
 from assay.helm.metrics.registry import create_metric
 from assay.helm.run_spec import MetricSpec, RunSpec
+from assay.helm.stat_files import PER_INSTANCE_STATS, STATS, what_would_be_lost
 from assay.helm.stat_writer import PerInstanceWriter, write_list
 from assay.helm.state_file import StateFile
-from assay.helm.stats import Stat, is_finite
-from assay.helm.structs import dump_json, parse_json
+from assay.helm.stats import is_finite
+from assay.helm.structs import dump_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,14 +30,12 @@ if TYPE_CHECKING:
     from assay.helm.metrics.base import Metric
     from assay.helm.scenario import Scenario
     from assay.helm.scoring.code import UnsafeCode
-    from assay.helm.stats import PerInstanceStats
+    from assay.helm.stats import PerInstanceStats, Stat
     from assay.helm.tokenization import TokenizerService
 
 RUN_SPEC = "run_spec.json"
 SCENARIO = "scenario.json"
 SCENARIO_STATE = "scenario_state.json"
-STATS = "stats.json"
-PER_INSTANCE_STATS = "per_instance_stats.json"
 
 _DRAFT = ".evaluating-"
 _SURELY_OVER = 24 * 3600.0
@@ -52,18 +51,6 @@ def read_run_spec(path: Path) -> RunSpec:
         FileFormatError: The file is missing, damaged, or no run specification.
     """
     return RunSpec.from_json(_read(path), str(path))
-
-
-def read_stats(path: Path) -> list[Stat]:
-    """Read the statistics of a run.
-
-    Raises:
-        FileFormatError: The file is missing, damaged, or holds no statistics.
-    """
-    value = parse_json(_read(path), str(path))
-    if not isinstance(value, list):
-        raise FileFormatError(f"{path} holds no list of statistics")
-    return [Stat.from_builtins(item, f"{path}: [{place}]") for place, item in enumerate(value)]
 
 
 def metrics_of(run_spec: RunSpec, first_only: bool = False) -> list[Metric | ForeignMetric]:
@@ -123,6 +110,7 @@ def run_entry(
     first_metric_only: bool = False,
     parallelism: int = DEFAULT_PARALLELISM,
     unsafe_code: UnsafeCode | None = None,
+    allow_fewer: bool = False,
 ) -> Evaluated:
     """Evaluate all metrics of a run and write its five files, each of them whole or not at all.
 
@@ -135,14 +123,17 @@ def run_entry(
         first_metric_only: Evaluate only the first metric, as FlexLLMGen does.
         parallelism: Processes that may score at the same time.
         unsafe_code: Permission to run what the model wrote, for scores that do.
+        allow_fewer: Replace statistics that are there by fewer.
 
     Raises:
         UsageError: A metric cannot be computed, or the state is damaged.
-        OutputError: The files cannot be written.
+        OutputError: The files cannot be written, or would replace statistics by fewer.
     """
     metrics = metrics_of(run_spec, first_metric_only)
     files = RunFiles(run_spec, scenario, state)
-    return write_run(files, metrics, output_dir, metric_service, parallelism, unsafe_code=unsafe_code)
+    return write_run(
+        files, metrics, output_dir, metric_service, parallelism, unsafe_code=unsafe_code, allow_fewer=allow_fewer
+    )
 
 
 def write_run(
@@ -153,14 +144,16 @@ def write_run(
     parallelism: int = DEFAULT_PARALLELISM,
     progress: Callable[[int], None] = lambda _: None,
     unsafe_code: UnsafeCode | None = None,
+    *,
+    allow_fewer: bool = False,
 ) -> Evaluated:
     """Evaluate metrics over a run's requests and write its files, each of them whole or not at all.
 
     Raises:
         UsageError: A metric cannot be computed, or the state is damaged.
-        OutputError: The files cannot be written.
+        OutputError: The files cannot be written, or would replace statistics by fewer, which is not allowed.
     """
-    with _drafting(output_dir) as draft, ExitStack() as stack:
+    with _drafting(output_dir, allow_fewer) as draft, ExitStack() as stack:
         spools = [_Spool(stack.enter_context(_scratch(draft))) for _ in metrics]
         evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress, unsafe_code)
         _write_list_of_stats(draft / STATS, evaluated.stats)
@@ -171,14 +164,19 @@ def write_run(
 
 
 def write_scored_run(
-    files: RunFiles, stats: Iterable[Stat], per_instance_stats: Iterable[PerInstanceStats], output_dir: Path
+    files: RunFiles,
+    stats: Iterable[Stat],
+    per_instance_stats: Iterable[PerInstanceStats],
+    output_dir: Path,
+    *,
+    allow_fewer: bool = False,
 ) -> None:
     """Write the files of a run whose statistics are known, each of them whole or not at all.
 
     Raises:
-        OutputError: The files cannot be written.
+        OutputError: The files cannot be written, or would replace statistics by fewer, which is not allowed.
     """
-    with _drafting(output_dir) as draft, _scratch(draft) as scratch:
+    with _drafting(output_dir, allow_fewer) as draft, _scratch(draft) as scratch:
         spool = _Spool(scratch)
         for record in per_instance_stats:
             spool(record)
@@ -189,7 +187,7 @@ def write_scored_run(
 
 
 @contextmanager
-def _drafting(output_dir: Path) -> Iterator[Path]:
+def _drafting(output_dir: Path, allow_fewer: bool) -> Iterator[Path]:
     """A folder whose files go to the run's directory when the block ends well."""
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
@@ -197,6 +195,11 @@ def _drafting(output_dir: Path) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=output_dir) as folder:
             draft = Path(folder)
             yield draft
+            if not allow_fewer and (lost := what_would_be_lost(output_dir, draft)):
+                raise OutputError(
+                    f"{output_dir} is left as it was, for it would lose {lost}; write to another directory, or allow "
+                    "it: --allow-fewer, or allow_fewer=True in Python"
+                )
             for path in sorted(draft.glob("*.json")):
                 os.replace(path, output_dir / path.name)
     except OSError as error:

@@ -15,7 +15,7 @@ import click
 import msgspec
 import pytest
 
-from assay.errors import DataNotFoundError, SamplesFailedError, SpecificationError, UnsupportedTaskError
+from assay.errors import DataNotFoundError, OutputError, SamplesFailedError, SpecificationError, UnsupportedTaskError
 from assay.helm import AnnotatorSpec, MetricSpec, RunSpec, StateFile
 from assay.tasks.tokenizer import Tokenizer
 from tests.helm.running.runs import NAME, number_of, read, run_command, stat, write_run
@@ -106,6 +106,28 @@ def test_failed_requests_are_no_wrong_answers_and_are_asked_again(
         assert server.count == asked + 2
     states = read(folder, "scenario_state.json")["request_states"]
     assert all(one["result"]["success"] for one in states)
+
+
+def test_answers_that_are_missing_now_take_no_statistics_away(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "earlier")
+    is_broken = False
+
+    def answer(body: Body) -> Body:
+        return {"error": {"message": "broken here"}} if is_broken and number_of(body) == 1 else right(body)
+
+    with serve(answer) as server:
+        ask(run_dir, server, tmp_path)
+        folder = tmp_path / ANSWERED
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        is_broken = True
+        with pytest.raises(OutputError, match=r"6 records of instances, and now there are 5.*--allow-fewer"):
+            ask(run_dir, server, tmp_path, "--max-attempts", "1", "--fresh")
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        asked = server.count
+        with pytest.raises(SamplesFailedError):
+            ask(run_dir, server, tmp_path, "--max-attempts", "1", "--allow-fewer")
+        assert server.count == asked + 1, "answers are kept although they were not written"
+    assert len(read(folder, "per_instance_stats.json")) == 5
 
 
 BUILDER = """#!{python}

@@ -62,6 +62,8 @@ class Metric(ABC):
 
     handles_language_modeling: ClassVar[bool] = False
     """HELM's other metrics refuse language modelling runs."""
+    needs_answers: ClassVar[bool] = True
+    """Whether it says something of answers, and not of requests whatever became of them."""
 
     @property
     def code_scores(self) -> tuple[str, ...]:

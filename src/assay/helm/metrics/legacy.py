@@ -105,6 +105,7 @@ class TokensMetric(Metric):
     """What HELM 0.2 expects a run's requests to cost, by the model's provider."""
 
     handles_language_modeling: ClassVar[bool] = True
+    needs_answers: ClassVar[bool] = False
 
     def begin(self, setting: Setting) -> Evaluation:
         """Start to evaluate a run."""

@@ -36,6 +36,7 @@ class InstancesPerSplitMetric(Metric):
     """How many instances each context has."""
 
     handles_language_modeling: ClassVar[bool] = True
+    needs_answers: ClassVar[bool] = False
 
     def begin(self, setting: Setting) -> Evaluation:  # noqa: ARG002
         """Start to evaluate a run."""

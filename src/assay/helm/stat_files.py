@@ -1,0 +1,117 @@
+"""A run's statistics on disk: read, and compared with those that are to replace them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from assay.errors import FileFormatError
+from assay.helm.stats import Stat
+from assay.helm.structs import dump_json, parse_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+STATS = "stats.json"
+PER_INSTANCE_STATS = "per_instance_stats.json"
+
+_RECORD = b'\n    "instance_id": '
+_VALUE = b'\n        "name": {'
+"""How a record, and a statistic in it, begin in HELM's layout; in strings there are no line breaks."""
+_CHUNK = 1 << 20
+_SIZE = "num_instances"
+_FITTED = ("platt_coef", "platt_intercept")
+"""What there is only where some answers are right and some are wrong."""
+
+
+def what_would_be_lost(old: Path, new: Path) -> str | None:
+    """What the statistics in one directory have that those in another lack, or ``None`` if nothing.
+
+    A statistic counts if it has a value; the same one is less over fewer trials, or over fewer instances.
+    """
+    try:
+        old_stats = _stats(old / STATS)
+        lost = _fewer_stats(old_stats, _stats(new / STATS) if old_stats else {})
+        return lost or _fewer_values(old / PER_INSTANCE_STATS, new / PER_INSTANCE_STATS)
+    except FileFormatError as error:
+        return f"nobody knows what, for {error}"
+
+
+def read_stats(path: Path) -> list[Stat]:
+    """Read the statistics of a run.
+
+    Raises:
+        FileFormatError: The file is missing, damaged, or holds no statistics.
+    """
+    value = parse_json(_read(path), str(path))
+    if not isinstance(value, list):
+        raise FileFormatError(f"{path} holds no list of statistics")
+    return [Stat.from_builtins(item, f"{path}: [{place}]") for place, item in enumerate(value)]
+
+
+def _stats(path: Path) -> dict[bytes, Stat]:
+    if not path.exists() or not _read(path).strip():
+        return {}
+    return {
+        dump_json(stat.name.to_builtins()): stat
+        for stat in read_stats(path)
+        if stat.count and stat.name.name not in _FITTED
+    }
+
+
+def _fewer_stats(old: Mapping[bytes, Stat], new: Mapping[bytes, Stat]) -> str | None:
+    for key, stat in old.items():
+        name, found = stat.name.name, new.get(key)
+        if found is None:
+            return f"{name}, and {len(new)} statistics are to replace {len(old)}"
+        if found.count < stat.count:
+            return f"{name} over {stat.count} trials, and now there are {found.count}"
+        if name == _SIZE and (found.mean or 0) < (stat.mean or 0):
+            return f"statistics of {stat.mean:g} instances, and now there are {found.mean or 0:g}"
+    return None
+
+
+class _Values(NamedTuple):
+    records: int
+    values: int
+    """Statistics in all records together."""
+
+
+def _fewer_values(old: Path, new: Path) -> str | None:
+    before = _count(old)
+    now = _count(new) if before.records else before
+    if now.records < before.records:
+        return f"{before.records} records of instances, and now there are {now.records}"
+    if now.values < before.values:
+        return f"{before.values} values of instances, and now there are {now.values}"
+    return None
+
+
+def _count(path: Path) -> _Values:
+    """How many instances have how many statistics; HELM's layout is counted without reading it as JSON."""
+    if not path.exists():
+        return _Values(0, 0)
+    records = values = 0
+    kept = b""
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            records += (kept[1 - len(_RECORD) :] + chunk).count(_RECORD)
+            values += (kept[1 - len(_VALUE) :] + chunk).count(_VALUE)
+            kept = chunk if len(chunk) >= len(_RECORD) else kept + chunk
+    return _Values(records, values) if records else _count_in_another_layout(path)
+
+
+def _count_in_another_layout(path: Path) -> _Values:
+    raw = _read(path)
+    found = parse_json(raw, str(path)) if raw.strip() else []
+    if not isinstance(found, list):
+        raise FileFormatError(f"{path} holds no list of statistics")
+    lists = [record.get("stats") for record in found if isinstance(record, dict)]
+    return _Values(len(lists), sum(len(stats) for stats in lists if isinstance(stats, list)))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise FileFormatError(f"{path} cannot be read: {error.strerror}") from None
