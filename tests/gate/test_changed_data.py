@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -18,7 +19,7 @@ from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS
-from tests.servers.scripted import ScriptedServer
+from tests.servers.scripted import Fault, ScriptedServer
 
 N = 60
 ROWS = [{"question": f"what is {number} + {number * 7} ?", "answer": str(number * 8)} for number in range(N)]
@@ -146,3 +147,18 @@ def test_what_was_allowed_is_said_with_the_verdict(bench: Bench) -> None:
     assert result.verdict is Verdict.PASS
     assert "allowed: sums: data: 1 of 6 documents are not in the baseline" in result.reason
     assert "55 of the baseline's documents were not asked" in result.reason
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_run_that_goes_on_is_not_judged_by_itself(bench: Bench, early: bool) -> None:
+    """A folder of results stands for its newest run, which may be the one that goes on."""
+    bench.server.faults = (Fault("http_400", fraction=0.3),)
+    first = bench.specification()
+    results = evaluate(first).results_file
+    bench.server.faults = ()
+    check = Check(metric=KEY, task="sums", baseline=str(results.parent), margin=0.2)
+    stopping = EarlyStopping(order_seed=3) if early else None
+    with pytest.raises(BaselineMismatchError, match="is this very run"):
+        evaluate(msgspec.structs.replace(first, checks=(check,), early_stopping=stopping))
+    anew = msgspec.structs.replace(first, checks=(check,), early_stopping=stopping, fresh=True)
+    assert evaluate(anew).checks[0].n

@@ -113,6 +113,7 @@ def test_no_figure_of_a_comparison_is_cut_in_a_narrow_terminal(width: int) -> No
         difference=0.25,
         interval=wilson(300, 400),
         p_value=0.03,
+        p_adjusted=0.03,
         lost=7,
         gained=11,
         n=60,

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from assay.cli.compare import compare as command
 from assay.errors import SpecificationError
+from assay.runs.baseline import save_baseline
 from assay.runs.compare import Comparison, compare_runs
 from assay.runs.files import read_run
 from assay.stats.paired import Flips, mcnemar, newcombe_interval
@@ -85,6 +86,30 @@ def test_groups_are_weighted_as_their_aggregate(tmp_path: Path, by_size: bool, d
         assert group.p_value == mcnemar(3, 1)
     assert group.interval is not None
     assert group.interval.low <= group.difference <= group.interval.high
+
+
+def test_p_values_are_adjusted_for_the_rows_that_are_shown(tmp_path: Path) -> None:
+    before = {name: [1] * 12 for name in "tuv"}
+    after = {"t": [0] * 7 + [1] * 5, "u": [0] * 3 + [1] * 9, "v": [1] * 12}
+    one, other = write_run(tmp_path / "a", before), write_run(tmp_path / "b", after)
+    changes = compared(one, other).changes
+    assert [change.p_value for change in changes] == [2 / 2**7, 2 / 2**3, 1.0]
+    assert [change.p_adjusted for change in changes] == [6 / 2**7, 4 / 2**3, 1.0]
+    shown = CliRunner().invoke(command, [str(one), str(other)]).output
+    assert "p Holm" in shown
+    assert "adjusted for all 3 rows" in shown
+    assert "adjusted for all 3 rows" in CliRunner().invoke(command, [str(one), str(other), "--markdown"]).output
+
+
+def test_a_run_beside_itself_is_said_to_be_one(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "a", {"t": BEFORE})
+    save_baseline(read_run(run), tmp_path / "b.json")
+    words = "both are the same run"
+    for other in (run, run.parent, tmp_path / "b.json"):
+        assert any(words in remark for remark in compared(run, other).remarks)
+    assert words in CliRunner().invoke(command, [str(run), str(run)]).output
+    again = write_run(tmp_path / "c", {"t": BEFORE}, stamp="2026-02-01T00-00-00.000001")
+    assert not compared(run, again).remarks
 
 
 def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:

@@ -63,6 +63,24 @@ def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[Plan
     return tuple(planned)
 
 
+def refuse_itself(planned: Sequence[PlannedCheck], journal: str) -> None:
+    """Refuse a baseline that is an earlier state of the run itself: answers prove nothing about themselves.
+
+    Args:
+        planned: the run's checks.
+        journal: name of the run's journal.
+
+    Raises:
+        BaselineMismatchError: with what to do.
+    """
+    for plan in planned:
+        if plan.baseline is not None and plan.baseline.journal == journal:
+            raise BaselineMismatchError(
+                f"the baseline {plan.check.baseline} is this very run, which goes on, so its answers would be "
+                "compared with themselves; name another baseline, or start anew with --fresh"
+            )
+
+
 def judge_checks(
     planned: Sequence[PlannedCheck], scores: Sequence[Score], live: LiveScores, follower: Follower | None
 ) -> tuple[CheckResult, ...]:

@@ -11,7 +11,7 @@ import msgspec
 
 from assay.checks.early_stopping import Follower, seed_of
 from assay.checks.live_scores import LiveScores
-from assay.checks.planned import follow_checks
+from assay.checks.planned import follow_checks, refuse_itself
 from assay.evaluation.endpoint_shares import EndpointShares
 from assay.evaluation.totals import RunTotals
 from assay.journal import Journal
@@ -85,6 +85,7 @@ def open_work(plan: RunPlan) -> Iterator[RunWork]:
     Raises:
         JournalError: another process is writing the run's journal, or it cannot be read.
         OutputError: it cannot be written.
+        BaselineMismatchError: a check's baseline is the run itself.
     """
     first, *others = fingerprints(plan.specification)
     journal = Journal.open(
@@ -97,6 +98,7 @@ def open_work(plan: RunPlan) -> Iterator[RunWork]:
     )
     tasks = plan.loaded.tasks
     with journal, Spool(plan.folder) as spool, verdicts_of(tasks) as (verdicts, confinement):
+        refuse_itself(plan.checks, journal.path.name)
         deadline = Deadline(SCORING_SECONDS)
         scores = {name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in tasks.items()}
         concurrency = concurrency_of(plan.specification.model)

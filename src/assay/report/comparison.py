@@ -20,8 +20,21 @@ if TYPE_CHECKING:
     from assay.runs.compare import Change, Comparison, Flip
     from assay.runs.record import AnswerText
 
-_HEADINGS = ("task", "metric", "baseline", "candidate", "difference", "95 % interval", "p", "lost", "gained", "n")
+_HEADINGS = (
+    "task",
+    "metric",
+    "baseline",
+    "candidate",
+    "difference",
+    "95 % interval",
+    "p",
+    "p Holm",
+    "lost",
+    "gained",
+    "n",
+)
 _ANSWER_LENGTH = 160
+_P_VALUES = "p: of the row alone; p Holm: adjusted for all {} rows, so that the smallest of many is no surprise"
 
 
 def comparison_text(comparison: Comparison, flips_shown: int) -> RenderableType:
@@ -39,6 +52,7 @@ def comparison_text(comparison: Comparison, flips_shown: int) -> RenderableType:
         flips.append(
             Text(f"… and {rest} more flipped answers: --flips {len(comparison.flips)}, or --json", style="dim")
         )
+    remarks += [Text(line, style="dim") for line in _p_value_lines(comparison)]
     table = FirstThatFits(_table(comparison), otherwise=Group(*map(_change_line, comparison.changes)))
     return Group(_heading(comparison), table, *warnings, *remarks, *([Text(), *flips] if flips else []))
 
@@ -58,12 +72,12 @@ def _table(comparison: Comparison) -> Table:
 
 def _change_line(change: Change) -> Text:
     """For a narrow terminal."""
-    task, metric, before, after, _, interval, p_value, lost, gained, n = _cells(change)
+    task, metric, before, after, _, interval, p_value, adjusted, lost, gained, n = _cells(change)
     return Text.assemble(
         (printable(task), "bold" if change.is_group else ""),
         f" {printable(metric)}: {before} -> {after}\n  ",
         _coloured(change),
-        f", 95 % interval {interval}, p {p_value}, lost {lost}, gained {gained}, n {n}",
+        f", 95 % interval {interval}, p {p_value}, p Holm {adjusted}, lost {lost}, gained {gained}, n {n}",
     )
 
 
@@ -76,7 +90,7 @@ def comparison_markdown(comparison: Comparison, flips_shown: int) -> str:
     ]
     for line in mismatch_lines(comparison):
         lines += ["", f"**Not comparable:** {line}"]
-    lines += [f"\n{printable(remark)}" for remark in comparison.remarks]
+    lines += [f"\n{printable(remark)}" for remark in (*comparison.remarks, *_p_value_lines(comparison))]
     shown = comparison.flips[:flips_shown]
     if shown:
         lines += ["", f"<details><summary>{len(comparison.flips)} flipped answers</summary>", ""]
@@ -87,6 +101,11 @@ def comparison_markdown(comparison: Comparison, flips_shown: int) -> str:
         lines += markdown_table(("task", "document", "change", "target", "baseline", "candidate"), rows)
         lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
+
+
+def _p_value_lines(comparison: Comparison) -> list[str]:
+    rows = len(comparison.changes)
+    return [_P_VALUES.format(rows)] if rows > 1 else []
 
 
 def mismatch_lines(comparison: Comparison) -> list[str]:
@@ -120,6 +139,7 @@ def _cells(change: Change) -> tuple[str, ...]:
         f"{change.difference:+.4f}",
         "–" if interval is None else f"{interval.low:+.4f} – {interval.high:+.4f}",
         f"{change.p_value:.2g}",
+        f"{change.p_adjusted:.2g}",
         str(change.lost),
         str(change.gained),
         str(change.n) + (f" ({change.failed} failed)" if change.failed else ""),

@@ -9,7 +9,8 @@ import msgspec
 from assay.errors import SpecificationError
 from assay.runs.answers import read_answers
 from assay.runs.pairing import Pairing, pair_tasks
-from assay.runs.record import AnswerText, RecordedRun, Score, document_means, mean
+from assay.runs.record import AnswerText, RecordedRun, Score, are_same_run, document_means, mean
+from assay.stats.multiple import holm
 from assay.stats.paired import count_flips, mcnemar, newcombe_interval, paired_difference, sign_flip_test
 from assay.stats.strata import stratified_interval
 
@@ -33,8 +34,10 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """95 % interval for the difference: Newcombe's for right-or-wrong scores, else from Miller's paired standard
     error; groups combine their tasks' intervals."""
     p_value: float
-    """Two-sided; exact McNemar for right-or-wrong scores, else a sign-flip permutation test. Not adjusted for the
-    number of rows."""
+    """Two-sided; exact McNemar for right-or-wrong scores, else a sign-flip permutation test. Of this row alone."""
+    p_adjusted: float
+    """By Holm's method, for all rows of the comparison: of rows in which nothing changed, the chance that any has a
+    value this small is at most the value."""
     lost: int
     """Documents whose score got worse."""
     gained: int
@@ -105,7 +108,7 @@ def compare_runs(baseline: RecordedRun, candidate: RecordedRun) -> Comparison:
         candidate=candidate.source,
         baseline_model=baseline.model,
         candidate_model=candidate.model,
-        changes=(*_group_changes(baseline, paired, changes), *changes.values()),
+        changes=_adjusted([*_group_changes(baseline, paired, changes), *changes.values()]),
         flips=tuple(flip for (name, key), found in paired.items() for flip in _flips(pairings[name], key, found)),
         mismatches={name: pairing.mismatches for name, pairing in pairings.items() if pairing.mismatches},
         remarks=tuple(_remarks(baseline, candidate, pairings)),
@@ -135,6 +138,7 @@ def _task_change(key: str, paired: _Paired) -> Change:
     before, after = document_means(paired.before), document_means(paired.after)
     are_flips = _right_or_wrong(paired.before) and _right_or_wrong(paired.after)
     lost, gained = _count(before, after, higher_is_better=paired.higher_is_better)
+    p_value = mcnemar(lost, gained) if are_flips else sign_flip_test(_totals(paired))
     return Change(
         task=paired.task,
         metric=key,
@@ -142,7 +146,8 @@ def _task_change(key: str, paired: _Paired) -> Change:
         candidate=mean(paired.after),
         difference=mean(paired.after) - mean(paired.before),
         interval=newcombe_interval(count_flips(before, after)) if are_flips else _mean_interval(paired),
-        p_value=mcnemar(lost, gained) if are_flips else sign_flip_test(_totals(paired)),
+        p_value=p_value,
+        p_adjusted=p_value,
         lost=lost,
         gained=gained,
         n=len(before),
@@ -181,12 +186,19 @@ def _group_change(name: str, parts: Sequence[Change], weights: Sequence[int], p_
         difference=weighted(differences),
         interval=stratified_interval(differences, intervals, weights) if len(intervals) == len(parts) else None,
         p_value=p_value,
+        p_adjusted=p_value,
         lost=sum(part.lost for part in parts),
         gained=sum(part.gained for part in parts),
         n=sum(part.n for part in parts),
         failed=sum(part.failed for part in parts),
         higher_is_better=parts[0].higher_is_better,
     )
+
+
+def _adjusted(changes: Sequence[Change]) -> tuple[Change, ...]:
+    adjusted = holm([change.p_value for change in changes])
+    pairs = zip(changes, adjusted, strict=True)
+    return tuple(msgspec.structs.replace(change, p_adjusted=p_value) for change, p_value in pairs)
 
 
 def _group_p_value(parts: Sequence[_Paired], *, by_size: bool) -> float:
@@ -263,6 +275,8 @@ def _flips(pairing: Pairing, key: str, paired: _Paired) -> Iterator[Flip]:
 
 
 def _remarks(baseline: RecordedRun, candidate: RecordedRun, pairings: Mapping[str, Pairing]) -> Iterator[str]:
+    if are_same_run(baseline, candidate):
+        yield "both are the same run: its answers beside themselves say nothing about a server"
     for run in (baseline, candidate):
         if run.stopped_early:
             yield (

@@ -96,6 +96,7 @@ def _read_results_run(file: Path) -> RecordedRun:
             tasks=tasks,
             groups=_groups(document, tasks),
             stopped_early=bool(assay.get("early_stopping")) if assay else False,
+            journal=(assay.get("provenance") or {}).get("journal") if assay else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise FileFormatError(f"cannot read {file} as a results file: {type(error).__name__} {error}") from error

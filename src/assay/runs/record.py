@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from math import fsum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -79,11 +80,24 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     groups: dict[str, GroupRecord] = {}
     stopped_early: bool = False
     """Only a random part of the documents was asked."""
+    journal: str | None = None
+    """Name of the journal with its answers, where there is one: a run that went on has several results, but one
+    journal."""
 
     @property
     def documents(self) -> int:
         """Scored documents of all tasks."""
         return sum(len(task.doc_ids) for task in self.tasks.values())
+
+
+def are_same_run(one: RecordedRun, other: RecordedRun) -> bool:
+    """Whether two records are of one run's answers: the same journal, the same file, or the same scores at one time."""
+    if one.journal is not None and one.journal == other.journal:
+        return True
+    if Path(one.source).resolve() == Path(other.source).resolve():
+        return True
+    scores = [{name: task.scores for name, task in run.tasks.items()} for run in (one, other)]
+    return bool(one.date) and (one.date, one.model, scores[0]) == (other.date, other.model, scores[1])
 
 
 def document_hash(doc_hash: str, target_hash: str) -> str:
