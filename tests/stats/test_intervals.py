@@ -59,10 +59,10 @@ def test_share_intervals_equal_statsmodels(
 
 
 def test_mean_interval_equals_scipy() -> None:
-    # scipy.stats.sem(SCORES); scipy.stats.norm.interval(0.9, mean, sem)
+    # scipy.stats.sem(SCORES); scipy.stats.t.interval(0.9, len(SCORES) - 1, mean, sem)
     assert standard_error(SCORES) == pytest.approx(0.10296930888098925)
     interval = mean_interval(SCORES, 0.9)
-    assert (interval.low, interval.high) == pytest.approx((0.3431305588224183, 0.6818694411775815))
+    assert (interval.low, interval.high) == pytest.approx((0.31741655041317335, 0.7075834495868265))
 
 
 def test_clustered_interval_equals_statsmodels() -> None:
@@ -83,7 +83,7 @@ def test_repeated_answers_count_once() -> None:
 
 
 def test_one_value_or_one_cluster_tells_nothing_of_spread() -> None:
-    assert mean_interval([0.5], support=(0, 1)) == Interval(0.0, 1.0, 0.95, "clt")
+    assert mean_interval([0.5], support=(0, 1)) == Interval(0.0, 1.0, 0.95, "t")
     assert clustered_mean_interval([0, 1], ["a", "a"], support=(0, 1)) == Interval(0.0, 1.0, 0.95, "clustered")
     assert mean_interval([0.5]).low == -math.inf
 

@@ -122,7 +122,10 @@ def clustered_standard_error(values: ArrayLike, clusters: ArrayLike) -> float:
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95, support: Support = UNBOUNDED) -> Interval:
-    """Interval for the mean of independent graded scores: mean ± z·stderr (Miller 2024, eq. 2), cut to ``support``.
+    """Interval for the mean of independent graded scores: mean ± t·stderr, cut to ``support``.
+
+    Student's t with n − 1 degrees of freedom in place of Miller's z (2024, eq. 2), because the standard error is itself
+    an estimate: of ten scores z's interval holds the mean in 92 % of cases at best, and less where they are skewed.
 
     For 0/1 scores take :func:`wilson`: this one has zero width when all scores are equal.
 
@@ -136,8 +139,9 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95, support: Support 
         SpecificationError: A value is not a number in ``support``, or ``confidence`` is out of range.
     """
     array = finite_values(values, support)
-    z = normal_quantile(0.5 + probability("confidence", confidence) / 2)
-    return _around(float(array.mean()), z * standard_error(array), confidence, support, "clt")
+    probability("confidence", confidence)
+    half = t_quantile(0.5 + confidence / 2, array.size - 1) * standard_error(array) if array.size > 1 else np.inf
+    return _around(float(array.mean()), half, confidence, support, "t")
 
 
 def clustered_mean_interval(
@@ -231,7 +235,7 @@ def normal_quantile(p: float) -> float:
 
 def t_quantile(p: float, degrees_of_freedom: float) -> float:
     """Quantile of Student's t distribution."""
-    from scipy.special import stdtrit  # 0.15 s to import: only clustered intervals pay
+    from scipy.special import stdtrit  # 0.15 s to import: only graded and clustered scores pay
 
     return float(stdtrit(degrees_of_freedom, p))
 
