@@ -80,7 +80,7 @@ class Outcomes(NamedTuple):
 
 def simulate(plan: SequentialPlan, scores: Floats, runs: int, alphas: tuple[float, ...] = ALPHAS) -> Outcomes:
     results = [decide_many(plan, orders, alphas) for orders in random_orders(scores, runs)]
-    truth = plan.decide_exactly(scores, np.ones(scores.size)) is Decision.PASS
+    truth = plan.decide_exactly(scores, [1.0] * scores.size) is Decision.PASS
     return Outcomes(np.concatenate([p for p, _ in results]), np.concatenate([d for _, d in results]), truth)
 
 

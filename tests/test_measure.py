@@ -42,15 +42,16 @@ def test_numpy_s_numbers_are_numbers() -> None:
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])
 def test_an_odd_value_leaves_the_interval_open_and_ends_nothing(odd: float) -> None:
     assert interval_of([1.0, odd, 0.0]) is None
-    assert _failure_bounds("acc", [1.0, odd], 1) is None
+    assert _failure_bounds([1.0, odd], 1, (0.0, 1.0)) is None
 
 
-def test_failed_samples_are_bounded_only_where_the_scale_is_known() -> None:
-    assert _failure_bounds("bleu", [0.0, 0.0, 0.0], 1) is None, "the others just happen to be 0"
-    assert _failure_bounds("exact_match", [0.0, 0.0, 0.0], 1) == failure_bounds(0, 3, 1)
-    assert _failure_bounds("score", [0.0, 1.0], 1) == failure_bounds(1, 2, 1)
-    assert _failure_bounds("score", [0.2, 0.9], 1) is None
-    assert _failure_bounds("score", [0.2, 0.9], 0) == failure_bounds(1.1, 2, 0)
+def test_failed_samples_are_bounded_only_where_the_range_is_known() -> None:
+    assert _failure_bounds([0.0, 0.0, 0.0], 1, None) is None, "the others just happen to be 0"
+    assert _failure_bounds([0.0, 1.0], 1, None) is None, "a count of errors may be 0 and 1 before it is 40"
+    assert _failure_bounds([0.0, 0.0, 0.0], 1, (0.0, 1.0)) == failure_bounds(0, 3, 1)
+    assert _failure_bounds([False, True], 1, None) == failure_bounds(1, 2, 1), "yes and no have no third"
+    assert _failure_bounds([0.2, 0.9], 0, None) == failure_bounds(1.1, 2, 0)
+    assert _failure_bounds([0.2, 40.0], 1, (0.0, 1.0)) is None
 
 
 def test_metric_keys_leave_standard_errors_and_names_out() -> None:

@@ -48,7 +48,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
-        "markers", "assay(policy=None, *, task, metric, min, max, baseline, margin, alpha): judge a model server first"
+        "markers",
+        "assay(policy=None, *, task, metric, min, max, baseline, margin, range, alpha): judge a model server first",
     )
 
 

@@ -137,6 +137,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     """Where the run may stop early: greatest chance of a wrong pass, and of a wrong fail."""
     allow_mismatch: bool = False
     """Compare with the baseline even where documents, prompts or settings changed, on the documents that both have."""
+    range: tuple[float, float] | None = None
+    """Least and greatest score that a document can have, where the metric itself does not tell. Only where the range is
+    known may a run stop early. A score outside it makes the check invalid."""
     task: str | None = None
     """The task or group; None: the only one of the run that reports this metric."""
 

@@ -45,7 +45,7 @@ def judged(
         source="b.json", model="m", date="", tasks={name: record(scores, name) for name, scores in before.items()}
     )
     candidate = {name: record(scores, name) for name, scores in after.items()}
-    return judge_against_baseline(check, Scope(tasks=tuple(after), **scope), baseline, candidate)
+    return judge_against_baseline(check, Scope(tasks=tuple(after), range=(0.0, 1.0), **scope), baseline, candidate)
 
 
 def test_the_margin_itself_passes() -> None:

@@ -57,7 +57,7 @@ def followed(check: Check, scores: dict[str, list[Any]], *, baseline: Any = None
     sizes = {name: len(values) for name, values in scores.items()}
     return FollowedCheck(
         check,
-        Scope(tasks=tasks, right_or_wrong=True, **scope),
+        Scope(tasks=tasks, range=(0.0, 1.0), right_or_wrong=True, **scope),
         sizes,
         None if baseline is None else baseline_of(baseline),
     )
@@ -243,7 +243,7 @@ def test_a_baseline_check_decides_on_differences() -> None:
 
 def test_graded_scores_and_maxima() -> None:
     graded = {"t": [0.25, 0.75, 1.0, 0.8] * 200}
-    check = FollowedCheck(minimum(0.5), Scope(tasks=("t",)), {"t": 800})
+    check = FollowedCheck(minimum(0.5), Scope(tasks=("t",), range=(0.0, 1.0)), {"t": 800})
     follower, _ = run([check], graded)
     assert check.result().verdict is Verdict.PASS
     assert not follower.is_complete(check)

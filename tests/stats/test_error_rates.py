@@ -46,7 +46,7 @@ def most_errors(runs: int, alpha: float) -> int:
 def check_error_rates(plan: SequentialPlan, scores: NDArray[np.float64], runs: int) -> NDArray[np.int64]:
     """Follow the plan in random orders; return the number of wrong decisions at each of ALPHAS."""
     passed, documents = decide_many(plan, permuted(scores, runs, seed=runs), ALPHAS)
-    truth = plan.decide_exactly(scores, np.ones(scores.size)) is Decision.PASS
+    truth = plan.decide_exactly(scores, [1.0] * scores.size) is Decision.PASS
     wrong: NDArray[np.int64] = (passed != truth).sum(axis=0)
     for errors, alpha in zip(wrong, ALPHAS, strict=True):
         assert errors <= most_errors(runs, alpha), f"{errors} of {runs} decisions were wrong at alpha {alpha}"
@@ -132,7 +132,7 @@ def test_failures_that_favour_one_side_keep_the_error_rate(failing: float) -> No
 def test_weighted_groups_keep_the_error_rate() -> None:
     """Three subtasks that count alike though one is large: the pooled score would pass, their mean just fails."""
     sizes, right = [120, 40, 20], [90, 16, 5]
-    weights = np.repeat(document_weights(sizes, [1, 1, 1]), sizes)
+    weights = np.repeat([float(weight) for weight in document_weights(sizes, [1, 1, 1])], sizes)
     scores = np.concatenate([right_or_wrong(n, k) for n, k in zip(sizes, right, strict=True)])
     mean = float(np.mean([0.75, 0.4, 0.25]))
     runs = 120

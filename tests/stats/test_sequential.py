@@ -210,25 +210,65 @@ def test_forecast_grows_as_the_score_nears_the_threshold() -> None:
     plan = threshold_plan(5000, 0.5, 1e-4, resolution=1)
     far, near = follow(plan, [1.0] * 11 + [0.0]), follow(plan, [1.0, 0.0] * 5 + [1.0] * 2)
     assert far.decision is near.decision is Decision.OPEN
-    assert 0 < far.forecast() < 30 < near.forecast() <= 4988
+    forecasts = far.forecast(), near.forecast()
+    assert forecasts[0] is not None
+    assert forecasts[1] is not None
+    assert 0 < forecasts[0] < 30 < forecasts[1] <= 4988
     assert follow(plan, [1.0] * 30).forecast() == 0
+
+
+def test_a_handful_of_documents_forecasts_nothing() -> None:
+    plan = threshold_plan(1319, 0.435, 0.001, resolution=1)
+    assert follow(plan, [1.0]).forecast() is None
+    assert follow(plan, [1.0] * 7 + [None] * 5).forecast() is None
+    later = follow(plan, [1.0] * 8)
+    assert later.decision is Decision.OPEN
+    forecast = later.forecast()
+    assert forecast is not None
+    assert forecast >= 5
 
 
 def test_weights_make_the_groups_aggregate() -> None:
     """Two subtasks of 30 and 10 documents that count half each; only the weighted mean fails."""
     large, small = document_weights([30, 10], [1, 1])
     test = SequentialTest(threshold_plan(40, 0.6))
-    for right, weight, documents in ((1.0, large, 27), (0.0, large, 3), (1.0, small, 2), (0.0, small, 8)):
+    parts: list[tuple[float, Fraction, int]] = [
+        (1.0, large, 27),
+        (0.0, large, 3),
+        (1.0, small, 2),
+        (0.0, small, 8),
+    ]
+    for right, weight, documents in parts:
         for _ in range(documents):
             test.add(right, weight)
     assert test.estimate == pytest.approx((0.9 + 0.2) / 2)
     assert test.decision is Decision.FAIL
     assert test.interval().low == pytest.approx(0.55)
-    for weight in (0.0, -1.0, nan):
+    for wrong in (0.0, -1.0, nan):
         with pytest.raises(SpecificationError, match="weight"):
-            SequentialTest(threshold_plan(40, 0.6)).add(1.0, weight)
+            SequentialTest(threshold_plan(40, 0.6)).add(1.0, wrong)
     with pytest.raises(SpecificationError, match="resolution"):
         SequentialTest(threshold_plan(40, 0.6, resolution=1)).add(1.0, 2.0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(0, 12)), min_size=2, max_size=5),
+    st.booleans(),
+)
+def test_a_threshold_that_a_weighted_group_meets_exactly_is_met(parts: list[tuple[int, int]], lower: bool) -> None:
+    """The threshold is the float nearest to the group's mean, which the arithmetic must neither miss nor exceed."""
+    sizes = [size for size, _ in parts]
+    rights = [min(size, right) for size, right in parts]
+    mean = sum(Fraction(right, size) for size, right in zip(sizes, rights, strict=True)) / len(parts)
+    threshold, missed = float(mean), float(mean + Fraction(1, 1000) * (-1 if lower else 1))
+    for demanded, decision in ((threshold, Decision.PASS), (missed, Decision.FAIL)):
+        if not 0 <= demanded <= 1:
+            continue
+        test = SequentialTest(threshold_plan(sum(sizes), demanded, 1e-9, higher_is_better=not lower))
+        for size, right, weight in zip(sizes, rights, document_weights(sizes, [1] * len(sizes)), strict=True):
+            for place in range(size):
+                test.add(float(place < right), weight)
+        assert test.decision is decision
 
 
 def test_impossible_input_is_an_error() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from math import fsum, isnan
+from fractions import Fraction
+from math import fsum, isfinite, isnan
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.checks.verdicts import Bound, CheckResult, Verdict, describe, verdict_of_bounds
+from assay.checks.exact import exact_total
+from assay.checks.verdicts import Bound, CheckResult, Verdict, describe, unknown_range_words, verdict_of_bounds
 from assay.runs.pairing import pair_tasks
 from assay.stats.paired import Flips, mcnemar, newcombe_interval, paired_difference
 from assay.stats.strata import stratified_interval
@@ -18,9 +20,9 @@ if TYPE_CHECKING:
     from assay.checks.scope import Scope
     from assay.runs.record import RecordedRun, Score, TaskRecord
     from assay.stats.intervals import Interval
+    from assay.stats.validate import Support
     from assay.types import Check
 
-_UNIT = (0.0, 1.0)
 _MISMATCHES_NAMED = 3
 
 
@@ -50,7 +52,7 @@ def judge_against_baseline(
     found = [pairing.scores(check.metric) for pairing in pairings]
     if any(_is_nan(score) for pairs in found for pair in pairs for score in pair):
         return describe(check, Verdict.INVALID, "a score is not a number (NaN), so neither is the difference")
-    result = _judge(check, scope, [_Stratum.of(pairs) for pairs in found])
+    result = _judge(check, scope, [_Stratum.of(pairs, scope.range) for pairs in found])
     if not check.allow_mismatch:
         return result
     changes += [
@@ -84,9 +86,9 @@ def _lacks(task: TaskRecord | None, metric: str) -> bool:
 class _Stratum(msgspec.Struct, frozen=True):
     """One task's pairs."""
 
-    low: float
-    """Least mean difference that the failed documents leave possible."""
-    high: float
+    low: Fraction | float
+    """Least mean difference that the failed documents leave possible: exact, or infinite."""
+    high: Fraction | float
     n: int
     failed: int
     before: list[float]
@@ -96,39 +98,37 @@ class _Stratum(msgspec.Struct, frozen=True):
     """For each entry of ``before``, which document it is of."""
 
     @classmethod
-    def of(cls, pairs: Sequence[tuple[Score | None, Score | None]]) -> _Stratum:
-        lows: list[float] = []
-        highs: list[float] = []
+    def of(cls, pairs: Sequence[tuple[Score | None, Score | None]], support: Support | None) -> _Stratum:
+        """Pairs of scores, None where a document failed; ``support``: the range of scores, where it is known."""
+        unknown: list[tuple[Fraction | float, Fraction | float]] = []
         before: list[float] = []
         after: list[float] = []
         documents: list[int] = []
         known = [score for pair in pairs for score in pair if score is not None]
-        support = _UNIT if all(0 <= value <= 1 for score in known for value in _values(score)) else None
+        if support is not None and not all(
+            support[0] <= value <= support[1] for one in known for value in _values(one)
+        ):
+            support = None
         if any(isinstance(score, tuple) for score in known) and (None, None) in pairs:
             support = None  # how many verdicts such a document has is not known
         for place, (old, new) in enumerate(pairs):
             if old is not None and new is not None:
-                differences = [y - x for x, y in zip(_values(old), _values(new), strict=True)]
-                lows += differences
-                highs += differences
                 before += _values(old)
                 after += _values(new)
-                documents += [place] * len(differences)
+                documents += [place] * len(_values(new))
             else:
-                possible = _possible(old, new, support)
-                lows += [low for low, _ in possible]
-                highs += [high for _, high in possible]
-        n = len(lows)
+                unknown += _possible(old, new, support)
+        n = len(after) + len(unknown)
         failed = len(pairs) - len(set(documents))
-        return (
-            cls(fsum(lows) / n, fsum(highs) / n, len(pairs), failed, before, after, documents)
-            if n
-            else cls(float("-inf"), float("inf"), len(pairs), failed, before, after, documents)
-        )
+        if not n:
+            return cls(float("-inf"), float("inf"), len(pairs), failed, before, after, documents)
+        changed = exact_total(after) - exact_total(before)
+        low, high = ((changed + sum(ends[side] for ends in unknown)) / n for side in (0, 1))
+        return cls(low, high, len(pairs), failed, before, after, documents)
 
     @property
-    def difference(self) -> float:
-        return (fsum(self.after) - fsum(self.before)) / len(self.after)
+    def difference(self) -> Fraction:
+        return (exact_total(self.after) - exact_total(self.before)) / len(self.after)
 
     @property
     def flips(self) -> tuple[int, int]:
@@ -154,15 +154,17 @@ class _Stratum(msgspec.Struct, frozen=True):
         return paired_difference(self.before, self.after, clusters=self.documents if repeated else None).interval
 
 
-def _possible(old: Score | None, new: Score | None, support: tuple[float, float] | None) -> list[tuple[float, float]]:
+def _possible(
+    old: Score | None, new: Score | None, support: Support | None
+) -> list[tuple[Fraction | float, Fraction | float]]:
     """Least and greatest difference of each value of a document that failed in one run or both."""
     if support is None:
         return [(float("-inf"), float("inf"))]
-    worst, best = support
+    worst, best = map(Fraction, support)
     if new is not None:
-        return [(value - best, value - worst) for value in _values(new)]
+        return [(value - best, value - worst) for value in map(Fraction, _values(new))]
     if old is not None:
-        return [(worst - value, best - value) for value in _values(old)]
+        return [(worst - value, best - value) for value in map(Fraction, _values(old))]
     return [(worst - best, best - worst)]
 
 
@@ -176,12 +178,12 @@ def _judge(check: Check, scope: Scope, strata: Sequence[_Stratum]) -> CheckResul
         return describe(check, Verdict.INVALID, f"no document was scored in both runs ({failed} failed)")
     weights = [stratum.n if scope.weighted_by_size else 1 for stratum in strata]
     low, high, difference, value = (
-        fsum(weight * part for weight, part in zip(weights, parts, strict=True)) / sum(weights)
+        float(sum(weight * part for weight, part in zip(weights, parts, strict=True)) / sum(weights))
         for parts in (
             [stratum.low for stratum in strata],
             [stratum.high for stratum in strata],
             [stratum.difference for stratum in strata],
-            [fsum(stratum.after) / len(stratum.after) for stratum in strata],
+            [exact_total(stratum.after) / len(stratum.after) for stratum in strata],
         )
     )
     fell, rose = (sum(stratum.flips[side] for stratum in strata) for side in (0, 1))
@@ -209,6 +211,8 @@ def _verdict(
     low, high, difference = low_high_difference
     margin = check.margin or 0.0
     bound = Bound(-margin if scope.higher_is_better else margin, scope.higher_is_better)
+    if failed and scope.range is None and not isfinite(low):
+        return Verdict.INVALID, unknown_range_words(failed)
     if failed:
         return verdict_of_bounds(bound, low, high, failed)
     if bound.met_by(difference):
@@ -222,4 +226,4 @@ def _interval(strata: Sequence[_Stratum], weights: Sequence[int]) -> Interval | 
         return None
     if len(strata) == 1:
         return intervals[0]
-    return stratified_interval([stratum.difference for stratum in strata], intervals, weights)
+    return stratified_interval([float(stratum.difference) for stratum in strata], intervals, weights)

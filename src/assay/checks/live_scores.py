@@ -25,6 +25,15 @@ class LiveScores:
         name, filter_name = metric.split(",", 1)
         return self._scores[task].value(doc_id, name, filter_name)
 
+    def values(self, task: str, metric: str) -> dict[int, Any]:
+        """The scores of all documents that have one under a metric key, by number."""
+        name, filter_name = metric.split(",", 1)
+        return self._scores[task].values_by_document(name, filter_name)
+
+    def failed(self, task: str) -> int:
+        """How many documents have no score."""
+        return len(self._scores[task].failed)
+
     def identity(self, task: str, doc_id: int) -> tuple[str, str]:
         """A scored document's short hashes, of itself with its target and of its prompt."""
         document, prompt, target = self._scores[task].hashes(doc_id)

@@ -6,17 +6,20 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from assay.checks.against_baseline import judge_against_baseline, mismatch_words
 from assay.checks.early_stopping import Follower
+from assay.checks.exact import ExactScore, Stratum, exact_score
 from assay.checks.live_scores import LiveScores, task_settings
 from assay.checks.scope import Scope, scope_of
-from assay.checks.sequential import FollowedCheck, plan_of
-from assay.checks.verdicts import CheckResult, judge, resolve_checks
+from assay.checks.sequential import FollowedCheck, outside_words, plan_of
+from assay.checks.verdicts import CheckResult, Verdict, describe, judge, resolve_checks
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.runs.files import read_run
 from assay.runs.pairing import settings_changes
 from assay.tasks.metrics import metric_keys_by_name
-from assay.tasks.selection import chosen_of, documents_of
+from assay.tasks.selection import chosen_of, documents_of, part_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +38,8 @@ class PlannedCheck:
     check: Check
     scope: Scope
     baseline: RecordedRun | None
+    part: str | None = None
+    """Which part of the documents ``limit`` or ``samples`` leaves, in words; None where that is all."""
 
 
 def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[PlannedCheck, ...]:
@@ -55,10 +60,11 @@ def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[Plan
         if check.baseline is not None:
             baseline = read_baseline(check.baseline)
             refuse_misfit(check, scope, baseline, loaded, specification.options)
-        planned.append(PlannedCheck(check, scope, baseline))
+        part = part_words([loaded.tasks[name] for name in scope.tasks], specification.options)
+        planned.append(PlannedCheck(check, scope, baseline, part))
     if specification.early_stopping is not None:
         _refuse_unchecked(planned, loaded)
-        for plan in planned:
+        for plan in [plan for plan in planned if plan.scope.may_stop_early]:
             plan_of(plan.check, plan.scope, population=1, weights={})
     return tuple(planned)
 
@@ -93,11 +99,13 @@ def judge_checks(
         follower: what followed the checks, where the run could stop early.
     """
     if follower is None:
-        return tuple(_judge_fully(plan, scores, live) for plan in planned)
-    return tuple(
-        _judge_fully(plan, scores, live) if follower.is_complete(followed) else followed.result()
-        for plan, followed in zip(planned, follower.checks, strict=True)
-    )
+        results = [_judge_fully(plan, scores, live) for plan in planned]
+    else:
+        results = [
+            _judge_fully(plan, scores, live) if follower.is_complete(followed) else followed.result()
+            for plan, followed in zip(planned, follower.checks, strict=True)
+        ]
+    return tuple(_of_a_part(result, plan.part) for result, plan in zip(results, planned, strict=True))
 
 
 def follow_checks(
@@ -141,11 +149,41 @@ def follow_checks(
     )
 
 
+def _of_a_part(result: CheckResult, part: str | None) -> CheckResult:
+    """Say beside a verdict that it is about a part of the benchmark."""
+    if part is None:
+        return result
+    reason = f"{result.reason}; {part} alone, which tells nothing of the others"
+    return msgspec.structs.replace(result, reason=reason)
+
+
 def _judge_fully(plan: PlannedCheck, scores: Sequence[Score], live: LiveScores) -> CheckResult:
+    if outside := _outside_stated_range(plan, live):
+        return describe(plan.check, Verdict.INVALID, outside)
     if plan.baseline is None:
-        return judge(plan.check, scores)
+        return judge(plan.check, scores, _exact_score(plan.scope, plan.check.metric, live))
     records = {name: live.record(name, (plan.check.metric,)) for name in plan.scope.tasks}
     return judge_against_baseline(plan.check, plan.scope, plan.baseline, records)
+
+
+def _exact_score(scope: Scope, metric: str, live: LiveScores) -> ExactScore | None:
+    if not scope.is_mean:
+        return None
+    strata = [Stratum(list(live.values(name, metric).values()), live.failed(name)) for name in scope.tasks]
+    return exact_score(strata, scope.range, by_size=scope.weighted_by_size)
+
+
+def _outside_stated_range(plan: PlannedCheck, live: LiveScores) -> str | None:
+    """Say which score contradicts the range that the check states; None if none does."""
+    if plan.check.range is None:
+        return None
+    for name in plan.scope.tasks:
+        known = live.values(name, plan.check.metric)
+        before = {} if plan.baseline is None else plan.baseline.scores(name, plan.check.metric)
+        for doc_id in sorted({*known, *before}):
+            if words := outside_words([known.get(doc_id), before.get(doc_id)], name, doc_id, plan.scope):
+                return words
+    return None
 
 
 def refuse_misfit(check: Check, scope: Scope, baseline: RecordedRun, loaded: LoadedTasks, options: TaskOptions) -> None:

@@ -8,15 +8,14 @@ import msgspec
 
 from assay.scoring.measure import aggregates_by_mean, weighs_by_size
 from assay.stats.sampling import document_weights
+from assay.tasks.metric_ranges import is_right_or_wrong, known_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.stats.plans import Weight
     from assay.tasks.library import LoadedTasks
     from assay.types import Check
-
-_RIGHT_OR_WRONG = frozenset({"acc", "acc_norm", "exact_match"})
-"""lm-eval's metrics that give 0 or 1 for every document."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,14 +28,21 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     higher_is_better: bool = True
     is_mean: bool = True
     """The score is a mean over documents; others are known only when all are answered."""
+    range: tuple[float, float] | None = None
+    """Least and greatest score that a document can have; None where neither the metric nor the check tells."""
     right_or_wrong: bool = False
     """Every document scores 0 or 1."""
+
+    @property
+    def may_stop_early(self) -> bool:
+        """Whether some of the documents can decide: only of bounded scores that are averaged do some bound the rest."""
+        return self.is_mean and self.range is not None
 
     def population(self, sizes: Mapping[str, int]) -> int:
         """Documents of all its tasks, from how many each has."""
         return sum(sizes[task] for task in self.tasks)
 
-    def weights(self, sizes: Mapping[str, int]) -> dict[str, float]:
+    def weights(self, sizes: Mapping[str, int]) -> dict[str, Weight]:
         """For each task the weight of one of its documents in the mean over all; 1 where all count the same."""
         if self.weighted_by_size or len(self.tasks) == 1:
             return dict.fromkeys(self.tasks, 1.0)
@@ -49,16 +55,19 @@ def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
     name, metric = check.task or "", check.metric.split(",", 1)[0]
     group = loaded.groups.get(name)
     if group is None:
-        return _scope([loaded.tasks[name]], (name,), metric, by_size=True)
+        return _scope(check, [loaded.tasks[name]], (name,), metric, by_size=True)
     tasks = group.get_all_tasks()
-    return _scope(tasks, tuple(task.task_name for task in tasks), metric, by_size=weighs_by_size(group, metric))
+    names = tuple(task.task_name for task in tasks)
+    return _scope(check, tasks, names, metric, by_size=weighs_by_size(group, metric))
 
 
-def _scope(tasks: list[Any], names: tuple[str, ...], metric: str, *, by_size: bool) -> Scope:
+def _scope(check: Check, tasks: list[Any], names: tuple[str, ...], metric: str, *, by_size: bool) -> Scope:
+    known = {known_range(task, metric) for task in tasks}
     return Scope(
         tasks=names,
         weighted_by_size=by_size,
         higher_is_better=all(task.higher_is_better().get(metric) is not False for task in tasks),
         is_mean=all(aggregates_by_mean(task, metric) for task in tasks),
-        right_or_wrong=metric in _RIGHT_OR_WRONG,
+        range=check.range or (known.pop() if len(known) == 1 else None),
+        right_or_wrong=all(is_right_or_wrong(task, metric) for task in tasks),
     )

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from math import ceil, floor
+from math import ceil, floor, isnan
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from assay.checks.against_baseline import mismatch_words
 from assay.checks.verdicts import CheckResult, Verdict, demand_of, describe
-from assay.errors import NothingMeasuredError, SpecificationError
+from assay.errors import SpecificationError
 from assay.runs.pairing import BaselineDocuments
 from assay.stats.course import Course, course_of
 from assay.stats.plans import Decision, margin_plan, threshold_plan
 from assay.stats.sequential import SequentialTest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from assay.checks.scope import Scope
     from assay.runs.record import RecordedRun, Score
     from assay.stats.intervals import Interval
-    from assay.stats.plans import SequentialPlan
+    from assay.stats.plans import SequentialPlan, Weight
     from assay.types import Check
 
 _ROUNDING = 1e-6
@@ -66,13 +66,16 @@ class FollowedCheck:
             baseline: the earlier run, if the check has one.
 
         Raises:
-            SpecificationError: the threshold is no score between 0 and 1.
+            SpecificationError: the threshold is outside the range of scores.
         """
         self.check = check
         self.scope = scope
         self.test: SequentialTest | None = None
         """None where the check can only be judged when all documents are answered."""
-        self.mismatch: str | None = None
+        self.why_all = why_all_decide(scope, check.metric)
+        """Why that is so, in words."""
+        self.fault: str | None = None
+        """Why the check is invalid, in words: the baseline does not match, or a score lies outside the range stated."""
         self.decision = Decision.OPEN
         self.seen = 0
         self._weights = scope.weights(sizes)
@@ -81,13 +84,13 @@ class FollowedCheck:
         self._scored = 0
         self._sum = self._sum_of_weights = 0.0
         self._lost = self._gained = 0
-        if scope.is_mean:
+        if scope.may_stop_early:
             self.test = SequentialTest(plan_of(check, scope, self._population, self._weights))
 
     @property
     def is_open(self) -> bool:
         """Whether more documents could still decide it."""
-        return self.decision is Decision.OPEN and self.mismatch is None
+        return self.decision is Decision.OPEN and self.fault is None
 
     def observe(self, task: str, doc_id: int, book: ScoreBook) -> None:
         """Take the next document's score into account, unless all is decided."""
@@ -96,39 +99,46 @@ class FollowedCheck:
         self.seen += 1
         value = book.value(task, doc_id, self.check.metric)
         self._scored += value is not None
-        if value is not None and not isinstance(value, int | float):
-            self.test = None  # a metric of another kind than its name promised: only the whole run can tell
+        if value is not None and (not isinstance(value, int | float) or isnan(value)):
+            self._leave_to_all("a score that is no number was given")
             return
         score = None if value is None else float(value)
         if score is not None:
-            self._sum += self._weights[task] * score
-            self._sum_of_weights += self._weights[task]
-        evidence = score if self._before is None else self._difference(task, doc_id, score, book)
-        if self.test is None or self.mismatch is not None:
-            return
-        try:
-            self.decide(self.test.add(evidence, self._weights[task]))
-        except SpecificationError:
-            self.test = None  # a score outside [0, 1]
+            self._sum += float(self._weights[task]) * score
+            self._sum_of_weights += float(self._weights[task])
+        before = None if self._before is None else self._earlier(self._before, task, doc_id, score, book)
+        if outside := outside_words([score, before], task, doc_id, self.scope):
+            if self.check.range is not None:
+                self.fault = self.fault or outside
+            self._leave_to_all(outside)
+        if self.test is not None and self.fault is None:
+            # Without a score on either side there is no evidence for any, as if the document had failed.
+            paired = None if score is None or before is None else score - before
+            self.decide(self.test.add(score if self._before is None else paired, self._weights[task]))
+
+    def _leave_to_all(self, why: str) -> None:
+        """Give the test up: what it assumes does not hold."""
+        if self.test is not None:
+            self.test, self.why_all = None, why
 
     def decide(self, decision: Decision) -> None:
         """Settle the check: by its own test, or by one that several checks share."""
         if self.decision is Decision.OPEN:
             self.decision = decision
 
-    def _difference(self, task: str, doc_id: int, score: float | None, book: ScoreBook) -> float | None:
-        if self._before is None:
-            return None
+    def _earlier(self, baseline: _Before, task: str, doc_id: int, score: float | None, book: ScoreBook) -> float | None:
+        """What the document scored in the baseline, and count it as lost or gained; None where it has no such score."""
         identity = None if score is None else book.identity(task, doc_id)
-        before, mismatch = self._before.pair(task, doc_id, identity)
+        before, mismatch = baseline.pair(task, doc_id, identity)
         if not self.check.allow_mismatch:
-            self.mismatch = mismatch
-        if score is None or not isinstance(before, float):
-            return None  # no evidence for either side, as if it had failed
-        worse = score < before if self.scope.higher_is_better else score > before
-        self._lost += worse
-        self._gained += score != before and not worse
-        return score - before
+            self.fault = mismatch
+        if not isinstance(before, float):
+            return None
+        if score is not None:
+            worse = score < before if self.scope.higher_is_better else score > before
+            self._lost += worse
+            self._gained += score != before and not worse
+        return before
 
     @property
     def value_so_far(self) -> float | None:
@@ -154,17 +164,17 @@ class FollowedCheck:
             "n": self.seen,
             "population": self._population,
             "value": self.value_so_far,
-            "failed": self.test.failed if self.test else 0,
+            "failed": self.seen - self._scored if self.test is None else self.test.failed,
         }
         if self._before is not None:
             figures |= {"lost": self._lost, "gained": self._gained}
-        if self.mismatch is not None:
-            return describe(self.check, Verdict.INVALID, self.mismatch, **figures)
+        if self.fault is not None:
+            return describe(self.check, Verdict.INVALID, self.fault, **figures)
         so_far = f"{self.seen} of {self._population} documents"
         if not self._scored:
             return describe(self.check, Verdict.INVALID, f"no document was scored ({so_far} asked)", **figures)
         if self.test is None:
-            reason = f"the budget ended after {so_far}; this check is decided only after all of them"
+            reason = f"the budget ended after {so_far}{_so_far(figures)}; only all of them decide: {self.why_all}"
             return describe(
                 self.check, Verdict.INCONCLUSIVE, reason, **figures, more_needed=self._population - self.seen
             )
@@ -172,42 +182,82 @@ class FollowedCheck:
         figures["interval"] = interval
         if self._before is not None and self.test.failed < self.test.seen:
             figures["difference"] = self.test.estimate
-        sure = f"between {interval.low:.4f} and {interval.high:.4f} with {interval.confidence:.4g} confidence"
-        known = f"{_estimate(figures)} ({sure})"
+        sure = _sure(interval, is_difference=self._before is not None)
         if self.decision in (Decision.PASS, Decision.FAIL):
             verdict = Verdict(self.decision.value)
             demand = "within" if verdict is Verdict.PASS else "beyond"
             held = f"{demand} the margin of {self.check.margin:g}" if self._before else _held(self.check, verdict)
             shared = "" if self.test.decision is self.decision else " by Holm's method, together with the other checks"
-            return describe(self.check, verdict, f"decided after {so_far}{shared}: {known}; {held}", **figures)
+            reason = (
+                f"decided after {so_far}{shared}: {sure}; {held}; {_on_these(figures)}, biased by stopping when it was "
+                f"clear: not the full run's{_failures(self.test.failed)}"
+            )
+            return describe(self.check, verdict, reason, **figures)
         more = _forecast(self.test)
-        reason = f"the budget ended after {so_far}: {known}; some {more} more would probably decide"
+        ahead = (
+            "too few to say how many more would decide" if more is None else f"some {more} more would probably decide"
+        )
+        reason = f"the budget ended after {so_far}: {sure}; {_on_these(figures)}; {ahead}"
         return describe(self.check, Verdict.INCONCLUSIVE, reason, **figures, more_needed=more)
 
 
-def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, float]) -> SequentialPlan:
+def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, Weight]) -> SequentialPlan:
     """The sequential plan of a check.
 
     Raises:
-        SpecificationError: the threshold is no score between 0 and 1.
+        SpecificationError: the threshold is outside the range of scores, or the range is not known.
     """
+    if scope.range is None:
+        raise SpecificationError(f"{check.task} {check.metric}: {why_all_decide(scope, check.metric)}")
+    low, high = scope.range
     resolution = 1.0 if scope.right_or_wrong and set(weights.values()) == {1.0} else None
     if check.baseline is not None:
         return margin_plan(
             population,
             check.margin or 0.0,
             check.alpha,
+            largest=high - low,
             higher_is_better=scope.higher_is_better,
             resolution=resolution,
         )
     higher_is_better = check.min is not None
     threshold = check.min if check.min is not None else check.max or 0.0
-    if not 0 <= threshold <= 1:
+    if not low <= threshold <= high:
         raise SpecificationError(
-            f"{check.task} {check.metric}: {threshold:g} does not lie between 0 and 1; "
-            "a metric of another range can only be judged by a full run, without early stopping"
+            f"{check.task} {check.metric}: {threshold:g} does not lie between {low:g} and {high:g}, the range of scores"
         )
-    return threshold_plan(population, threshold, check.alpha, higher_is_better=higher_is_better, resolution=resolution)
+    return threshold_plan(
+        population,
+        threshold,
+        check.alpha,
+        support=scope.range,
+        higher_is_better=higher_is_better,
+        resolution=resolution,
+    )
+
+
+def why_all_decide(scope: Scope, metric: str) -> str:
+    """Why a check cannot be decided by some of its documents; empty if it can."""
+    name = metric.split(",", 1)[0]
+    if not scope.is_mean:
+        return f"{name} is no mean over documents"
+    if scope.range is None:
+        return (
+            f"the range of {name} is not known; if no document can score outside one, state it in the check, "
+            "for example range = [0, 1]"
+        )
+    return ""
+
+
+def outside_words(scores: Iterable[Any], task: str, doc_id: int, scope: Scope) -> str | None:
+    """Say that a document's score lies outside the range; None if none does."""
+    if scope.range is None:
+        return None
+    low, high = scope.range
+    for score in scores:
+        if isinstance(score, int | float) and not low <= score <= high:
+            return f"document {doc_id} of {task} scored {score:g}, outside the range [{low:g}, {high:g}] of the metric"
+    return None
 
 
 class _Before:
@@ -236,9 +286,30 @@ class _Before:
         return before.scores[self._metric][place], reason
 
 
-def _estimate(figures: Mapping[str, Any]) -> str:
+def _sure(interval: Interval, *, is_difference: bool) -> str:
+    """What is known of the full run, in words."""
+    of, sign = ("difference from the baseline", "+") if is_difference else ("score", "")
+    return (
+        f"the full run's {of} lies between {interval.low:{sign}.4f} and {interval.high:{sign}.4f} "
+        f"with {interval.confidence:.4g} confidence"
+    )
+
+
+def _so_far(figures: Mapping[str, Any]) -> str:
+    return "" if figures["value"] is None else f" ({figures['value']:.4f} on these)"
+
+
+def _on_these(figures: Mapping[str, Any]) -> str:
     difference = figures.get("difference")
-    return f"{figures['value']:.4f}" if difference is None else f"{difference:+.4f} against the baseline"
+    shown = f"{figures['value']:.4f}" if difference is None else f"{difference:+.4f} against the baseline"
+    return f"{shown} on the documents asked"
+
+
+def _failures(failed: int) -> str:
+    if not failed:
+        return ""
+    samples = "1 sample" if failed == 1 else f"{failed} samples"
+    return f"; {samples} failed, and the verdict holds whatever {'it' if failed == 1 else 'they'} would have scored"
 
 
 def _held(check: Check, verdict: Verdict) -> str:
@@ -257,8 +328,5 @@ def _possible_means(test: SequentialTest) -> Interval:
     return msgspec.structs.replace(interval, low=min(low, high), high=max(low, high))
 
 
-def _forecast(test: SequentialTest) -> int:
-    try:
-        return test.forecast()
-    except NothingMeasuredError:
-        return test.plan.population - test.seen
+def _forecast(test: SequentialTest) -> int | None:
+    return test.forecast() if test.seen > test.failed else None

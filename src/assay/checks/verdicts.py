@@ -20,6 +20,7 @@ from assay.types import Check
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.checks.exact import ExactScore
     from assay.scoring.measure import Score
 
 
@@ -113,6 +114,37 @@ def parse_maximum(text: str) -> Check:
     return Check(metric=metric, max=number, task=task)
 
 
+def parse_range(text: str) -> Check:
+    """Read ``[TASK:]METRIC,FILTER=LOW,HIGH``, the argument of ``--range``: a check that holds a range and no demand.
+
+    Raises:
+        SpecificationError: the text has another form.
+    """
+    key, equals, ends = text.rpartition("=")
+    task, _, metric = key.rpartition(":")
+    try:
+        low, high = map(float, ends.split(","))
+    except ValueError:
+        low = high = math.nan
+    if not equals or not metric.strip() or not low < high:
+        raise SpecificationError(f"'{text}' is no range: write KEY=LOW,HIGH, for example f1,none=0,1")
+    return Check(metric=metric.strip(), range=(low, high), task=task.strip() or None)
+
+
+def with_ranges(checks: Sequence[Check], ranges: Sequence[Check]) -> list[Check]:
+    """The checks, each with the range that was given for its task and metric.
+
+    Raises:
+        SpecificationError: a range is for none of them.
+    """
+    stated = {(entry.task, entry.metric): entry.range for entry in ranges}
+    if unused := stated.keys() - {(check.task, check.metric) for check in checks}:
+        task, metric = min(unused, key=str)
+        name = f"{task}:{metric}" if task else metric
+        raise SpecificationError(f"a range is given for {name}, but no check: write the same key as in --min or --max")
+    return [msgspec.structs.replace(check, range=stated.get((check.task, check.metric))) for check in checks]
+
+
 def _parse_demand(text: str, kind: str) -> tuple[str | None, str, float]:
     key, equals, value = text.rpartition("=")
     task, _, metric = key.rpartition(":")
@@ -145,8 +177,26 @@ def validate_check(check: Check) -> None:
             raise SpecificationError(f"{name} has {field} {getattr(check, field)}; it must be a finite number")
     if check.margin is not None and not 0 <= check.margin < math.inf:
         raise SpecificationError(f"{name} has margin {check.margin:g}; it must be a number from 0 up, for example 0.02")
+    if check.range is not None:
+        _validate_range(check, check.range, name)
     if not 0 < check.alpha < 0.5:
         raise SpecificationError(f"{name} has alpha {check.alpha:g}; it must lie between 0 and 0.5, for example 0.01")
+
+
+def _validate_range(check: Check, limits: tuple[float, float], name: str) -> None:
+    low, high = limits
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise SpecificationError(
+            f"{name} has range [{low:g}, {high:g}]; write the least and the greatest possible score"
+        )
+    for field in ("min", "max"):
+        value = getattr(check, field)
+        if value is not None and not low <= value <= high:
+            raise SpecificationError(f"{name} has {field} {value:g}, outside its range [{low:g}, {high:g}]")
+    if check.margin is not None and check.margin > high - low:
+        raise SpecificationError(
+            f"{name} has margin {check.margin:g}; it must lie between 0 and {high - low:g}, the width of its range"
+        )
 
 
 def resolve_checks(checks: Sequence[Check], keys: Mapping[str, Sequence[str]], asked: Sequence[str]) -> list[Check]:
@@ -188,10 +238,16 @@ def _matching(metric: str, keys: Sequence[str]) -> list[str]:
     return [metric] if metric in keys else [key for key in keys if key.split(",", 1)[0] == metric]
 
 
-def judge(check: Check, scores: Sequence[Score]) -> CheckResult:
-    """Compare one resolved check against a threshold with the scores of a full run."""
+def judge(check: Check, scores: Sequence[Score], exact: ExactScore | None = None) -> CheckResult:
+    """Compare one resolved check against a threshold with the scores of a full run.
+
+    Args:
+        check: a resolved check with a threshold.
+        scores: the run's.
+        exact: the check's own score, without rounding, where it is a mean over documents.
+    """
     score = next((score for score in scores if (score.task, score.metric) == (check.task, check.metric)), None)
-    verdict, reason = _verdict(check, score)
+    verdict, reason = _verdict(check, score, exact)
     return describe(
         check,
         verdict,
@@ -224,7 +280,7 @@ def threshold_of(check: Check) -> Bound:
     return Bound(check.min, higher_is_better=True) if check.min is not None else Bound(check.max or 0.0, False)
 
 
-def _verdict(check: Check, score: Score | None) -> tuple[Verdict, str]:
+def _verdict(check: Check, score: Score | None, exact: ExactScore | None) -> tuple[Verdict, str]:
     if score is None:
         return Verdict.INVALID, "the run did not report this metric"
     if score.value is None or score.n == 0:
@@ -233,12 +289,20 @@ def _verdict(check: Check, score: Score | None) -> tuple[Verdict, str]:
         return Verdict.INVALID, "the score is not a number"
     bound = threshold_of(check)
     if not score.failed:
-        if bound.met_by(score.value):
+        if bound.met_by(score.value if exact is None else exact.value):
             return Verdict.PASS, f"{score.value:.4f} {'>=' if bound.higher_is_better else '<='} {bound.value:g}"
         return Verdict.FAIL, f"{score.value:.4f} {'<' if bound.higher_is_better else '>'} {bound.value:g}"
-    if score.bounds is None:
-        return Verdict.INVALID, f"{score.failed} samples failed and this metric cannot be bounded without them"
-    return verdict_of_bounds(bound, score.bounds.low, score.bounds.high, score.failed)
+    if (bounds := exact or score.bounds) is None:
+        return Verdict.INVALID, unknown_range_words(score.failed)
+    return verdict_of_bounds(bound, bounds.low, bounds.high, score.failed)
+
+
+def unknown_range_words(failed: int) -> str:
+    """Say why a verdict on a run with failed samples is not possible."""
+    return (
+        f"{failed} samples failed, and what they could have scored is not known; if no document can score outside a "
+        "range, state it in the check, for example range = [0, 1]"
+    )
 
 
 def verdict_of_bounds(bound: Bound, low: float, high: float, failed: int) -> tuple[Verdict, str]:

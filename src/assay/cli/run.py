@@ -128,6 +128,13 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="As --min, for metrics of which less is better.",
     metavar="[TASK:]KEY=VALUE",
 )
+@click.option(
+    "--range",
+    "ranges",
+    multiple=True,
+    help="Least and greatest score of a document, where the metric of a --min or --max does not tell: f1,none=0,1.",
+    metavar="[TASK:]KEY=LOW,HIGH",
+)
 @click.option("--stop-early", is_flag=True, help="Ask in random order, only until every --min and --max is decided.")
 @click.option(
     "--alpha",
@@ -185,7 +192,7 @@ def specification_of(options: dict[str, Any]) -> Any:
     """The specification that the command's options describe."""
     import msgspec
 
-    from assay.checks.verdicts import parse_maximum, parse_minimum
+    from assay.checks.verdicts import parse_maximum, parse_minimum, parse_range, with_ranges
     from assay.types import EarlyStopping, ModelSpec, Specification
 
     base_url, *replicas = addresses(options)
@@ -198,6 +205,7 @@ def specification_of(options: dict[str, Any]) -> Any:
     )
     checks = [parse_minimum(text) for text in options["minimums"]]
     checks += [parse_maximum(text) for text in options["maximums"]]
+    checks = with_ranges(checks, [parse_range(text) for text in options["ranges"]])
     return Specification(
         tasks=options["tasks"],
         model=asked_as(model, options),

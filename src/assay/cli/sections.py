@@ -31,7 +31,7 @@ SHARED = {
         "apply_chat_template",
         "max_length",
     ),
-    "Verdict": ("explain", "minimums", "maximums", "stop_early", "alpha"),
+    "Verdict": ("explain", "minimums", "maximums", "ranges", "stop_early", "alpha"),
     "Pace and patience": (
         "concurrency",
         "request_timeout",

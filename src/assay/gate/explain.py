@@ -1,25 +1,26 @@
 """What a gate will be able to see, before it asks anything.
 
-The expected numbers of documents are medians over simulated random orders of right-or-wrong scores, under assumptions
-that are printed with them; the smallest visible drop comes from :mod:`assay.stats.power`.
+The expected numbers of documents are medians over simulated random orders of scores that are the worst or the best
+possible, under assumptions that are printed with them; the smallest visible drop comes from :mod:`assay.stats.power`.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from assay.checks.scope import scope_of
-from assay.checks.sequential import plan_of
+from assay.checks.sequential import plan_of, why_all_decide
 from assay.checks.verdicts import demand_of
 from assay.stats.many import decide_many
 from assay.stats.power import detectable_drop, detectable_loss
 from assay.stats.sampling import permuted
 from assay.tasks.metrics import metric_keys_by_name
+from assay.tasks.selection import part_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from assay.checks.scope import Scope
     from assay.stats.plans import SequentialPlan
+    from assay.stats.validate import Support
     from assay.types import Check, Specification
 
 _RUNS = 100
@@ -46,7 +48,7 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     demand: str
     population: int
-    """Documents there are."""
+    """Documents there are, as far as ``limit`` leaves them."""
     budget: int
     """Documents that may be asked."""
     alpha: float
@@ -54,12 +56,16 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     """Smallest drop below the threshold, or loss against the baseline, that a fixed-size test of ``budget`` documents
     shows with probability 0.8; 0 or the margin where all documents may be asked, which decides exactly. None where the
     check is decided only by the whole run."""
-    healthy: str
-    """What is assumed of a healthy server."""
+    healthy: str | None
+    """What is assumed of a healthy server; None where no assumption matters, because all documents decide."""
     healthy_documents: int
     """Median of documents asked then."""
-    broken: str
+    broken: str | None
     broken_documents: int
+    range: tuple[float, float] | None = None
+    """Least and greatest score that a document can have, where that is known."""
+    remarks: tuple[str, ...] = ()
+    """What keeps the check from stopping early, and what part of the benchmark it is about."""
 
 
 def explain(name: str, specification: Specification) -> Iterator[Outlook]:
@@ -90,37 +96,62 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
         stopping = specification.early_stopping
         limit = None if stopping is None else stopping.budget.documents
         budget = population if limit is None else min(limit, population)
-        follows = stopping is not None and scope.is_mean
-        yield _outlook(name, check, scope, population, budget, follows=follows)
+        outlook = Outlook(
+            model=name,
+            task=check.task or "",
+            metric=check.metric,
+            demand=_demand(check),
+            population=population,
+            budget=budget,
+            alpha=check.alpha,
+            detectable=None,
+            healthy=None,
+            healthy_documents=population,
+            broken=None,
+            broken_documents=population,
+            range=scope.range,
+            remarks=tuple(_remarks(check, scope, [loaded.tasks[task] for task in scope.tasks], specification)),
+        )
+        if scope.range is not None and scope.is_mean:
+            outlook = _assuming(outlook, check, scope, follows=stopping is not None)
+        yield outlook
 
 
-def _outlook(name: str, check: Check, scope: Scope, population: int, budget: int, *, follows: bool) -> Outlook:
-    plan = plan_of(check, scope, population, dict.fromkeys(scope.tasks, 1.0))
+def _remarks(check: Check, scope: Scope, tasks: list[Any], specification: Specification) -> Iterator[str]:
+    stopping = specification.early_stopping
+    if stopping is not None and not scope.may_stop_early:
+        yield f"all documents decide: {why_all_decide(scope, check.metric)}"
+    if (part := part_words(tasks, specification.options)) is not None:
+        yield (
+            f"judged on {part} alone, which tells nothing of the others; without it, [budget] documents = N asks N at "
+            "random, and the verdict is about all"
+        )
+
+
+def _assuming(outlook: Outlook, check: Check, scope: Scope, *, follows: bool) -> Outlook:
+    """The outlook with what may be expected of a healthy and of a broken server."""
+    population, (low, high) = outlook.population, scope.range or (0.0, 1.0)
+    width = high - low
     if check.baseline is None:
-        healthy, broken = _likely_scores(check)
-        words = (f"score {healthy:.3f}", f"score {broken:.3f}")
-        scores = (_scores(population, healthy), _scores(population, broken))
+        shares = _likely_shares(check, (low, high))
+        words = [f"score {low + width * share:.3f}" for share in shares]
+        scores = [low + width * _shares(population, share) for share in shares]
     else:
-        loss = min((check.margin or 0.0) + _LOSS_BEYOND_MARGIN, 1.0)
-        words = (f"{_FLIPS:.0%} of answers flip evenly", f"{loss:.3f} worse")
-        sign = 1 if scope.higher_is_better else -1
-        scores = (_differences(population, 0.0), sign * _differences(population, loss))
-    healthy_documents, broken_documents = (
-        _median_documents(plan, values) if follows else population for values in scores
-    )
-    return Outlook(
-        model=name,
-        task=check.task or "",
-        metric=check.metric,
-        demand=_demand(check),
-        population=population,
-        budget=budget,
-        alpha=check.alpha,
-        detectable=_detectable(check, population, budget) if follows or budget == population else None,
+        loss = min((check.margin or 0.0) / width + _LOSS_BEYOND_MARGIN, 1.0)
+        words = [f"{_FLIPS:.0%} of answers flip evenly", f"{width * loss:.3f} worse"]
+        sign = width if scope.higher_is_better else -width
+        scores = [width * _differences(population, 0.0), sign * _differences(population, loss)]
+    documents = [population, population]
+    if follows:
+        plan = plan_of(check, scope, population, dict.fromkeys(scope.tasks, 1.0))
+        documents = [_median_documents(plan, values) for values in scores]
+    return msgspec.structs.replace(
+        outlook,
+        detectable=_detectable(check, outlook, (low, high)) if follows or outlook.budget == population else None,
         healthy=words[0],
-        healthy_documents=healthy_documents,
+        healthy_documents=documents[0],
         broken=words[1],
-        broken_documents=broken_documents,
+        broken_documents=documents[1],
     )
 
 
@@ -134,15 +165,20 @@ def _is_absent(baseline: str) -> bool:
     return not os.path.lexists(baseline)
 
 
-def _likely_scores(check: Check) -> tuple[float, float]:
-    """Ten points better than demanded, or half the way to the best; and half as good as demanded."""
+def _likely_shares(check: Check, limits: Support) -> tuple[float, float]:
+    """Where in the range: a tenth of it better than demanded, or half the way to the best; half as good as demanded."""
+    threshold = _as_share(check.min if check.min is not None else check.max or 0.0, limits)
     if check.min is not None:
-        return min(check.min + 0.1, (1 + check.min) / 2), check.min / 2
-    maximum = check.max or 0.0
-    return max(maximum - 0.1, maximum / 2), (1 + maximum) / 2
+        return min(threshold + 0.1, (1 + threshold) / 2), threshold / 2
+    return max(threshold - 0.1, threshold / 2), (1 + threshold) / 2
 
 
-def _scores(population: int, share: float) -> NDArray[np.float64]:
+def _as_share(score: float, limits: Support) -> float:
+    low, high = limits
+    return (score - low) / (high - low)
+
+
+def _shares(population: int, share: float) -> NDArray[np.float64]:
     return (np.arange(population) < round(share * population)).astype(np.float64)
 
 
@@ -161,10 +197,13 @@ def _median_documents(plan: SequentialPlan, values: NDArray[np.float64]) -> int:
     return int(np.median(documents))
 
 
-def _detectable(check: Check, population: int, budget: int) -> float:
+def _detectable(check: Check, outlook: Outlook, limits: Support) -> float:
+    width, budget, population = limits[1] - limits[0], outlook.budget, outlook.population
     if check.baseline is not None:
-        return detectable_loss(
-            budget, _FLIPS, margin=check.margin or 0.0, alpha=check.alpha, power=_POWER, population=population
+        margin = (check.margin or 0.0) / width
+        return width * detectable_loss(
+            budget, _FLIPS, margin=margin, alpha=check.alpha, power=_POWER, population=population
         )
-    threshold = check.min if check.min is not None else 1 - (check.max or 0.0)
-    return detectable_drop(budget, threshold, alpha=check.alpha, power=_POWER, population=population)
+    share = _as_share(check.min if check.min is not None else check.max or 0.0, limits)
+    threshold = share if check.min is not None else 1 - share
+    return width * detectable_drop(budget, threshold, alpha=check.alpha, power=_POWER, population=population)

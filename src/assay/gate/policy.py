@@ -46,6 +46,7 @@ class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
     alpha: float | None = None
     """The check's own error rate; without it, it has its share of the policy's."""
     allow_mismatch: bool = False
+    range: tuple[float, float] | None = None
     model: str | None = None
     """Name of a ``[models.…]`` table; without it, every model must meet the check."""
 

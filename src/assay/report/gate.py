@@ -64,12 +64,14 @@ def asked_words(stopped: StoppedEarly) -> str:
 
 
 def measured(check: CheckResult) -> str:
-    """The check's figure with its interval."""
+    """The check's figure with its interval; after an early stop the interval first, as the figure is no score."""
     figure = check.value if check.difference is None else check.difference
     if figure is None:
         return "–"
     sign = "" if check.difference is None else "+"
     interval = check.interval
+    if interval is not None and check.n < check.population:
+        return f"{interval.low:{sign}.4f} – {interval.high:{sign}.4f} ({figure:{sign}.4f} on those asked)"
     return f"{figure:{sign}.4f}" + (f" ({interval.low:{sign}.4f} – {interval.high:{sign}.4f})" if interval else "")
 
 

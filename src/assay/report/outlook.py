@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
+from assay._util.text import printable
 from assay.report.fitting import fitting_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.console import RenderableType
 
     from assay.gate.explain import Outlook
 
 _HEADINGS = ("model", "task", "metric", "demanded", "n", "alpha", "sees", "healthy", "broken")
+_LONGEST = 600
 _NOTES = """
 n: documents that may be asked of those there are
 alpha: greatest chance of a wrong pass, and of a wrong fail
@@ -27,7 +29,15 @@ healthy, broken: what is assumed, and the documents after which half of such run
 def outlook_text(outlooks: Sequence[Outlook]) -> RenderableType:
     """One row a check, and what the columns mean."""
     table = fitting_table(_HEADINGS, [_cells(outlook) for outlook in outlooks], names=4)
-    return Group(table, Text(_NOTES, style="dim"))
+    return Group(table, *_remarks(outlooks), Text(_NOTES, style="dim"))
+
+
+def _remarks(outlooks: Sequence[Outlook]) -> Iterator[Text]:
+    for outlook in outlooks:
+        for remark in outlook.remarks:
+            yield Text(
+                printable(f"{outlook.model} {outlook.task} {outlook.metric}: {remark}", _LONGEST), style="yellow"
+            )
 
 
 def _cells(outlook: Outlook) -> tuple[str, ...]:
@@ -39,15 +49,19 @@ def _cells(outlook: Outlook) -> tuple[str, ...]:
         f"{outlook.budget} of {outlook.population}",
         f"{outlook.alpha:.2g}",
         _sees(outlook),
-        f"{outlook.healthy}: {outlook.healthy_documents}{_beyond(outlook, outlook.healthy_documents)}",
-        f"{outlook.broken}: {outlook.broken_documents}{_beyond(outlook, outlook.broken_documents)}",
+        _expected(outlook, outlook.healthy, outlook.healthy_documents),
+        _expected(outlook, outlook.broken, outlook.broken_documents),
     )
 
 
+def _expected(outlook: Outlook, assumed: str | None, documents: int) -> str:
+    return f"{assumed or 'any'}: {documents}{_beyond(outlook, documents)}"
+
+
 def _sees(outlook: Outlook) -> str:
-    if outlook.detectable is None:
-        return "nothing: only the whole run decides"
-    return "exact" if outlook.budget == outlook.population else f"{outlook.detectable:.3f}"
+    if outlook.budget == outlook.population:
+        return "exact"
+    return "nothing: only the whole run decides" if outlook.detectable is None else f"{outlook.detectable:.3f}"
 
 
 def _beyond(outlook: Outlook, documents: int) -> str:

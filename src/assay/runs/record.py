@@ -84,6 +84,11 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the journal with its answers, where there is one: a run that went on has several results, but one
     journal."""
 
+    def scores(self, task: str, metric: str) -> dict[int, Score]:
+        """A task's scores under a metric key, by document; empty where there are none."""
+        record = self.tasks.get(task)
+        return {} if record is None else dict(zip(record.doc_ids, record.scores.get(metric, ()), strict=False))
+
     @property
     def documents(self) -> int:
         """Scored documents of all tasks."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import numpy as np
 from assay.stats.intervals import Interval, clustered_mean_interval, failure_bounds, mean_interval, wilson
 from assay.stats.strata import stratified_interval
 from assay.stats.validate import UNBOUNDED
+from assay.tasks.metric_ranges import known_range
 from assay.tasks.metrics import aggregation_of, expected_group_keys, expected_task_keys
 from assay.types import Outcome
 
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from assay.scoring.task_scores import TaskScores
+    from assay.stats.validate import Support
     from assay.tasks.library import LoadedTasks
 
 _UNIT = (0.0, 1.0)
-_SHARES = re.compile(r"(^|_)(acc|exact_match|em|f1|pass@\d+|mc[12])(_|$)")
-"""Names of lm-eval's metrics that are shares."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,7 +107,7 @@ def _task_scores(entry: Mapping[str, Any], task: TaskScores) -> dict[str, Score]
             value=_number(entry.get(key)),
             stderr=_number(entry.get(stderr_key(key))),
             interval=interval_of(values) if is_mean or _are_verdict_lists(values) else None,
-            bounds=_failure_bounds(metric, values, len(task.failed)) if is_mean else None,
+            bounds=_failure_bounds(values, len(task.failed), known_range(task.task, metric)) if is_mean else None,
             n=len(values),
             outcomes=task.outcome_counts(filter_name),
             higher_is_better=directions.get(metric),
@@ -189,23 +188,19 @@ def _combined_bounds(parts: Sequence[Score], weigh: bool) -> Interval | None:
     return Interval(low=low, high=high, confidence=1.0, method="failure bounds")
 
 
-def _failure_bounds(metric: str, values: Sequence[Any], failed: int) -> Interval | None:
+def _failure_bounds(values: Sequence[Any], failed: int, known: Support | None) -> Interval | None:
+    """Where the mean lies whatever the failed samples would have scored.
+
+    Without a known range the scores there are show none, however alike they are: only yes and no have no third.
+    """
     plain = [_plain(value) for value in values]
     numbers = [float(value) for value in plain if isinstance(value, int | float) and isfinite(value)]
     if len(numbers) < len(values) or not len(numbers) + failed or _support(numbers) is not _UNIT:
         return None
-    if failed and not _is_known_share(metric, numbers):
+    are_verdicts = bool(plain) and all(isinstance(value, bool) for value in plain)
+    if failed and known is None and not are_verdicts:
         return None
     return failure_bounds(sum(numbers), len(numbers), failed)
-
-
-def _is_known_share(metric: str, numbers: Sequence[float]) -> bool:
-    """Whether a failed sample's score surely lies in [0, 1].
-
-    Known by name, or because the others are zeros and ones of which at least one is not 0: a metric whose values all
-    happen to be 0 may have any scale.
-    """
-    return bool(_SHARES.search(metric)) or (set(numbers) <= {0.0, 1.0} and 1.0 in numbers)
 
 
 def _plain(value: Any) -> Any:

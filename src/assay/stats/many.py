@@ -51,7 +51,7 @@ def decide_many(
     passed, documents = for_pass < for_fail, np.minimum(for_pass, for_fail)
     # The last document brings certainty, whatever the wealth.
     for run in np.flatnonzero((documents >= plan.population).any(axis=1)):
-        exact = plan.decide_exactly(orders[run], np.ones(plan.population)) is Decision.PASS
+        exact = plan.decide_exactly(orders[run], [1.0] * plan.population) is Decision.PASS
         passed[run, documents[run] >= plan.population] = exact
     return passed, np.minimum(documents, plan.population)
 

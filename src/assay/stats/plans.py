@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import StrEnum
-from math import ceil, fsum
+from fractions import Fraction
+from math import ceil, isnan
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -14,9 +16,12 @@ from assay.stats.betting import Portfolio, Stakes, difference_stakes, score_stak
 from assay.stats.validate import Support, count, probability
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float64]
+    Weight = float | Fraction
     FloatOrFloats = TypeVar("FloatOrFloats", float, Floats)
 
 
@@ -90,20 +95,26 @@ class SequentialPlan(msgspec.Struct, frozen=True, kw_only=True):
         on_losses = Portfolio(self.population, np.full(runs, 1 - self.gain(satisfying)), self.stakes_for_fail)
         return on_gains.beside(on_losses)
 
-    def certain_bounds(self, scores: Floats, weights: Floats) -> Support:
+    def certain_bounds(self, scores: Floats, weights: Sequence[Weight]) -> Support:
         """Least and greatest mean over all N that the scores seen (NaN: missing) leave possible.
 
-        Sums are rounded once, at their end, so that neither the order of the scores nor a missing one can turn a
-        comparison round.
+        In exact arithmetic, rounded once at its end to the nearest float: neither the order of the scores nor a missing
+        one nor a weight such as 4/3 can turn a comparison round, and a mean that equals the threshold meets it.
         """
-        unseen = 0.0 if scores.size == self.population else self.population - fsum(weights.tolist())
-        low, high = (
-            fsum([*(np.where(np.isnan(scores), bound, scores) * weights).tolist(), unseen * bound]) / self.population
-            for bound in self.support
-        )
+        alike = Counter(zip(scores.tolist(), weights, strict=True))
+        total = seen = missing = Fraction(0)
+        for (score, weight), times in alike.items():
+            share = Fraction(weight) * times
+            seen += share
+            if isnan(score):
+                missing += share
+            else:
+                total += Fraction(score) * share
+        unknown = missing if scores.size == self.population else missing + self.population - seen
+        low, high = (float((total + unknown * Fraction(bound)) / self.population) for bound in self.support)
         return low, high
 
-    def decide_exactly(self, scores: Floats, weights: Floats) -> Decision:
+    def decide_exactly(self, scores: Floats, weights: Sequence[Weight]) -> Decision:
         """The decision once all N documents were asked, by arithmetic (NaN: missing)."""
         low, high = self.certain_bounds(scores, weights)
         if self.satisfied_by(low) != self.satisfied_by(high) or np.isnan(scores).all():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,7 @@ def permuted(scores: NDArray[np.float64], runs: int, seed: int) -> NDArray[np.fl
     return np.random.default_rng(seed).permuted(np.tile(scores, (runs, 1)), axis=1)
 
 
-def document_weights(sizes: Sequence[int], weights: Sequence[float]) -> list[float]:
+def document_weights(sizes: Sequence[int], weights: Sequence[float]) -> list[Fraction]:
     """For each subtask of a group the weight that makes the mean over all documents the group's aggregate.
 
     The group's documents are pooled and asked in one random order. A document of a subtask with n_g of the N documents
@@ -42,6 +43,9 @@ def document_weights(sizes: Sequence[int], weights: Sequence[float]) -> list[flo
         sizes: Documents of each subtask.
         weights: Share of each subtask in the aggregate; they need not sum to 1.
 
+    Returns:
+        Exact fractions, so that a threshold that the aggregate meets exactly is met.
+
     Raises:
         SpecificationError: A size or weight is not positive, or there are not as many of one as of the other.
     """
@@ -49,5 +53,6 @@ def document_weights(sizes: Sequence[int], weights: Sequence[float]) -> list[flo
         raise SpecificationError(f"{len(sizes)} subtasks need as many weights, not {len(weights)}")
     if not all(weight > 0 for weight in weights):
         raise SpecificationError("the weights of subtasks must be positive; one that does not count need not be asked")
-    total, share = sum(count("subtask size", size, least=1) for size in sizes), sum(weights)
-    return [total * weight / share / size for size, weight in zip(sizes, weights, strict=True)]
+    exact = [Fraction(weight) for weight in weights]
+    total, share = sum(count("subtask size", size, least=1) for size in sizes), sum(exact)
+    return [total * weight / share / size for size, weight in zip(sizes, exact, strict=True)]

@@ -68,6 +68,22 @@ def chosen_of(name: str, numbers: Collection[int], options: TaskOptions) -> int:
     return sum(number < options.limit for number in numbers)
 
 
+def part_words(tasks: Sequence[Any], options: TaskOptions) -> str | None:
+    """Say which part of some tasks' documents is asked: "the first 15 of 60 documents"; None where that is all.
+
+    Args:
+        tasks: lm-eval's Task objects.
+        options: ``limit`` or ``samples`` chooses.
+    """
+    total = sum(len(task.eval_docs) for task in tasks)
+    asked = sum(len(documents_of(task.task_name, task, options)) for task in tasks)
+    if asked == total:
+        return None
+    if options.samples is not None:
+        return f"{asked} chosen of {total} documents"
+    return f"the first {asked} of {total} documents" + (f" of its {len(tasks)} tasks" if len(tasks) > 1 else "")
+
+
 def parse_samples(text: str) -> dict[str, tuple[int, ...]]:
     """Read ``{"task": [0, 5, 7], …}``, or the file of that name that holds it.
 

@@ -1,0 +1,49 @@
+"""Where a metric's scores lie, as far as that is known before the first answer.
+
+A range is known only where the metric's nature gives it: lm-eval's registered metrics that are a share of right answers
+(``acc`` and its kin, ``exact_match``) and ``pass@k``, which estimates a probability. Scores seen so far show no
+range: a count of errors may be 0 a thousand times before it is 40.
+
+A task's own Python may report a metric under one of these names. That name is then its author's word that the metric is
+what lm-eval means by it, and is taken so where the task also declares the direction that lm-eval registered. No other
+name of a task's own is taken for a range, however much it sounds like one (``f1`` is a share for some tasks and a per
+cent for others): who uses such a metric states its range.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.stats.validate import Support
+
+UNIT = (0.0, 1.0)
+_SHARES = frozenset({"acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match"})
+_PASS_AT_K = re.compile(r"pass@[1-9][0-9]*")
+_COMPARED_BY_LM_EVAL = frozenset({"multiple_choice", "loglikelihood"})
+"""Kinds of tasks for which lm-eval compares choices itself: right or wrong, nothing between."""
+
+
+def known_range(task: Any, metric: str) -> Support | None:
+    """Least and greatest score that a document of a task can have; None where that is not known.
+
+    Args:
+        task: lm-eval's Task object.
+        metric: the metric's name, without a filter.
+    """
+    is_share = metric in _SHARES or _PASS_AT_K.fullmatch(metric) is not None
+    return UNIT if is_share and task.higher_is_better().get(metric) is not False else None
+
+
+def is_right_or_wrong(task: Any, metric: str) -> bool:
+    """Whether every document surely scores 0 or 1: lm-eval itself compares the choices.
+
+    ``exact_match`` of generated text is a mean where a filter gives several answers; a task's own Python may grade.
+    """
+    return (
+        metric in _SHARES
+        and type(task).__name__ == "ConfigurableTask"
+        and task.get_config("process_results") is None
+        and task.get_config("output_type") in _COMPARED_BY_LM_EVAL
+    )

@@ -1,0 +1,269 @@
+"""Some documents tell of the rest only where scores are bounded, and known to be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from assay.checks.scope import scope_of
+from assay.checks.verdicts import Verdict, parse_range
+from assay.cli.gate import gate
+from assay.cli.run import run as run_command
+from assay.errors import SpecificationError
+from assay.evaluation import Evaluation, evaluate
+from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
+from tests.servers.scripted import Fault, ScriptedServer
+
+TASKS = Path(__file__).parents[1] / "graded_tasks"
+N = 300
+RARE = {(31 * place) % N for place in range(3)}
+"""Documents with 40 errors each, where all others have none: 0.4 on average."""
+
+Scores = Callable[[int], float]
+
+
+def rare(number: int) -> float:
+    return 40.0 if number in RARE else 0.0
+
+
+def half_credit(number: int) -> float:
+    return (0.5, 1.0, 1.0)[number % 3]
+
+
+def answering(server: ScriptedServer, scores: Scores) -> None:
+    server.answer = lambda body: str(scores(int(body["messages"][-1]["content"].split()[-1])))
+
+
+def specification(server: ScriptedServer, folder: Path, check: Check, seed: int = 3, **options: Any) -> Specification:
+    return Specification(
+        tasks=(check.task or "",),
+        model=ModelSpec(base_url=server.url, model="scripted", concurrency=8, max_attempts=1),
+        options=TaskOptions(include_path=str(TASKS), **options),
+        checks=(check,),
+        early_stopping=EarlyStopping(order_seed=seed),
+        output_dir=str(folder),
+        probe=False,
+        triage=False,
+    )
+
+
+def errors(**demand: Any) -> Check:
+    return Check(metric="errors,none", task="mistakes", **demand)
+
+
+def credit(**demand: Any) -> Check:
+    return Check(metric="acc,none", task="partial", **demand)
+
+
+def judged(run: Evaluation) -> tuple[Verdict, int]:
+    (result,) = run.checks
+    return result.verdict, result.n
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rare_large_scores_turn_no_verdict(server: ScriptedServer, tmp_path: Path, seed: int) -> None:
+    answering(server, rare)
+    above = evaluate(specification(server, tmp_path / "max", errors(max=0.2), seed))
+    assert judged(above) == (Verdict.FAIL, N)
+    below = evaluate(specification(server, tmp_path / "min", errors(min=0.3), seed))
+    assert judged(below) == (Verdict.PASS, N)
+
+
+def test_a_baseline_check_is_no_better_informed(server: ScriptedServer, tmp_path: Path) -> None:
+    answering(server, lambda number: 0.0)
+    full = msgspec.structs.replace(specification(server, tmp_path / "b", errors()), checks=(), early_stopping=None)
+    baseline = evaluate(full).results_file
+    answering(server, rare)
+    check = errors(baseline=str(baseline), margin=0.2)
+    assert judged(evaluate(specification(server, tmp_path / "c", check))) == (Verdict.FAIL, N)
+    stated = msgspec.structs.replace(check, range=(0.0, 40.0), margin=20.0)
+    passed = evaluate(specification(server, tmp_path / "d", stated))
+    assert passed.checks[0].verdict is Verdict.PASS
+    assert passed.checks[0].n < N / 2
+
+
+def test_a_stated_range_stops_early_and_is_held_to(server: ScriptedServer, tmp_path: Path) -> None:
+    answering(server, lambda number: 30.0 + number % 11)
+    within = evaluate(specification(server, tmp_path / "within", errors(max=5, range=(0.0, 40.0))))
+    assert within.checks[0].verdict is Verdict.FAIL
+    assert within.checks[0].n < N / 2
+    answering(server, lambda number: 41.0 if number == 7 else 1.0)
+    early = evaluate(specification(server, tmp_path / "early", errors(max=1.2, range=(0.0, 40.0))))
+    full = msgspec.structs.replace(
+        specification(server, tmp_path / "full", errors(max=1.2, range=(0.0, 40.0))), early_stopping=None
+    )
+    for result in (*early.checks, *evaluate(full).checks):
+        assert result.verdict is Verdict.INVALID
+        assert "document 7 of mistakes scored 41, outside the range [0, 40]" in result.reason
+
+
+def test_graded_accuracies_stop_early(server: ScriptedServer, tmp_path: Path) -> None:
+    answering(server, half_credit)
+    run = evaluate(specification(server, tmp_path, credit(min=0.5)))
+    assert run.checks[0].verdict is Verdict.PASS
+    assert run.checks[0].n < 100
+    assert run.checks[0].reason.startswith(
+        f"decided after {run.checks[0].n} of {N} documents: the full run's score lies"
+    )
+
+
+def test_a_name_that_does_not_keep_its_word_leaves_it_to_all_documents(server: ScriptedServer, tmp_path: Path) -> None:
+    answering(server, lambda number: 2.0 if number % 5 == 0 else 0.0)
+    run = evaluate(specification(server, tmp_path / "all", credit(min=0.3)))
+    assert judged(run) == (Verdict.PASS, N)
+    budget = msgspec.structs.replace(
+        specification(server, tmp_path / "some", credit(min=0.3)),
+        early_stopping=EarlyStopping(budget=Budget(documents=40), order_seed=3),
+    )
+    (result,) = evaluate(budget).checks
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "scored 2, outside the range [0, 1]" in result.reason
+
+
+def test_failures_of_unknown_weight_decide_nothing(server: ScriptedServer, tmp_path: Path) -> None:
+    """All scores seen are 0 or 1, and that says nothing of the others."""
+    answering(server, lambda number: float(number % 2))
+    server.faults = (Fault("http_400", fraction=0.05),)
+    (unknown,) = evaluate(specification(server, tmp_path / "a", errors(max=0.9))).checks
+    assert unknown.verdict is Verdict.INVALID
+    assert "range = [0, 1]" in unknown.reason
+    full = msgspec.structs.replace(
+        specification(server, tmp_path / "b", errors(max=0.9, range=(0.0, 1.0))), early_stopping=None
+    )
+    assert evaluate(full).checks[0].verdict is Verdict.PASS
+    early = evaluate(specification(server, tmp_path / "c", errors(max=0.7, range=(0.0, 1.0))))
+    (result,) = early.checks
+    assert (result.verdict, result.n < N) == (Verdict.PASS, True)
+    assert result.failed
+    assert f"{result.failed} sample" in result.reason
+    assert "holds whatever" in result.reason
+
+
+def test_a_verdict_on_a_part_says_so(server: ScriptedServer, tmp_path: Path) -> None:
+    answering(server, half_credit)
+    early = specification(server, tmp_path / "early", credit(min=0.5), limit=150)
+    full = msgspec.structs.replace(early, early_stopping=None, output_dir=str(tmp_path / "full"))
+    chosen = specification(server, tmp_path / "chosen", credit(min=0.5), samples={"partial": (1, 5, 8)})
+    for run, part in ((early, "the first 150 of 300"), (full, "the first 150 of 300"), (chosen, "3 chosen of 300")):
+        (result,) = evaluate(run).checks
+        assert result.verdict is Verdict.PASS
+        assert f"{part} documents alone" in result.reason
+    file = policy(tmp_path, "http://127.0.0.1:9", "max = 10\nrange = [0, 40]")
+    file.write_text(file.read_text().replace("[options]\n", "[options]\nlimit = 15\n"))
+    explained = shown(gate, str(file), "--explain").output
+    assert "the first 15 of 300 documents alone" in explained
+    assert "[budget] documents = N" in explained
+
+
+def policy(folder: Path, url: str, check: str) -> Path:
+    file = folder / "gate.toml"
+    file.write_text(
+        f'[options]\ninclude_path = "{TASKS}"\n[models.main]\nbase_url = "{url}"\nmodel = "scripted"\n'
+        f'[[checks]]\ntask = "mistakes"\nmetric = "errors,none"\n{check}\n'
+    )
+    return file
+
+
+def shown(command: Any, *arguments: str) -> Result:
+    return CliRunner(env={"GITHUB_ACTIONS": "false"}).invoke(command, arguments, standalone_mode=False)
+
+
+def test_explain_says_that_all_documents_decide_and_how_to_change_that(tmp_path: Path) -> None:
+    unknown = str(policy(tmp_path, "http://127.0.0.1:9", "max = 0.2"))
+    assert "all documents decide: the range of errors is not known" in shown(gate, unknown, "--explain").output
+    (outlook,) = json.loads(shown(gate, unknown, "--explain", "--json").stdout)
+    assert (outlook["healthy_documents"], outlook["broken_documents"], outlook["range"]) == (N, N, None)
+    known = str(policy(tmp_path, "http://127.0.0.1:9", "max = 10\nrange = [0, 40]"))
+    (outlook,) = json.loads(shown(gate, known, "--explain", "--json").stdout)
+    assert outlook["remarks"] == []
+    assert outlook["range"] == [0, 40]
+    assert outlook["broken_documents"] < N / 2
+
+
+def test_a_range_on_the_command_line(server: ScriptedServer, tmp_path: Path) -> None:
+    answering(server, lambda number: 30.0)
+    options = ["mistakes", "--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS)]
+    options += ["--output-dir", str(tmp_path), "--max", "errors,none=5", "--stop-early", "--no-probe"]
+    done = shown(run_command, *options, "--range", "errors,none=0,40")
+    assert done.return_value == 1
+    assert "stopped early" in done.output
+    assert isinstance(shown(run_command, *options, "--range", "acc,none=0,40").exception, SpecificationError)
+
+
+@pytest.mark.parametrize("text", ["", "errors=1", "errors,none=0", "errors,none=3,1", "=0,1", "e,n=0,nan", "e,n=a,b"])
+def test_what_is_no_range_is_refused(text: str) -> None:
+    with pytest.raises(SpecificationError, match="is no range"):
+        parse_range(text)
+
+
+@pytest.mark.parametrize(
+    ("check", "message"),
+    [
+        (errors(max=50, range=(0.0, 40.0)), r"max 50, outside its range \[0, 40\]"),
+        (errors(max=5, range=(40.0, 0.0)), r"range \[40, 0\]"),
+        (errors(baseline="b.json", margin=41.0, range=(0.0, 40.0)), "margin 41; it must lie between 0 and 40"),
+    ],
+)
+def test_a_range_that_makes_no_sense_is_refused(
+    server: ScriptedServer, tmp_path: Path, check: Check, message: str
+) -> None:
+    with pytest.raises(SpecificationError, match=message):
+        evaluate(specification(server, tmp_path, check))
+    assert server.count == 0
+
+
+class FakeTask:
+    """As much of lm-eval's Task as tells a metric's range."""
+
+    task_name = "t"
+
+    def __init__(self, metric: str, output_type: str, *, higher: bool = True, own: bool = False) -> None:
+        self._directions = {metric: higher}
+        self._config = {"output_type": output_type, "process_results": print if own else None}
+
+    def aggregation(self) -> dict[str, Any]:
+        from lm_eval.api.metrics import mean
+
+        return dict.fromkeys(self._directions, mean)
+
+    def higher_is_better(self) -> dict[str, bool]:
+        return self._directions
+
+    def get_config(self, key: str) -> Any:
+        return self._config[key]
+
+
+class ConfigurableTask(FakeTask):
+    """Named as lm-eval's own class."""
+
+
+class Loaded:
+    """Tasks without groups."""
+
+    def __init__(self, task: FakeTask) -> None:
+        self.tasks, self.groups = {"t": task}, dict[str, Any]()
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "known", "whole"),
+    [
+        (ConfigurableTask("acc", "multiple_choice"), "acc", True, True),
+        (ConfigurableTask("acc", "multiple_choice", own=True), "acc", True, False),
+        (ConfigurableTask("acc", "multiple_choice", higher=False), "acc", False, True),
+        (ConfigurableTask("exact_match", "generate_until"), "exact_match", True, False),
+        (ConfigurableTask("pass@1", "generate_until"), "pass@1", True, False),
+        (FakeTask("acc", "multiple_choice"), "acc", True, False),
+        (ConfigurableTask("f1", "generate_until", own=True), "f1", False, False),
+        (ConfigurableTask("likelihood", "multiple_choice"), "likelihood", False, False),
+    ],
+)
+def test_what_is_known_of_a_metric(task: FakeTask, metric: str, known: bool, whole: bool) -> None:
+    loaded: Any = Loaded(task)
+    scope = scope_of(Check(metric=f"{metric},none", task="t", min=0.5), loaded)
+    assert (scope.range is not None, scope.right_or_wrong) == (known, whole)
