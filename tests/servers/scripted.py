@@ -63,6 +63,7 @@ class ScriptedServer:
         port: 0 picks a free one, which is kept over :meth:`stop` and :meth:`start`.
         log: a file to which every request is appended as one JSON line.
         context: if given, TLS is spoken.
+        under: the path under which the endpoints are.
     """
 
     usual_context: ssl.SSLContext | None = None
@@ -80,7 +81,9 @@ class ScriptedServer:
         port: int = 0,
         log: Path | None = None,
         context: ssl.SSLContext | None = None,
+        under: str = "/v1",
     ) -> None:
+        self.under = under
         self.answer = answer
         self.faults = tuple(faults)
         named = [(model, None) if isinstance(model, str) else model for model in models]
@@ -211,17 +214,19 @@ class ScriptedServer:
         if self.outage is not None:
             return await _out_of_order(self.outage, wire)
         path = request.path.partition("?")[0]
-        if path in ("/health", "/v1/models"):
+        if path == "/health" or path.endswith("/models"):
             self.lookups.append(path)
             if self.refuse_lookups is not None:
                 return await wire.error(self.refuse_lookups, "no look-ups")
-            return await wire.json(self.model_list if path == "/v1/models" else {"status": "ok"})
+            if path not in ("/health", f"{self.under}/models"):
+                return await wire.error(404, f"no {path} here")
+            return await wire.json({"status": "ok"} if path == "/health" else self.model_list)
         if path in ("/metrics", "/props"):
             return await wire.error(404, f"no {path} here")
         self._note(request)
         if self.api_key is not None and request.headers.get("authorization") != f"Bearer {self.api_key}":
             return await wire.error(401, "Incorrect API key provided", "invalid_api_key")
-        if path not in ("/v1/chat/completions", "/v1/completions"):
+        if path not in (f"{self.under}/chat/completions", f"{self.under}/completions"):
             return await wire.error(404, f"no {path} here")
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)

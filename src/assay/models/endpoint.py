@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import yarl
 
+from assay.models.addresses import Addresses
 from assay.models.http1 import HTTP1
 from assay.models.proxies import proxy_for
 from assay.models.retry import DOWN_STATUSES, Fault, Hope, NetworkError, status_fault
@@ -15,7 +16,6 @@ from assay.models.streams import StreamReader
 from assay.models.tls import context_for
 from assay.models.transport import LARGEST_REPLY, Reply, Stream
 from assay.models.unasked_streams import whole_reply
-from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError
 from assay.types import FailureCause
 
@@ -57,11 +57,11 @@ class Endpoint:
         redact: Redactor,
         clock: Callable[[], float],
     ) -> None:
-        self.address = server_root(base_url)
+        self._addresses = Addresses(base_url)
+        self.address = self._addresses.root
         """The server's root, for messages."""
         self.redact = redact
-        self._url = yarl.URL(endpoint_url(base_url, spec.endpoint))
-        self._models_url = yarl.URL(models_url(base_url))
+        self._url = self._addresses[spec.endpoint]
         self._endpoint = spec.endpoint
         self._timeout = spec.request_timeout
         self._stall_timeout = spec.stall_timeout
@@ -97,7 +97,7 @@ class Endpoint:
             read: raises :class:`assay.models.wire.ReplyError` for a body that is no answer.
         """
         try:
-            reply = await self._open_client().request("POST", self._url, payload, timeout=self._timeout)
+            reply = await self._post(payload)
         except NetworkError as error:
             return self._cleaned(error.fault)
         if (fault := self._fault_of(reply)) is not None:
@@ -132,7 +132,7 @@ class Endpoint:
         stream = Stream(reader.feed, self._stall_timeout)
         started = self._clock()
         try:
-            reply = await self._open_client().request("POST", self._url, body, timeout=self._timeout, stream=stream)
+            reply = await self._post(body, stream)
         except NetworkError as error:
             if not reader.is_complete:
                 return self._cleaned(error.fault)
@@ -144,10 +144,17 @@ class Endpoint:
         except ReplyError as error:
             return self._misread(error)
 
+    async def _post(self, body: bytes, stream: Stream | None = None) -> Reply:
+        client, timeout = self._open_client(), self._timeout
+        return await self._addresses.ask(
+            self._endpoint, lambda url: client.request("POST", url, body, timeout=timeout, stream=stream)
+        )
+
     def _fault_of(self, reply: Reply) -> Fault | None:
         """What is wrong with a reply as HTTP."""
         if not reply.is_good:
-            return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers))
+            asked = self._addresses.tried(self._endpoint)
+            return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers, asked))
         if reply.body is None:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
             return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, reply.status)
@@ -167,8 +174,11 @@ class Endpoint:
         Raises:
             NetworkError: no reply.
         """
-        url = self._models_url if path == "/v1/models" else yarl.URL(self.address + path)
-        reply = await self._open_client().request("GET", url, timeout=timeout)
+        client = self._open_client()
+        if path == "/v1/models":
+            reply = await self._addresses.ask("models", lambda url: client.request("GET", url, timeout=timeout))
+        else:
+            reply = await client.request("GET", yarl.URL(self.address + path), timeout=timeout)
         return reply.status, self.redact.in_body(reply.body or b"")
 
     async def is_down(self, fault: Fault) -> bool:

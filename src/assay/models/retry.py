@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.models.urls import without_secrets
 from assay.models.wire import error_body_text
 from assay.types import FailureCause
 
@@ -90,20 +91,25 @@ _CONTEXT_TOO_LONG = re.compile(
 )
 
 
-def status_fault(status: int, body: bytes, headers: Mapping[str, str]) -> Fault:
+def status_fault(status: int, body: bytes, headers: Mapping[str, str], asked: str = "") -> Fault:
     """The fault in a reply whose status is not 2xx.
 
     Args:
         status: the HTTP status.
         body: as much of the body as was read.
         headers: case-insensitive.
+        asked: the address, fit to be shown; named where the fault may be the address's.
     """
     if 300 <= status < 400:
-        target = headers.get("Location", "nowhere")
-        message = f"redirected ({status}) to {target}; requests are not sent on, give the final address as base URL"
+        target = without_secrets(headers.get("Location", "nowhere"))
+        whence = f" from {asked}" if asked else ""
+        message = (
+            f"redirected ({status}){whence} to {target}; requests are not sent on, give the final address as base URL"
+        )
         return Fault(FailureCause.BAD_REQUEST, message, Hope.NONE, status)
     said = error_body_text(body[:65536])
-    message = f"HTTP {status}: {said}" if said.strip() else f"HTTP {status}"
+    where = f" at {asked}" if asked and status in REFUSALS else ""
+    message = f"HTTP {status}{where}: {said}" if said.strip() else f"HTTP {status}{where}"
     # llama-cpp-python and older llama.cpp send 500 for a prompt that is too long.
     if status in (400, 413, 422, 500) and _CONTEXT_TOO_LONG.search(body[:65536].decode("utf-8", "replace")):
         return Fault(FailureCause.CONTEXT_TOO_LONG, message, Hope.NONE, status)

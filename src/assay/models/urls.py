@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from assay.errors import SpecificationError
@@ -16,28 +16,66 @@ _KNOWN_ENDINGS = (*_ENDPOINT_PATHS.values(), "/models")
 # "/v1" almost everywhere; some gateways number their OpenAI-compatible part otherwise ("/v3", "/v1beta").
 _LONGEST_SHOWN = 200
 _SECRET_PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|passw|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
-_VERSION = re.compile(r"/v\d+(?:alpha|beta)?\d*$")
+_USER = re.compile(r"//[^/?#]*@")
+_VERSION = re.compile(r"/v\d+(?:alpha|beta)?\d*(?=/|$)")
+
+
+class Reading(NamedTuple):
+    """The addresses of a server's endpoints."""
+
+    chat: str
+    completions: str
+    models: str
 
 
 def endpoint_url(base_url: str, endpoint: EndpointKind) -> str:
-    """The address that requests are posted to.
-
-    ``base_url`` may be the server's root, end in ``/v1`` (or another version), or be a full endpoint address, each with
-    or without a trailing slash. A query string is kept.
+    """The address that requests are posted to, as ``base_url`` is read first; see :func:`readings`.
 
     Raises:
         SpecificationError: ``base_url`` is not http(s) with a host.
     """
-    return _join(base_url, _ENDPOINT_PATHS[endpoint])
+    first = readings(base_url)[0]
+    return first.chat if endpoint == "chat" else first.completions
 
 
 def models_url(base_url: str) -> str:
-    """The address that lists the models served.
+    """The address that lists the models served, as ``base_url`` is read first.
 
     Raises:
         SpecificationError: ``base_url`` is not http(s) with a host.
     """
-    return _join(base_url, "/models")
+    return readings(base_url)[0].models
+
+
+def readings(base_url: str) -> list[Reading]:
+    """The addresses that a base URL may mean, the likeliest first.
+
+    It may be the server's root, end in ``/v1`` (or another version), or be a full endpoint address; a slash may follow.
+    A query string is kept. Where neither version nor endpoint is at the end, the endpoints are with ``/v1`` or without:
+    mostly with, but for ``/v1beta/openai`` and the like, which have a version before.
+
+    Raises:
+        SpecificationError: ``base_url`` is not http(s) with a host.
+    """
+    parts = _split(base_url)
+    path, was_full = _without_endpoint(parts.path)
+    versions = [""]
+    if not was_full and not _VERSION.search(path):
+        versions = ["/v1", ""]
+    elif not was_full and not _ends_in_version(path):
+        versions = ["", "/v1"]
+
+    def address(version: str, ending: str) -> str:
+        return urlunsplit((parts.scheme, parts.netloc, path + version + ending, parts.query, ""))
+
+    return [
+        Reading(
+            address(version, _ENDPOINT_PATHS["chat"]),
+            address(version, _ENDPOINT_PATHS["completions"]),
+            address(version, "/models"),
+        )
+        for version in versions
+    ]
 
 
 def server_root(base_url: str) -> str:
@@ -48,28 +86,13 @@ def server_root(base_url: str) -> str:
     """
     parts = _split(base_url)
     path, _ = _without_endpoint(parts.path)
-    return urlunsplit((parts.scheme, parts.netloc, _VERSION.sub("", path), "", ""))
+    version = _ends_in_version(path)
+    return urlunsplit((parts.scheme, parts.netloc, path.removesuffix(version), "", ""))
 
 
 def without_secrets(base_url: str) -> str:
-    """The address fit to be recorded: without the values of what looks like a key in its query (``?api_key=…``)."""
-    return _SECRET_PARAMETER.sub(r"\1***", base_url)
-
-
-def is_host(name: str | None) -> bool:
-    """Whether it can be looked up, be the answer what it may."""
-    try:
-        return bool(name) and bool((name or "").encode("idna").decode("idna"))
-    except UnicodeError:  # an empty label, one that is too long, or one that only looks like an encoded one
-        return False
-
-
-def _join(base_url: str, ending: str) -> str:
-    parts = _split(base_url)
-    path, was_full = _without_endpoint(parts.path)
-    if not was_full and not _VERSION.search(path):
-        path += "/v1"
-    return urlunsplit((parts.scheme, parts.netloc, path + ending, parts.query, ""))
+    """The address fit to be recorded: without a user, and what looks like a key in its query (``?api_key=…``)."""
+    return _SECRET_PARAMETER.sub(r"\1***", _USER.sub("//***@", base_url))
 
 
 def _without_endpoint(path: str) -> tuple[str, bool]:
@@ -79,6 +102,12 @@ def _without_endpoint(path: str) -> tuple[str, bool]:
         if path.endswith(ending):
             return path.removesuffix(ending), True
     return path, False
+
+
+def _ends_in_version(path: str) -> str:
+    """The version at the end of a path; empty where there is none."""
+    *_, last = [found[0] for found in _VERSION.finditer(path)] or [""]
+    return last if path.endswith(last) else ""
 
 
 def _split(base_url: str) -> SplitResult:
@@ -98,6 +127,14 @@ def _split(base_url: str) -> SplitResult:
     if not is_host(parts.hostname) or not port_is_valid or re.search(r"[\s\x00-\x1f\x7f]", text):
         raise SpecificationError(f"the base URL {_shown(text)} names no valid host and port")
     return parts
+
+
+def is_host(name: str | None) -> bool:
+    """Whether it can be looked up, be the answer what it may."""
+    try:
+        return bool(name) and bool((name or "").encode("idna").decode("idna"))
+    except UnicodeError:  # an empty label, one that is too long, or one that only looks like an encoded one
+        return False
 
 
 def _shown(text: str) -> str:

@@ -71,10 +71,10 @@ def _name(server: ServerUnderProbe, owner: str | None, headers: Mapping[str, str
     return None if header.partition("/")[0].lower() in _GENERIC_HEADERS else server.clean(header) or None
 
 
-def tell_models(info: ServerInfo) -> Finding:
-    """What the list of models shows."""
+def tell_models(info: ServerInfo, asked: str) -> Finding:
+    """What the list of models shows, which was asked for at an address."""
     if not info.models:
-        return no("no list of models at /v1/models")
+        return no(f"no list of models at {asked}")
     names = ", ".join(model.id for model in info.models[:3])
     more = f" and {len(info.models) - 3} more" if len(info.models) > 3 else ""
     return yes(names + more, len(info.models))

@@ -74,7 +74,7 @@ async def probe(
         server.max_length = served.max_model_len if served else None
         findings: Findings = {
             Capability.REACHABLE: yes(f"answers at {info.url}"),
-            Capability.MODEL_LIST: tell_models(info),
+            Capability.MODEL_LIST: tell_models(info, server.addresses.tried("models")),
         }
         if quick:
             identity, found = await asyncio.gather(identify(server, served), _look_quickly(server))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import yarl
 
 from assay.errors import SpecificationError
+from assay.models.addresses import Addresses
 from assay.models.http1 import HTTP1
 from assay.models.messages import Redactor
 from assay.models.probe.report import Finding, no, unknown
@@ -18,17 +19,19 @@ from assay.models.retry import NetworkError, status_fault
 from assay.models.tls import context_for
 from assay.models.transport import Stream
 from assay.models.unasked_streams import whole_reply
-from assay.models.urls import endpoint_url, models_url, server_root
 from assay.models.wire import ReplyError, Said, read_reply
 from assay.types import EndpointKind, Failure, FailureCause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from types import TracebackType
     from typing import TypeVar
 
+    from assay.models.transport import Reply as Raw
     from assay.types import ModelSpec
 
+    _Send = Callable[[float], Awaitable[Raw]]
+    """An exchange that may take so many seconds."""
     T = TypeVar("T")
 
 PROMPT = "Write a long story about a river. Once upon a time, there was a river"
@@ -118,8 +121,8 @@ class ServerUnderProbe:
         key = (api_key or "").strip()
         if not (key.isprintable() and key.isascii()):
             raise SpecificationError("the API key holds characters that cannot be sent in a header")
-        base_url = spec.base_url
-        self.address = server_root(base_url)
+        self.addresses = Addresses(spec.base_url)
+        self.address = self.addresses.root
         self.model = spec.model
         self.requests = 0
         self.reference: dict[EndpointKind, Said] = {}
@@ -128,15 +131,10 @@ class ServerUnderProbe:
         """``PROMPT``'s, where the server tells them."""
         self.max_length: int | None = None
         self._redact = Redactor(key)
-        self._urls: dict[EndpointKind, yarl.URL] = {
-            "chat": yarl.URL(endpoint_url(base_url, "chat")),
-            "completions": yarl.URL(endpoint_url(base_url, "completions")),
-        }
-        self._models_url = yarl.URL(models_url(base_url))
         self._request_timeout = request_timeout
         self._deadline = time.monotonic() + seconds
         headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **MARK}
-        url = self._urls["chat"]
+        url = self.addresses["chat"]
         proxy = proxy_for(url)
         self._client = HTTP1(url, headers, proxy, context_for(spec.tls, url, proxy))
 
@@ -163,13 +161,14 @@ class ServerUnderProbe:
         return min(self._request_timeout, self._deadline - time.monotonic())
 
     async def get(self, path: str) -> Reply:
-        """GET a path relative to the server's root; ``/v1/models`` wherever the base URL says it is."""
-        url = self._models_url if path == "/v1/models" else yarl.URL(self.address + path)
-        return await self._exchange("GET", url)
+        """GET a path relative to the server's root."""
+        url = yarl.URL(self.address + path)
+        return await self._exchange(lambda timeout: self._client.request("GET", url, timeout=timeout))
 
     async def post(self, path: str, **body: Any) -> Reply:
         """POST JSON to a path relative to the server's root."""
-        return await self._exchange("POST", yarl.URL(self.address + path), _encode(body))
+        url, payload = yarl.URL(self.address + path), _encode(body)
+        return await self._exchange(lambda timeout: self._client.request("POST", url, payload, timeout=timeout))
 
     def body(self, kind: EndpointKind, prompt: Any, **body: Any) -> dict[str, Any]:
         """A request of few tokens at temperature 0; `body` adds to it and replaces."""
@@ -178,12 +177,12 @@ class ServerUnderProbe:
 
     async def ask(self, kind: EndpointKind, prompt: Any = PROMPT, **body: Any) -> Reply:
         """Ask for an answer, see :meth:`body`."""
-        reply = await self._exchange("POST", self._urls[kind], _encode(self.body(kind, prompt, **body)))
+        reply = await self._ask(kind, _encode(self.body(kind, prompt, **body)))
         return reply if reply.fault else self._answered(reply, kind)
 
     async def exchange(self, payload: bytes, read: Callable[[bytes], T]) -> T | Failure:
         """What `read` makes of a reply of completions, or why there is none; see :mod:`assay.models.echo_probe`."""
-        reply = await self._exchange("POST", self._urls["completions"], payload)
+        reply = await self._ask("completions", payload)
         if reply.fault:
             return Failure(cause=reply.cause or FailureCause.MALFORMED_REPLY, message=reply.fault)
         try:
@@ -198,30 +197,38 @@ class ServerUnderProbe:
         except ReplyError as error:
             return msgspec.structs.replace(reply, fault=self.clean(f"HTTP 200, but {error}"), cause=error.cause)
 
-    async def _exchange(self, method: Literal["GET", "POST"], url: yarl.URL, body: bytes = b"") -> Reply:
-        reply = await self._send(method, url, body)
+    async def _ask(self, kind: EndpointKind, payload: bytes) -> Reply:
+        return await self._exchange(self._asking(kind, payload), kind)
+
+    def _asking(self, kind: EndpointKind, payload: bytes, stream: Stream | None = None) -> _Send:
+        return lambda timeout: self.addresses.ask(
+            kind, lambda url: self._client.request("POST", url, payload, timeout=timeout, stream=stream)
+        )
+
+    async def _exchange(self, send: _Send, kind: EndpointKind | None = None) -> Reply:
+        reply = await self._send(send, kind)
         # A server may close a kept connection just when it is used again; a second reset is its reply.
-        return reply if reply.cause is not FailureCause.RESET else await self._send(method, url, body)
+        return reply if reply.cause is not FailureCause.RESET else await self._send(send, kind)
 
     async def stream(self, kind: EndpointKind, feed: Callable[[bytes], bool], **body: Any) -> Reply:
         """Ask for an answer whose body `feed` takes part by part; see :class:`assay.models.transport.Stream`."""
         stream = Stream(feed, self._request_timeout)
-        return await self._send("POST", self._urls[kind], _encode(self.body(kind, PROMPT, **body)), stream)
+        payload = _encode(self.body(kind, PROMPT, **body))
+        return await self._send(self._asking(kind, payload, stream), kind)
 
-    async def _send(
-        self, method: Literal["GET", "POST"], url: yarl.URL, body: bytes, stream: Stream | None = None
-    ) -> Reply:
+    async def _send(self, send: _Send, kind: EndpointKind | None = None) -> Reply:
         timeout = self.time_left()
         if timeout <= 0:
             return Reply(fault="no time was left to ask", cause=FailureCause.TIMED_OUT)
         self.requests += 1
         try:
-            raw = await self._client.request(method, url, body, timeout=timeout, stream=stream)
+            raw = await send(timeout)
         except NetworkError as error:
             return self._failed(error.fault.message, error.fault.cause)
         headers = _plain(raw.headers)
         if not raw.is_good:
-            fault = status_fault(raw.status, raw.body or b"", raw.headers)
+            asked = self.addresses.tried(kind) if kind else ""
+            fault = status_fault(raw.status, raw.body or b"", raw.headers, asked)
             return Reply(
                 status=raw.status,
                 body=self._redact.in_body(raw.body or b""),

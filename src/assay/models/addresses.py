@@ -1,0 +1,86 @@
+"""The addresses of one server's endpoints, where its base URL can be read in two ways: with ``/v1`` and without.
+
+The server itself tells which is meant: what it does not know at one address is asked once at the other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+import yarl
+
+from assay.models.retry import NetworkError
+from assay.models.urls import readings, server_root, without_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from assay.models.transport import Reply
+    from assay.types import EndpointKind
+
+_NOT_THERE = frozenset({404, 405})
+_SAYS_SO_AT_THE_RIGHT_ADDRESS = frozenset({400, 401, 402, 413, 422, 429, 500, 502, 503, 504})
+_ABOUT_THE_MODEL = re.compile(rb"\bmodel\b", re.IGNORECASE)
+"""What a server says that knows the address, and no model of that name."""
+
+
+class Addresses:
+    """See the module.
+
+    Args:
+        base_url: as somebody gave it.
+
+    Raises:
+        SpecificationError: it is no URL of HTTP with a host.
+    """
+
+    def __init__(self, base_url: str) -> None:
+        self.root = server_root(base_url)
+        """The server's, for messages and for what lies outside of the protocol."""
+        self._readings = [
+            {kind: yarl.URL(url) for kind, url in reading._asdict().items()} for reading in readings(base_url)
+        ]
+        self._reading = self._readings[0]
+        self._is_settled = len(self._readings) == 1
+        self._both_asked = False
+
+    def __getitem__(self, kind: EndpointKind | Literal["models"]) -> yarl.URL:
+        """Where an endpoint is asked, as far as is known."""
+        return self._reading[kind]
+
+    def tried(self, kind: EndpointKind | Literal["models"]) -> str:
+        """The addresses at which an endpoint was looked for, in words."""
+        asked = self._readings if self._both_asked and not self._is_settled else [self._reading]
+        return " and ".join(without_secrets(str(reading[kind])) for reading in asked)
+
+    async def ask(self, kind: EndpointKind | Literal["models"], send: Callable[[yarl.URL], Awaitable[Reply]]) -> Reply:
+        """What `send` gets from the address of an endpoint, or from its other one where only that is known there.
+
+        Raises:
+            NetworkError: as `send` does for the first address.
+        """
+        asked = self._reading
+        reply = await send(asked[kind])
+        if self._is_settled and asked is self._reading:
+            return reply
+        if reply.status not in _NOT_THERE:
+            self._is_settled = self._is_settled or _is_answer(reply)
+            return reply
+        if _ABOUT_THE_MODEL.search(reply.body or b""):
+            return reply
+        other = next(reading for reading in self._readings if reading is not asked)
+        self._both_asked = True
+        try:
+            second = await send(other[kind])
+        except NetworkError:
+            return reply
+        if not _is_answer(second) and second.status not in _SAYS_SO_AT_THE_RIGHT_ADDRESS:
+            return reply
+        self._reading, self._is_settled = other, True
+        return second
+
+
+def _is_answer(reply: Reply) -> bool:
+    """Whether it is good, and no page for people, which some servers give for any address."""
+    return reply.is_good and "html" not in reply.headers.get("Content-Type", "").lower()
