@@ -1,6 +1,6 @@
 """Every error that Assay raises on purpose.
 
-The tree, with the exit code that the command line gives each branch::
+The tree, with the exit code that the command line gives each branch (all codes: ``docs/exit-codes.md``)::
 
     AssayError
     ├── UsageError                    2   what was asked for cannot be done as asked
@@ -23,7 +23,7 @@ The tree, with the exit code that the command line gives each branch::
     │   ├── ServerUnreachableError        nothing answers at the base URL
     │   ├── ServerRefusedError            the server answers, but refuses every request (key, permission, …)
     │   ├── NothingMeasuredError          not one sample could be scored
-    │   ├── SamplesFailedError            some samples have no score where a plain number was asked for
+    │   ├── SamplesFailedError            some samples have no score, and no check judged the run all the same
     │   └── BaselineMismatchError         the baseline is of another task version, other settings or other data
     └── RunInterrupted              130   stopped from outside; the run can be resumed
 
@@ -127,7 +127,7 @@ class NothingMeasuredError(UnjudgeableError):
 
 
 class SamplesFailedError(UnjudgeableError):
-    """Some samples have no score where a plain number was asked for."""
+    """Some samples have no score, and no check judged the run all the same."""
 
 
 class BaselineMismatchError(UnjudgeableError):

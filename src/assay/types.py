@@ -247,6 +247,22 @@ class FailureCause(StrEnum):
     UNSCORABLE = "unscorable"
     """An answer came, but the task's scorer raised on it or took too long."""
 
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same request may be answered when it is asked again, with nothing changed."""
+        return self not in _LASTING
+
+
+_LASTING = frozenset(
+    {
+        FailureCause.CONTEXT_TOO_LONG,
+        FailureCause.BAD_REQUEST,
+        FailureCause.UNAUTHORISED,
+        FailureCause.NOT_FOUND,
+        FailureCause.UNSCORABLE,
+    }
+)
+
 
 class CompletionToken(msgspec.Struct, frozen=True):
     """One token of a completion."""

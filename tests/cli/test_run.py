@@ -15,7 +15,7 @@ import click
 import pytest
 
 from assay.cli import cli
-from tests.servers.scripted import ScriptedServer
+from tests.servers.scripted import Fault, ScriptedServer
 
 TASKS = Path(__file__).parent.parent / "evaluation_tasks"
 
@@ -36,6 +36,11 @@ def assay(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complete
         env={**os.environ, **environment},
         check=False,
     )
+
+
+def right(body: dict[str, Any]) -> str:
+    numbers = [int(word) for word in body["messages"][-1]["content"].split() if word.isdigit()]
+    return f"The answer is {sum(numbers)}"
 
 
 def run(server: ScriptedServer, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -166,8 +171,6 @@ def test_a_pipe_in_place_of_yaml_is_not_waited_for(server: ScriptedServer, tmp_p
 
 
 def test_everything_failed(tmp_path: Path) -> None:
-    from tests.servers.scripted import Fault
-
     with ScriptedServer(models=["scripted"], faults=(Fault("http_400"),)) as broken:
         ran = run(broken, tmp_path, "counting", "--limit", "5")
         assert ran.returncode == 4
@@ -176,6 +179,29 @@ def test_everything_failed(tmp_path: Path) -> None:
         ran = run(broken, tmp_path, "counting", "--limit", "5", "--min", "exact_match=0")
         assert ran.returncode == 4
         assert "INVALID" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("fault", "advice"),
+    [
+        ("http_400", "asking again changes nothing: mend first what the messages name"),
+        ("http_404", "asking again changes nothing: mend first what the messages name"),
+        ("http_500", "run the same command again to ask only these\n"),
+    ],
+)
+def test_samples_without_a_score_are_no_success_unless_a_check_holds_all_the_same(
+    tmp_path: Path, fault: str, advice: str
+) -> None:
+    with ScriptedServer(models=["scripted"], answer=right, faults=(Fault(fault, indices=frozenset({3})),)) as flawed:
+        how = ("counting", "--limit", "10", "--max-attempts", "1", "--concurrency", "1")
+        ran = run(flawed, tmp_path, *how)
+        assert ran.returncode == 4
+        assert "1 sample failed and has no score" in ran.stderr
+        assert advice in ran.stderr
+        assert "no check (--min, --max) has judged the scores without them: exit code 4" in ran.stderr
+        judged = run(flawed, tmp_path, *how, "--min", "exact_match=0.9")
+        assert judged.returncode == 0, judged.stderr
+        assert "exit code 4" not in judged.stderr
 
 
 def test_the_key_is_in_no_output_or_file(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from assay.cli import main
 from assay.cli.calibrate import advice_lines, calibrate
 from assay.gate.calibrate import noise_of, proposed_margin
 from assay.runs.files import read_run
 from benchmarks.simulate_margins import SETTINGS, Setting, simulate
 from tests.gate.conftest import TASKS
 from tests.result_files import write_run
-from tests.servers.scripted import ScriptedServer
+from tests.servers.scripted import Fault, ScriptedServer
 
 if TYPE_CHECKING:
     from assay.runs.record import RecordedRun
@@ -70,6 +71,20 @@ def test_a_flaky_server_gets_a_wider_margin(tmp_path: Path) -> None:
     assert row["deviation"] == pytest.approx(sqrt(row["flip_rate"] / 60), rel=0.2)
     assert row["deviation"] < row["deviation_at_most"]
     assert row["margin"] >= 3 * row["deviation_at_most"]
+
+
+@pytest.mark.parametrize(
+    ("share", "said"), [(0.2, "samples failed, and the margins"), (1.0, "nothing can be compared")]
+)
+def test_samples_that_fail_are_said_and_no_success(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], share: float, said: str
+) -> None:
+    with ScriptedServer(models=["scripted"], faults=[Fault("http_400", fraction=share)]) as server:
+        where = ["--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS)]
+        with pytest.raises(SystemExit) as ended:
+            main(["calibrate", "counting", *where, "--limit", "20", "--runs", "2", "--output-dir", str(tmp_path)])
+    assert ended.value.code == 4
+    assert said in capsys.readouterr().err
 
 
 def test_one_run_shows_nothing() -> None:

@@ -71,10 +71,12 @@ _EXIT_CODES = """\b
 Exit codes:
   0  done, and every check met
   1  a check is not met
-  2  wrong usage
+  2  cannot be done as asked
   3  inconclusive: the budget ended before the evidence sufficed
-  4  could not be judged: server gone, or failed samples could change it
-  130, 143  interrupted; the same command goes on where it stopped"""
+  4  could not be judged: server gone, samples failed that no check allows for
+  70  a fault of Assay's own
+  130, 143  interrupted; the same command goes on where it stopped
+  141  nobody reads the output"""
 
 
 @click.group(

@@ -10,6 +10,7 @@ import click
 from assay._util.text import printable
 from assay.cli.run import run, specification_of
 from assay.cli.sections import SectionedCommand
+from assay.errors import UnjudgeableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ _NOT_ITS_OWN = _FIXED.keys() | {"as_json", "report", "helm_dir"}
 @click.command(cls=SectionedCommand, short_help="Run the same several times: rerun noise, and the margin it suggests.")
 @click.option("--runs", type=click.IntRange(min=2), default=3, show_default=True, help="How often.", metavar="K")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
-def calibrate(runs: int, as_json: bool, **options: Any) -> None:
+def calibrate(runs: int, as_json: bool, **options: Any) -> int:
     """Run the same tasks K times on the same server, and say how far its scores lie apart.
 
     The proposed margin leaves room for that noise, in the scale of the score and as a group weighs its tasks; give it
@@ -56,8 +57,12 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> None:
         from assay._util.json_text import json_line
 
         print(json_line(noise))
-        return
-    _print_table(noise)
+    else:
+        _print_table(noise)
+    if failed := max((row.failed for row in noise), default=0):
+        print(f"{failed} samples failed, and the margins are those of the others: exit code 4", file=sys.stderr)
+        return UnjudgeableError.exit_code
+    return 0
 
 
 calibrate.params += [parameter for parameter in run.params if parameter.name not in _NOT_ITS_OWN]

@@ -103,6 +103,7 @@ def run(**options: Any) -> None:
     """
     from assay._util.interruption import interruptible
     from assay.cli.helm_output import print_stats, remark, remark_evaluated
+    from assay.cli.output import what_to_do
     from assay.errors import NothingMeasuredError, SamplesFailedError, SpecificationError
     from assay.helm.evaluate import plan
     from assay.helm.run_directory import RunFiles, possible_metrics, write_run
@@ -148,7 +149,7 @@ def run(**options: Any) -> None:
     if done.failures:
         raise SamplesFailedError(
             f"{len(done.failures)} of {len(done.state.request_states)} requests have no answer ({done.causes}) and are "
-            "not scored; run the same command again to ask only these"
+            f"not scored; {what_to_do([failure.cause for failure in done.failures.values()])}"
         )
     if evaluated.nothing_measured:
         raise NothingMeasuredError(evaluated.nothing_measured)

@@ -11,10 +11,13 @@ from typing import TYPE_CHECKING
 from assay._util.text import printable
 from assay.checks.verdicts import worst
 from assay.cli import leave_pipe
-from assay.errors import AssayError, NothingMeasuredError
+from assay.errors import AssayError, NothingMeasuredError, UnjudgeableError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from assay.evaluation import Evaluation
+    from assay.types import FailureCause
 
 _FAILURES_SHOWN = 5
 
@@ -62,7 +65,7 @@ def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None
         report: its HTML report, where one was written.
 
     Returns:
-        The exit code that its checks ask for; 0 without checks.
+        The exit code that its checks ask for; without checks 4 if samples failed, else 0.
 
     Raises:
         NothingMeasuredError: there are no checks and no sample has a score.
@@ -78,7 +81,7 @@ def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None
         return worst(evaluation.checks).exit_code
     if not any(score.n for score in evaluation.scores):
         raise NothingMeasuredError(f"no sample could be scored; the failures are listed in {evaluation.results_file}")
-    return 0
+    return UnjudgeableError.exit_code if evaluation.failures else 0
 
 
 def _document(evaluation: Evaluation, report: Path | None) -> dict[str, object]:
@@ -133,9 +136,29 @@ def _remark_failures(evaluation: Evaluation) -> None:
     if not failures:
         return
     causes = ", ".join(f"{count} {cause}" for cause, count in Counter(f.cause for f in failures).most_common())
-    print(f"{len(failures)} samples failed and have no score: {causes}", file=sys.stderr)
+    how_many = "1 sample failed and has" if len(failures) == 1 else f"{len(failures)} samples failed and have"
+    print(f"{how_many} no score: {causes}", file=sys.stderr)
     for failed in failures[:_FAILURES_SHOWN]:
         print(f"  {failed.task} {failed.doc_id}: {printable(failed.message)}", file=sys.stderr)
     if len(failures) > _FAILURES_SHOWN:
         print(f"  … all are listed in {evaluation.results_file}", file=sys.stderr)
-    print("run the same command again to ask only these", file=sys.stderr)
+    print(what_to_do([failed.cause for failed in failures]), file=sys.stderr)
+    if not evaluation.checks:
+        print("no check (--min, --max) has judged the scores without them: exit code 4", file=sys.stderr)
+
+
+def what_to_do(causes: Sequence[FailureCause]) -> str:
+    """What to do about failures, in one line.
+
+    Args:
+        causes: of each; at least one.
+    """
+    lasting = sum(not cause.may_pass for cause in causes)
+    if not lasting:
+        return "run the same command again to ask only these"
+    if lasting == len(causes):
+        return "asking again changes nothing: mend first what the messages name, then run the same command again"
+    return (
+        f"run the same command again to ask only these; {lasting} of them fail again unless what the messages name is "
+        "mended first"
+    )

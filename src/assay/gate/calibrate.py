@@ -6,6 +6,7 @@ that, or a healthy server fails.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from assay.errors import SpecificationError
+from assay.errors import NothingMeasuredError, SpecificationError
 from assay.runs.files import read_run
 from assay.runs.record import mean
 from assay.stats.rerun import Reruns, rerun_noise
@@ -54,6 +55,8 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     """Proposed, in the scale of the score: three times ``deviation_at_most``, rounded up to two digits."""
     mostly_of: str | None = None
     """The subtask that makes most of the noise though it has the fewer documents."""
+    failed: int = 0
+    """Samples that failed in all the runs together, and are not in it."""
 
 
 def calibrate(
@@ -77,10 +80,22 @@ def calibrate(
         raise SpecificationError(f"{runs} run shows no difference between runs; at least 2 are needed")
     fresh = msgspec.structs.replace(specification, fresh=True, retry_failed=False, checks=(), early_stopping=None)
     records = []
+    failed: Counter[str] = Counter()
     for _ in range(runs):
         with watch() as progress:
-            records.append(read_run(evaluate(fresh, progress).results_file))
-    return noise_of(records)
+            evaluation = evaluate(fresh, progress)
+        records.append(read_run(evaluation.results_file))
+        failed.update(sample.task for sample in evaluation.failures)
+    noise = noise_of(records)
+    if not noise:
+        raise NothingMeasuredError("no document was scored in two of the runs, so that nothing can be compared")
+    groups = records[0].groups
+    return [
+        msgspec.structs.replace(
+            row, failed=sum(failed[task] for task in (groups[row.task].tasks if row.is_group else (row.task,)))
+        )
+        for row in noise
+    ]
 
 
 def noise_of(runs: Sequence[RecordedRun]) -> list[Noise]:
