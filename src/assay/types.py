@@ -245,7 +245,7 @@ class FailureCause(StrEnum):
     EMPTY_CHOICES = "empty_choices"
     ERROR_IN_REPLY = "error_in_reply"
     UNSCORABLE = "unscorable"
-    """An answer came, but the task's scorer raised on it or took too long."""
+    """The task's own code failed: its scorer raised or took too long, or its prompts cannot be written."""
 
     @property
     def may_pass(self) -> bool:

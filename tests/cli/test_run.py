@@ -279,9 +279,12 @@ def test_generation_settings_are_merged_and_near_misses_asked_about(
 
 
 def test_a_prompt_that_cannot_be_written_is_one_clear_line(server: ScriptedServer, tmp_path: Path) -> None:
-    ran = run(server, tmp_path, "counting", "--num-fewshot", "1000")
+    asked = server.count
+    ran = run(server, tmp_path, "drawing", "--num-fewshot", "60")
     assert ran.returncode == 2
-    assert "cannot write document 0's prompt" in ran.stderr
+    told = "cannot write document 0's prompt: it is to have 60 examples, and there are 60 to choose from"
+    assert told in ran.stderr
+    assert server.count == asked
     assert "Traceback" not in ran.stderr
 
 

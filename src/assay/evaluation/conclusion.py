@@ -57,6 +57,9 @@ def conclude(plan: RunPlan, work: RunWork) -> Evaluation:
     stamp = work.journal.date_id or date_id()
     work.journal.finalise(stamp)
     seconds = time.time() - plan.started
+    if work.follower is None:  # else each document's prompt stands for itself
+        for task in work.scores.values():
+            task.fail_all_if_refused()
     aggregated = aggregate(work.scores, plan.loaded)
     scores = measure(aggregated["results"], work.scores, plan.loaded)
     checks = judge_checks(plan.checks, scores, work.live, work.follower)

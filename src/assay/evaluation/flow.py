@@ -7,6 +7,7 @@ never stopped and asks for no answer twice.
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,6 +27,7 @@ from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
 from assay.progress import Progress
 from assay.specification import validate
+from assay.tasks.requests import until_refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,7 +112,7 @@ async def _answer(plan: RunPlan, writer: RequestWriter, work: RunWork, progress:
     ) as model:
         work.members = model.members
         await ask_all(
-            _samples(plan, writer, work),
+            _samples(plan, writer, work, progress),
             model,
             work.journal,
             work.receive,
@@ -136,11 +138,21 @@ async def _seen_of_server(spec: ModelSpec, meeting: Meeting) -> dict[str, Any]:
     return seen
 
 
-def _samples(plan: RunPlan, writer: RequestWriter, work: RunWork) -> Iterator[Sample | None]:
+def _samples(plan: RunPlan, writer: RequestWriter, work: RunWork, progress: Progress) -> Iterator[Sample | None]:
     """All samples, the longest answers first; or in random order, until nothing is left to decide (None: not yet)."""
     tasks, options, follower = plan.loaded.tasks, plan.specification.options, work.follower
+
+    def refuse(task: str, reason: str) -> None:
+        work.scores[task].refuse(reason)
+        progress.noted(reason)
+
     if follower is None:
-        work.schedule = LongestFirst(streams(tasks, writer, options))
+        work.schedule = LongestFirst(streams(tasks, writer, options, refuse))
         return iter(work.schedule)
-    in_any_order = {name: SamplesInAnyOrder(name, task, writer, options) for name, task in tasks.items()}
-    return (None if drawn is None else in_any_order[drawn[0]].sample(drawn[1]) for drawn in follower.draw())
+    build = {
+        name: until_refused(
+            name, SamplesInAnyOrder(name, task, writer, options).sample, functools.partial(refuse, name)
+        )
+        for name, task in tasks.items()
+    }
+    return (None if drawn is None else build[drawn[0]](drawn[1]) for drawn in follower.draw())

@@ -21,11 +21,12 @@ from assay.results.writing import (
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.loglikelihood import LoglikelihoodBodies, needs_loglikelihood, refuse_unscorable
 from assay.tasks.model_args import model_args
-from assay.tasks.requests import RequestWriter
+from assay.tasks.requests import RequestWriter, try_first_prompts
 from assay.tasks.scoring_needs import require_scoring_needs
 from assay.tasks.selection import chosen_documents
 from assay.tasks.settings_check import doubtful_settings, refuse_odd_settings, refuse_unlogged_answers
 from assay.tasks.tokenizer import Tokenizer
+from assay.types import LogprobSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,6 +85,9 @@ def make_plan(specification: Specification, meeting: Meeting) -> RunPlan:
     tokenizer = None if model.tokenizer is None else Tokenizer(model.tokenizer)
     if tokenizer is not None and options.apply_chat_template:
         _ = tokenizer.chat_template  # refused now, where it has none
+    documents = chosen_documents(loaded.tasks, options)
+    trial_source = LogprobSource.ECHO if needs_loglikelihood(loaded.tasks) else None
+    try_first_prompts(loaded.tasks, documents, RequestWriter(model, tokenizer, trial_source), options)
     return RunPlan(
         specification=specification,
         meeting=meeting,
@@ -92,7 +96,7 @@ def make_plan(specification: Specification, meeting: Meeting) -> RunPlan:
         loaded=loaded,
         tokenizer=tokenizer,
         checks=plan_checks(specification, loaded),
-        documents=chosen_documents(loaded.tasks, options),
+        documents=documents,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -10,26 +11,36 @@ from assay.tasks.randomness import may_draw_for_prompts
 from assay.tasks.requests import DEFAULT_MAX_TOKENS, samples
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from assay.tasks.requests import RequestWriter
-    from assay.types import TaskOptions
+    from assay.types import Sample, TaskOptions
 
 
-def streams(tasks: Mapping[str, Any], writer: RequestWriter, options: TaskOptions) -> list[Stream]:
+def streams(
+    tasks: Mapping[str, Any],
+    writer: RequestWriter,
+    options: TaskOptions,
+    refuse: Callable[[str, str], None] | None = None,
+) -> list[Stream]:
     """One stream for each task; one for all tasks together whose prompts may draw from the same random numbers.
 
     Args:
         tasks: lm-eval's, by name, in the run's order.
         writer: writes their requests.
         options: how their documents become requests.
+        refuse: is told which task cannot write a prompt, and why; None: that is raised.
     """
+
+    def of_task(name: str) -> Iterator[Sample]:
+        return samples(name, tasks[name], writer, options, refuse and functools.partial(refuse, name))
+
     entangled = [name for name, task in tasks.items() if may_draw_for_prompts(task)]
     groups = [[name] for name in tasks if name not in entangled] + ([entangled] if entangled else [])
     return [
         Stream(
             tasks=names,
-            samples=itertools.chain.from_iterable(samples(name, tasks[name], writer, options) for name in names),
+            samples=itertools.chain.from_iterable(map(of_task, names)),
             expected=max(longest_answer(tasks[name]) for name in names),
         )
         for names in groups

@@ -46,8 +46,9 @@ class RecordedAnswers:
         sources = tuple(LogprobSource) if needs_loglikelihood(tasks) else (None,)
         writers = [RequestWriter(model, tokenizer, source) for source in sources]
         for name, task in tasks.items():
-            for sample in samples(name, task, writers[0], options):
+            for sample in samples(name, task, writers[0], options, scores[name].refuse):
                 self._score(sample, writers, scores[name])
+            scores[name].fail_all_if_refused()
 
     def left_out(self, scores: Mapping[str, TaskScores]) -> dict[str, int]:
         """By task, how many documents were asked and have no score."""

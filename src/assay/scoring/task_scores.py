@@ -69,6 +69,7 @@ class TaskScores:
         self.name = name
         self.task = task
         self.failed: dict[int, FailedSample] = {}
+        self._refusal: str | None = None
         self._spool = spool
         self._deadline = deadline
         self._verdicts = verdicts
@@ -109,7 +110,7 @@ class TaskScores:
 
     def prepare(self, sample: Sample, responses: Sequence[Response]) -> Coroutine[Any, Any, None] | None:
         """What has to be awaited before `sample` can be received: its programs have to run. None for other tasks."""
-        if self._verdicts is None or any(isinstance(response, Failure) for response in responses):
+        if self._verdicts is None or not responses or any(isinstance(response, Failure) for response in responses):
             return None
         answers = [response for response in responses if isinstance(response, Answer)]
 
@@ -119,10 +120,24 @@ class TaskScores:
 
         return self._verdicts.prepare(sample.doc_id, score_on_trial)
 
+    def refuse(self, reason: str) -> None:
+        """Note why the task's prompts cannot be written from some document on; their samples have no requests."""
+        self._refusal = reason
+
+    def fail_all_if_refused(self) -> None:
+        """Leave a task without any score that was refused: lm-eval would not have asked it at all."""
+        if self._refusal is not None:
+            for doc_id in self.scored_documents:
+                self._forget(doc_id)
+                self._fail(doc_id, FailureCause.UNSCORABLE, self._refusal)
+
     def receive(self, complete: Iterable[CompleteSample]) -> None:
         """Score samples, or note why they have no score."""
         answered = []
         for sample, responses in complete:
+            if not sample.requests:
+                self._fail(sample.doc_id, FailureCause.UNSCORABLE, self._refusal or "the document asks nothing")
+                continue
             answers: list[Answer] = []
             for response in responses:
                 if isinstance(response, Failure):

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import random
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _WRITE_PROMPTS = ("doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix", "description", "fewshot_config")
 
@@ -37,6 +41,33 @@ def _may_draw(value: Any) -> bool:
     if dataclasses.is_dataclass(value):
         return any(map(_may_draw, vars(value).values()))
     return callable(value) and not surely_draws_nothing(value)
+
+
+@contextmanager
+def drawing_undone(task: Any) -> Iterator[None]:
+    """Whatever writing a prompt of `task` draws in this block, its next one draws again."""
+    own = list(_streams_of(task))
+    states = [stream.getstate() for stream in own]
+    shared, numpys = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        for stream, state in zip(own, states, strict=True):
+            stream.setstate(state)
+        random.setstate(shared)
+        np.random.set_state(numpys)
+
+
+def _streams_of(task: Any) -> Iterator[random.Random]:
+    """The streams that the task and its sampler hold, and those of the modules whose functions write its prompts."""
+    written_by = [task.get_config(name) for name in _WRITE_PROMPTS]
+    functions = [value.func if isinstance(value, functools.partial) else value for value in written_by]
+    held = [vars(holder) for holder in (task, getattr(task, "sampler", None)) if hasattr(holder, "__dict__")]
+    held += [
+        getattr(function, "__globals__", {}) for function in [*functions, task.doc_to_text, task.construct_requests]
+    ]
+    own = {id(value): value for names in held for value in names.values() if isinstance(value, random.Random)}
+    yield from own.values()
 
 
 @functools.cache

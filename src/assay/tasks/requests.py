@@ -21,11 +21,13 @@ from assay.tasks.loglikelihood import LoglikelihoodBodies
 from assay.tasks.patches.fewshot import remember_fewshot_examples
 from assay.tasks.patches.shared_settings import SharedSettings, share_generation_settings
 from assay.tasks.prompts import ContextBuilder, chat_prompt
+from assay.tasks.raised import words_of
+from assay.tasks.randomness import drawing_undone
 from assay.tasks.selection import documents_of
 from assay.types import LogprobSource, ModelSpec, Request, Sample, TaskOptions, TextTail, TokenSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from assay.tasks.tokenizer import Tokenizer
     from assay.types import RequestKind
@@ -36,17 +38,77 @@ DEFAULT_MAX_TOKENS = 256
 """lm-eval's ``max_gen_toks`` where neither task nor user sets one."""
 
 
-def samples(name: str, task: Any, writer: RequestWriter, options: TaskOptions) -> Iterator[Sample]:
+def samples(
+    name: str,
+    task: Any,
+    writer: RequestWriter,
+    options: TaskOptions,
+    refuse: Callable[[str], None] | None = None,
+) -> Iterator[Sample]:
     """Yield the task's samples, each built only when asked for.
 
     A task draws its few-shot examples from one random stream in document order, so the order here must be the task's.
 
+    Args:
+        name: the task's name.
+        task: lm-eval's Task object.
+        writer: writes the requests.
+        options: how documents become requests.
+        refuse: is told in words why a prompt cannot be written; see :func:`until_refused`. None: that is raised.
+
     Raises:
         UnsupportedTaskError: a document yields requests that the endpoint cannot serve.
+        TaskConfigError: the task's own code fails on a document.
     """
-    builder = SampleBuilder(name, task, writer, options)
+    build: Callable[..., Sample] = SampleBuilder(name, task, writer, options).build
+    if refuse is not None:
+        build = until_refused(name, build, refuse)
     for doc_id, doc in chosen(task.eval_docs, documents_of(name, task, options)):
-        yield builder.build(doc_id, doc)
+        yield build(doc_id, doc)
+
+
+def until_refused(name: str, build: Callable[..., Sample], refuse: Callable[[str], None]) -> Callable[..., Sample]:
+    """The same as `build`, but from its first failure on it makes samples that ask nothing.
+
+    Args:
+        name: the task's name.
+        build: makes the sample of the document with the number that is its first argument.
+        refuse: is told once in words what is wrong.
+    """
+    has_failed = False
+
+    def build_or_not(doc_id: int, *doc: Any) -> Sample:
+        nonlocal has_failed
+        if not has_failed:
+            try:
+                return build(doc_id, *doc)
+            except TaskConfigError as error:
+                has_failed = True
+                refuse(f"{error}; its answers are kept, and the same command goes on once that is mended")
+        return Sample(name, doc_id, None, [], [])
+
+    return build_or_not
+
+
+def try_first_prompts(
+    tasks: Mapping[str, Any], documents: Mapping[str, Sequence[int]], writer: RequestWriter, options: TaskOptions
+) -> None:
+    """Write each task's first prompt, and forget it: a task that cannot be asked is found before anything is.
+
+    Args:
+        tasks: lm-eval's Task objects by name.
+        documents: by task, the numbers of the documents to ask.
+        writer: writes the requests.
+        options: how documents become requests.
+
+    Raises:
+        UnsupportedTaskError: a document yields requests that the endpoint cannot serve.
+        TaskConfigError: a task's own code fails, for example for want of few-shot examples.
+    """
+    for name, task in tasks.items():
+        for doc_id, doc in chosen(task.eval_docs, documents[name][:1]):
+            with drawing_undone(task):
+                SampleBuilder(name, task, writer, options).build(doc_id, doc)
 
 
 class SampleBuilder:
@@ -88,9 +150,20 @@ class SampleBuilder:
         except AssayError:
             raise
         except Exception as error:  # a task is foreign code
-            reason = f"{type(error).__name__}: {error}"
+            reason = self._want_of_examples() or words_of(error)
             raise TaskConfigError(f"task '{self._name}' cannot write document {doc_id}'s prompt: {reason}") from error
         return Sample(self._name, doc_id, doc, instances, requests)
+
+    def _want_of_examples(self) -> str | None:
+        """Whether there are too few examples to choose from, in words.
+
+        One more is drawn where the document itself may be among them.
+        """
+        pool = getattr(getattr(self._task, "sampler", None), "df", None)
+        shots = self._task.get_config("num_fewshot") or 0
+        if pool is None or shots < len(pool):
+            return None
+        return f"it is to have {shots} examples, and there are {len(pool)} to choose from; see --num-fewshot"
 
 
 class RequestWriter:
@@ -158,7 +231,7 @@ class RequestWriter:
 
     def _scored(self, instance: Any, task: str) -> list[tuple[bytes, TokenSpan | TextTail | None]]:
         if self._loglikelihood is None:
-            raise UnsupportedTaskError(
+            raise TaskConfigError(
                 f"task '{task}' asks for a log-likelihood ({instance.request_type}), which its first document did not"
             )
         return list(self._loglikelihood.of(instance))
