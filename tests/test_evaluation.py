@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -431,6 +432,23 @@ def test_sigterm_stops_a_job_in_the_background(server: ScriptedServer, tmp_path:
     assert process.returncode == 143
     assert "run the same command again" in err
     assert journaled(tmp_path)
+
+
+def test_an_output_folder_that_is_removed_under_a_run_is_made_again(
+    server: ScriptedServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = itertools.count()
+
+    def removing(body: dict[str, Any]) -> str:
+        if next(asked) == 60:
+            shutil.rmtree(tmp_path / "out")
+        return answer(body)
+
+    server.answer = removing
+    evaluation = evaluate(msgspec.structs.replace(specification(server, tmp_path / "out"), probe=False))
+    assert "was deleted or moved away while the run is writing it" in caplog.text
+    assert len(samples(evaluation)) == 2
+    assert (check(evaluation.journal).answers, check(evaluation.journal).damaged) == (120, ())
 
 
 def test_samples_files_are_left_out_on_request(server: ScriptedServer, tmp_path: Path) -> None:

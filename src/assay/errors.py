@@ -11,11 +11,12 @@ The tree, with the exit code that the command line gives each branch (all codes:
     │   ├── TaskConfigError               a task's YAML or Python could not be read
     │   ├── DataNotFoundError             a task's data set is nowhere to be had
     │   ├── MissingDependencyError        an optional package is not installed
-    │   ├── OutputError                   results cannot be written where asked
     │   ├── ModelNotServedError           the server does not serve that model
     │   ├── ReplicasDifferError           endpoints of one run serve different models
     │   ├── SandboxError                  programs that a model writes cannot be run on this machine
     │   └── FileFormatError               a file given as input is damaged or of another kind
+    ├── OutputError                   2   results cannot be written where asked
+    │   └── StorageError             74   the disk is full or fails; what is on it is kept
     ├── JournalError                  2   the record of a run cannot be used
     │   ├── JournalLockedError            another process is writing it
     │   └── JournalVersionError           a newer Assay wrote it
@@ -74,10 +75,6 @@ class MissingDependencyError(UsageError):
     """An optional package is not installed."""
 
 
-class OutputError(UsageError):
-    """Results cannot be written where asked."""
-
-
 class ModelNotServedError(UsageError):
     """The server does not serve that model."""
 
@@ -92,6 +89,19 @@ class SandboxError(UsageError):
 
 class FileFormatError(UsageError):
     """A file given as input is damaged or of another kind."""
+
+
+class OutputError(AssayError):
+    """Results cannot be written where asked."""
+
+    exit_code = 2
+
+
+class StorageError(OutputError):
+    """The disk is full or fails: not what was asked for is wrong, and what is on the disk is kept."""
+
+    exit_code = 74
+    """Input or output failed, as in sysexits.h."""
 
 
 class JournalError(AssayError):

@@ -157,5 +157,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-    assert ran.returncode == 2
-    assert ran.stderr == "assay: cannot write to standard output: No space left on device\n"
+    assert ran.returncode == 74
+    assert ran.stderr == (
+        "assay: cannot write to standard output: No space left on device; make room, then run the same command again\n"
+    )

@@ -6,21 +6,24 @@ import errno
 import os
 import queue
 import random
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from assay.errors import JournalLockedError, OutputError
+from assay.errors import JournalLockedError, OutputError, StorageError
 from assay.journal import Journal, check, find_journals, sync
 from assay.types import Answer, Request
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 FINGERPRINT = "0123456789abcdef" * 4
@@ -195,7 +198,7 @@ def test_a_write_cut_short_by_a_full_disk_is_taken_back(tmp_path: Path, monkeypa
         size = journal.path.stat().st_size
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", full_after_ten_bytes)
-            with pytest.raises(OutputError, match="No space left on device; the 3 answers in it are safe"):
+            with pytest.raises(StorageError, match="No space left on device; the 3 answers in it are safe"):
                 journal.append(_request(3), Answer(text="lost"))
         assert journal.path.stat().st_size == size
         assert journal.lookup(_request(3).key) is None
@@ -282,9 +285,9 @@ def test_a_failed_sync_surfaces_at_the_next_append_and_stays(tmp_path: Path, mon
     monkeypatch.setattr(sync, "_sync", failing)
     with pytest.raises(OutputError, match=r"cannot make .* durable: Input/output error"):
         _append_for_half_a_minute(journal)
-    with pytest.raises(OutputError, match="Input/output error"):
+    with pytest.raises(StorageError, match="Input/output error"):
         journal.append(_request(2), Answer(text="y"))
-    with pytest.raises(OutputError, match="Input/output error"):
+    with pytest.raises(StorageError, match="Input/output error"):
         journal.close()
     monkeypatch.undo()
     with _open(tmp_path) as again:
@@ -304,7 +307,7 @@ def test_a_failed_last_sync_surfaces_at_close(tmp_path: Path, monkeypatch: pytes
 
     journal = _open(tmp_path)
     monkeypatch.setattr(sync, "_sync", failing)
-    with pytest.raises(OutputError, match="Input/output error"):
+    with pytest.raises(StorageError, match="Input/output error"):
         journal.close()
 
 
@@ -321,7 +324,7 @@ def test_many_writes_within_an_interval_share_a_sync(tmp_path: Path, monkeypatch
     syncs: queue.Queue[int] = queue.Queue()
     monkeypatch.setattr(sync, "_sync", syncs.put)
     with (tmp_path / "file").open("wb") as file:
-        commit = sync.GroupCommit(file.fileno(), tmp_path / "file", interval=3600)
+        commit = sync.GroupCommit(file.fileno(), interval=3600)
         commit.request()
         syncs.get(timeout=30)
         for _ in range(20):
@@ -332,12 +335,103 @@ def test_many_writes_within_an_interval_share_a_sync(tmp_path: Path, monkeypatch
     assert syncs.qsize() == 1
 
 
-def test_a_journal_deleted_under_the_run_is_mentioned_once_and_does_not_stop_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def _delete(journal: Journal) -> None:
+    journal.path.unlink()
+
+
+def _remove_folder(journal: Journal) -> None:
+    shutil.rmtree(journal.path.parents[1])
+
+
+def _move_folder(journal: Journal) -> None:
+    outputs = journal.path.parents[1]
+    outputs.rename(outputs.with_name("elsewhere"))
+
+
+def _replace(journal: Journal) -> None:
+    journal.path.unlink()
+    journal.path.write_text("somebody else's")
+
+
+@pytest.mark.parametrize("harm", [_delete, _remove_folder, _move_folder, _replace])
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_journal_that_is_gone_from_its_place_is_made_again_with_every_answer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: Callable[[Journal], None], *, goes_on: bool
+) -> None:
+    place = tmp_path / "out" / "journal"
+    with _open(place) as journal:
+        for number in range(50):
+            journal.append(_request(number), Answer(text=_text(number)))
+        harm(journal)
+        if goes_on:
+            for number in range(50, 60):
+                journal.append(_request(number), Answer(text=_text(number)))
+        journal.finalise("2026-01-31T09-15-00.123456")
+        assert journal.path.exists()
+        assert journal.lookup(_request(3).key) == Answer(text=_text(3))
+        with pytest.raises(JournalLockedError):
+            _open(place)
+    assert caplog.text.count(f"it is made again, with its {60 if goes_on else 50} answers") == 1
+    with _open(place) as again:
+        assert (again.path, again.answers) == (journal.path, 60 if goes_on else 50)
+    assert check(journal.path).damaged == ()
+    assert [path.read_text() for path in place.glob("*.replaced-*")] == (["somebody else's"] * (harm is _replace))
+
+
+def test_a_journal_that_is_deleted_before_a_run_is_stopped_is_made_again(tmp_path: Path) -> None:
+    with _open(tmp_path / "out") as journal:
+        journal.append(_request(1), Answer(text="x"))
+        shutil.rmtree(tmp_path / "out")
+    with _open(tmp_path / "out") as again:
+        assert again.answers == 1
+
+
+def test_a_deleted_journal_is_noticed_within_a_second(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with _open(tmp_path) as journal:
+        journal.path.unlink()
+        deadline = time.monotonic() + 30
+        while "made again" not in caplog.text and time.monotonic() < deadline:
+            journal.append(_request(1), Answer(text="x"))
+            time.sleep(0.01)
+        assert journal.path.exists()
+
+
+def test_where_a_journal_cannot_be_made_again_its_answers_are_kept_elsewhere_and_the_run_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "spare").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spare"))
+    journal = _open(tmp_path / "out")
+    journal.append(_request(1), Answer(text="x"))
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "out").touch()
+    with pytest.raises(
+        StorageError, match=r"cannot be made again \(.*\): its 1 answers are kept in (.*); move"
+    ) as told:
+        journal.close()
+    (kept,) = (tmp_path / "spare").glob("*/*.journal")
+    assert str(kept) in str(told.value)
+    (tmp_path / "out").unlink()
+    (tmp_path / "out").mkdir()
+    shutil.move(kept, tmp_path / "out")
+    with _open(tmp_path / "out") as again:
+        assert again.answers == 1
+
+
+@pytest.mark.parametrize("size", [0, 5, 14, 2000])
+def test_a_journal_that_another_program_cuts_goes_on_at_its_new_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, size: int
 ) -> None:
     with _open(tmp_path) as journal:
-        journal.append(_request(1), Answer(text="x"))
-        journal.path.unlink()
-        journal.append(_request(2), Answer(text="y"))
-        assert journal.lookup(_request(2).key) == Answer(text="y")
-    assert caplog.text.count("was deleted while the run is writing it") == 1
+        for number in range(50):
+            journal.append(_request(number), Answer(text="x" * 100))
+        os.truncate(journal.path, size)
+        for number in range(50, 60):
+            journal.append(_request(number), Answer(text=_text(number)))
+        assert f"was cut to {size} bytes by another program" in caplog.text
+        kept = [number for number in range(60) if journal.lookup(_request(number).key) is not None]
+        assert kept[-10:] == list(range(50, 60))
+        assert f"{60 - len(kept)} answers are lost to a resumption" in caplog.text
+    assert b"\0" not in journal.path.read_bytes()
+    with _open(tmp_path) as again:
+        assert again.answers == len(kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -349,3 +350,25 @@ def test_unknown_fields_are_ignored(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(encode_frame(payload.replace(b'"doc_id":0', b'"colour":"red","doc_id":4')))
     assert [record.doc_id for record in records(path) if isinstance(record, ResponseRecord)] == [0, 4]
+
+
+@pytest.mark.parametrize("stamp", ["/../../x", "..", "a/b", "", "x\n", "x" * 300, "a\0b", ".hidden"])
+def test_a_time_stamp_that_is_no_part_of_a_file_name_is_not_taken_over(tmp_path: Path, stamp: str) -> None:
+    with Journal.open(tmp_path, fingerprint="0" * 64, specification={}) as journal:
+        path = journal.path
+    payload = json.dumps({"kind": "finalised", "date_id": stamp, "time": 0.0}).encode()
+    with path.open("ab") as file:
+        file.write(encode_frame(payload))
+    assert (check(path).date_id, check(path).unknown) == (None, 1)
+    with Journal.open(tmp_path, fingerprint="0" * 64, specification={}) as again:
+        assert again.date_id is None
+
+
+def test_a_record_that_is_nested_too_deeply_is_of_an_unknown_kind(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, fingerprint="0" * 64, specification={}) as journal:
+        path = journal.path
+    deep = b"[" * 200_000 + b"]" * 200_000
+    with path.open("ab") as file:
+        file.write(encode_frame(b'{"kind":"probed","report":{"a":' + deep + b'},"time":0.0}'))
+        file.write(encode_frame(b'{"kind":"finished","failed":0,"time":0.0}'))
+    assert (check(path).unknown, check(path).finished) == (1, True)

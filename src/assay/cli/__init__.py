@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from assay._util.interruption import is_stopping
+from assay._util.storage import is_of_storage, unwritten
 from assay._version import __version__
 from assay.errors import AssayError
 
@@ -39,7 +40,6 @@ _COMMANDS = {
 _LONGEST_MESSAGE = 4000
 _NOT_AS_ASKED = (2, 70)
 """Exit codes of errors before anything is judged."""
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class _LazyGroup(click.Group):
@@ -75,6 +75,7 @@ Exit codes:
   3  inconclusive: the budget ended before the evidence sufficed
   4  could not be judged: server gone, samples failed that no check allows for
   70  a fault of Assay's own
+  74  the disk is full or fails; the answers on it are kept
   130, 143  interrupted; the same command goes on where it stopped
   141  nobody reads the output"""
 
@@ -171,9 +172,12 @@ def leave_pipe() -> None:
 def _end_where_the_system_says_why(error: OSError) -> None:
     if error.errno == errno.ENAMETOOLONG:
         end(f"no file can have so long a name: {error.filename}", 2)
-    if error.errno in _NO_ROOM and error.filename is None:
-        leave_pipe()
-        end(f"cannot write to standard output: {error.strerror}", 2)
+    if is_of_storage(error):
+        if error.filename is None:
+            leave_pipe()
+        place = "standard output" if error.filename is None else error.filename
+        failed = unwritten(f"cannot write to {place}", error)
+        end(str(failed), failed.exit_code)
 
 
 def end(message: str, exit_code: int) -> None:

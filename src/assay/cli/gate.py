@@ -127,13 +127,13 @@ def _write_reports(report: GateReport, options: dict[str, Any]) -> None:
 
 
 def _write(file: Path, content: bytes) -> None:
-    from assay.errors import OutputError
+    from assay._util.storage import unwritten
 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
     except OSError as error:
-        raise OutputError(f"cannot write {file}: {error.strerror or error}") from error
+        raise unwritten(f"cannot write {file}", error) from error
 
 
 def _console() -> Any:

@@ -12,8 +12,9 @@ import time
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
+from assay._util.storage import unwritten
 from assay.demo.weights import MODEL_NAME, find_model_file
-from assay.errors import MissingDependencyError, OutputError, ServerUnreachableError
+from assay.errors import MissingDependencyError, ServerUnreachableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,7 +125,7 @@ def _start(command: list[str], log_file: Path) -> subprocess.Popen[str]:
         log_file.parent.mkdir(parents=True, exist_ok=True)
         log = log_file.open("wb")
     except OSError as error:
-        raise OutputError(f"cannot write the server's log {log_file}: {error.strerror}") from error
+        raise unwritten(f"cannot write the server's log {log_file}", error) from error
     with log:
         return subprocess.Popen(  # noqa: S603 - the command is this package's own
             command,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.storage import unwritten
 from assay.errors import OutputError, SpecificationError
 from assay.helm.structs import HelmStruct
 
@@ -41,6 +42,7 @@ def write(file_path: str | os.PathLike[str], content: str) -> None:
     """
     try:
         Path(file_path).write_text(content, encoding="utf-8")
-    except (OSError, ValueError) as error:  # the latter of half a character
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise OutputError(f"{file_path} cannot be written: {reason}") from None
+    except OSError as error:
+        raise unwritten(f"{file_path} cannot be written", error) from None
+    except ValueError as error:  # of half a character
+        raise OutputError(f"{file_path} cannot be written: {error}") from None

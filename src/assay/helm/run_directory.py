@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from assay.errors import FileFormatError, MissingDependencyError, OutputError, UnknownMetricError
+from assay._util.storage import unwritten
+from assay.errors import FileFormatError, MissingDependencyError, UnknownMetricError
 from assay.helm.evaluate import Evaluated, evaluate
 from assay.helm.metrics.base import DEFAULT_PARALLELISM
 from assay.helm.metrics.registry import create_metric
@@ -203,7 +204,7 @@ def _drafting(output_dir: Path, allow_fewer: bool) -> Iterator[Path]:
             for path in sorted(draft.glob("*.json")):
                 os.replace(path, output_dir / path.name)
     except OSError as error:
-        raise OutputError(f"{output_dir} cannot be written: {error.strerror or error}") from None
+        raise unwritten(f"{output_dir} cannot be written", error) from None
 
 
 def _clear_up(output_dir: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import OutputError
+from assay._util.storage import unwritten
 from assay.helm.run_directory import RUN_SPEC, read_run_spec
 from assay.helm.structs import dump_json
 
@@ -45,7 +45,7 @@ def write_schema(suite: Path, path: Path) -> None:
     try:
         path.write_bytes(dump_json(schema))
     except OSError as error:
-        raise OutputError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise unwritten(f"{path} cannot be written", error) from None
 
 
 def _metric_group(task: str, names: Sequence[str]) -> dict[str, Any]:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import tempfile
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assay.errors import JournalError, JournalLockedError, OutputError, SpecificationError
+from assay._util.storage import is_of_storage, unwritten
+from assay.errors import JournalError, JournalLockedError, OutputError, SpecificationError, StorageError
 from assay.journal.state import first_header, headers, is_finished_for_good
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SUFFIX = ".journal"
+_BLOCK = 2**20
+"""Bytes that are copied at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -117,6 +121,88 @@ def _create(folder: Path, fingerprint: str) -> tuple[Path, int]:
     return path, fd
 
 
+def is_file_at(path: Path, fd: int) -> bool:
+    """Whether an open file is the one of that name; also where nobody may look."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except PermissionError:
+        return True
+
+
+def make_again(path: Path, fd: int, size: int, answers: int) -> int:
+    """Give a journal that was deleted, moved away or replaced its name back, with all that it holds.
+
+    Another file of that name is moved aside.
+
+    Args:
+        path: the name.
+        fd: the journal, still open.
+        size: where its last record ends.
+        answers: how many it holds.
+
+    Returns:
+        The new file's descriptor, locked.
+
+    Raises:
+        StorageError: it cannot be made again; says where its answers are kept instead.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = _copy(fd, size, path.with_name(f".{path.name}.partial"))
+        try:
+            _lock(made.fd, path)
+            if path.exists():
+                aside = path.with_name(f"{path.name}.replaced-{os.getpid()}")
+                os.rename(path, aside)
+                _log.warning("%s was replaced by another file, which is now %s", path, aside.name)
+            os.rename(made.path, path)
+            _sync_folder(path.parent)
+        except BaseException:
+            os.close(made.fd)
+            raise
+    except OSError as error:
+        raise _kept_elsewhere(path, fd, size, answers, error) from error
+    return made.fd
+
+
+class _Copy(NamedTuple):
+    path: Path
+    fd: int
+
+
+def _copy(fd: int, size: int, path: Path) -> _Copy:
+    copy = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        offset = 0
+        while block := os.pread(fd, min(_BLOCK, size - offset), offset):
+            while block:
+                written = os.pwrite(copy, block, offset)
+                offset += written
+                block = block[written:]
+        os.fsync(copy)
+    except BaseException:
+        os.close(copy)
+        with suppress(OSError):
+            path.unlink()
+        raise
+    return _Copy(path, copy)
+
+
+def _kept_elsewhere(path: Path, fd: int, size: int, answers: int, error: OSError) -> StorageError:
+    gone = f"{path} was deleted or moved away while the run was writing it, and cannot be made again"
+    try:
+        kept = _copy(fd, size, Path(tempfile.mkdtemp(prefix="assay-journal-")) / path.name)
+    except OSError:
+        return StorageError(f"{gone} ({error.strerror}): its {answers} answers are lost")
+    os.close(kept.fd)
+    return StorageError(
+        f"{gone} ({error.strerror}): its {answers} answers are kept in {kept.path}; "
+        f"move that file to {path.parent}, then run the same command again"
+    )
+
+
 def _lock(fd: int, path: Path) -> None:
     """Lock a journal until its descriptor is closed, by whatever death."""
     try:
@@ -157,6 +243,7 @@ def writing(place: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(
-            f"cannot write to {error.filename or place}: {error.strerror}; make it writable or choose another folder"
-        ) from error
+        failure = f"cannot write to {error.filename or place}"
+        if is_of_storage(error):
+            raise unwritten(failure, error) from error
+        raise OutputError(f"{failure}: {error.strerror}; make it writable or choose another folder") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -52,7 +52,8 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="p
 class Finalised(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="finalised"):
     """Results are about to be written under this time stamp."""
 
-    date_id: str
+    date_id: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z.-]{0,60}\Z")]
+    """It becomes part of files' names, so that nothing else may be in it."""
     time: float
 
 
@@ -94,6 +95,8 @@ def decode_record(payload: bytes) -> Record | None:
     except msgspec.ValidationError:
         _refuse_later_version(payload)
         return None
+    except RecursionError:
+        return None
     except msgspec.DecodeError:
         try:
             record = msgspec.convert(json.loads(payload), Record)
@@ -113,7 +116,7 @@ class _AnyHeader(msgspec.Struct, tag_field="kind", tag="header"):
 def _refuse_later_version(payload: bytes) -> None:
     try:
         header = msgspec.json.decode(payload, type=_AnyHeader)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return
     if header.version > SCHEMA_VERSION:
         raise _later_version(header.version)

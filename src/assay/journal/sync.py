@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-_log = logging.getLogger(__name__)
 
 # macOS has no fdatasync.
 _sync = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
@@ -19,30 +12,28 @@ _sync = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
 class GroupCommit:
     """Calls fdatasync on a file in the background, at most once an interval, and only after something was written."""
 
-    def __init__(self, fd: int, path: Path, interval: float = 0.5) -> None:
+    def __init__(self, fd: int, interval: float = 0.5) -> None:
         """Prepare; the first request starts the thread.
 
         Args:
             fd: The file; it must stay open until :meth:`stop` has returned.
-            path: Its name, for messages.
             interval: Seconds between two syncs.
         """
         self._fd = fd
-        self._path = path
         self._interval = interval
         self._written = threading.Event()
         self._stopping = threading.Event()
         self._error: OSError | None = None
-        self._missing = False
         self._thread = threading.Thread(target=self._run, name="assay-journal-sync", daemon=True)
 
-    def request(self) -> None:
-        """Have what was written so far synced within about one interval."""
+    def request(self) -> bool:
+        """Have what was written so far synced within about one interval; whether nobody has asked for that yet."""
         if self._written.is_set():
-            return
+            return False
         self._written.set()
         if self._thread.ident is None:
             self._thread.start()
+        return True
 
     def check(self) -> None:
         """Raise the error of a sync that failed.
@@ -74,12 +65,5 @@ class GroupCommit:
     def _commit(self) -> None:
         try:
             _sync(self._fd)
-            gone = os.fstat(self._fd).st_nlink == 0
         except OSError as error:
             self._error = self._error or error
-            return
-        if gone and not self._missing:
-            self._missing = True
-            _log.warning(
-                "%s was deleted while the run is writing it: the run goes on, but cannot be resumed", self._path
-            )

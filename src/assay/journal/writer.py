@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay._version import __version__
-from assay.errors import JournalError, OutputError
-from assay.journal.files import Run, claim, writing
+from assay.errors import JournalError, StorageError
+from assay.journal.files import Run, claim, is_file_at, make_again, writing
 from assay.journal.frames import MAGIC, encode_frame, read_payload
 from assay.journal.records import (
     SCHEMA_VERSION,
@@ -103,7 +103,9 @@ class Journal:
         self._offsets = state.answers
         self._end = state.end
         self._fd: int | None = fd
-        self._commit = GroupCommit(fd, path)
+        self._commit = GroupCommit(fd)
+        self._is_to_be_looked_for = False
+        """Every half second: the file may have lost its name."""
         header = Header(
             version=SCHEMA_VERSION,
             fingerprint=fingerprint,
@@ -178,6 +180,7 @@ class Journal:
         Raises:
             OutputError: As :meth:`append`.
         """
+        self._is_to_be_looked_for = True
         self._append(Finalised(date_id=date_id, time=time.time()))
         self.date_id = date_id
 
@@ -197,12 +200,17 @@ class Journal:
         """
         if self._fd is None:
             return
-        fd, self._fd = self._fd, None
         try:
-            self._commit.stop()
-            self._raise_sync_error()
+            with writing(self.path):
+                self._notice_a_cut()
+                self._keep_in_place()
         finally:
-            os.close(fd)
+            fd, self._fd = self._fd, None
+            try:
+                self._commit.stop()
+                self._raise_sync_error()
+            finally:
+                os.close(fd)
 
     def _append(self, record: Record) -> int:
         """Write one record; returns its offset."""
@@ -211,11 +219,53 @@ class Journal:
         return offset
 
     def _put(self, record: Record) -> int:
-        offset = self._end
+        with writing(self.path):
+            self._notice_a_cut()
+            if self._is_to_be_looked_for:
+                self._keep_in_place()
         frame = encode_frame(encode_record(record))
-        self._write(frame if offset else MAGIC + frame)
-        self._commit.request()
+        if not self._end:
+            self._write(MAGIC)
+        offset = self._end
+        self._write(frame)
+        self._is_to_be_looked_for = self._commit.request() or self._is_to_be_looked_for
         return offset
+
+    def _notice_a_cut(self) -> None:
+        """Go on at the end of a file that another program has cut: beyond it would be a hole."""
+        fd = self._open_fd()
+        size = os.fstat(fd).st_size
+        if size < self._end:
+            state = _read(fd, self.path)
+            lost = len(self._offsets) - len(state.answers)
+            self._offsets, self._end = state.answers, state.end
+            _log.warning(
+                "%s was cut to %d bytes by another program: the run goes on, but %d answers are lost to a resumption",
+                self.path,
+                size,
+                lost,
+            )
+
+    def _keep_in_place(self) -> None:
+        """Make the file again if it was deleted or moved away: it is still open here.
+
+        Raises:
+            StorageError: It cannot be made again.
+        """
+        fd = self._open_fd()
+        self._is_to_be_looked_for = False
+        if is_file_at(self.path, fd):
+            return
+        self._raise_sync_error()
+        made = make_again(self.path, fd, self._end, len(self._offsets))
+        self._commit.stop()
+        self._fd, self._commit = made, GroupCommit(made)
+        os.close(fd)
+        _log.warning(
+            "%s was deleted or moved away while the run is writing it: it is made again, with its %d answers",
+            self.path,
+            len(self._offsets),
+        )
 
     def _write(self, content: bytes) -> None:
         fd = self._open_fd()
@@ -228,7 +278,7 @@ class Journal:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(fd, self._end)
-            raise OutputError(
+            raise StorageError(
                 f"cannot write to {self.path}: {error.strerror}; "
                 f"the {len(self._offsets)} answers in it are safe: make room, then run the same command again"
             ) from error
@@ -238,7 +288,7 @@ class Journal:
         try:
             self._commit.check()
         except OSError as error:
-            raise OutputError(
+            raise StorageError(
                 f"cannot make {self.path} durable: {error.strerror}; check the disk, then run the same command again"
             ) from error
 

@@ -19,7 +19,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import FileFormatError, MissingDependencyError, OutputError, SpecificationError, UnjudgeableError
+from assay._util.storage import unwritten
+from assay.errors import FileFormatError, MissingDependencyError, SpecificationError, UnjudgeableError
 from assay.lm_eval_process.environment import surroundings
 from assay.lm_eval_process.shown_process import ending_signals_held, run_shown
 from assay.models.urls import endpoint_url
@@ -125,7 +126,7 @@ def run_lm_eval(
         run.results_dir.mkdir(parents=True, exist_ok=True)
         log.touch()
     except OSError as error:
-        raise OutputError(f"cannot write to the output directory {results_dir}: {error.strerror or error}") from None
+        raise unwritten(f"cannot write to the output directory {results_dir}", error) from None
     earlier = _results_files(run.results_dir)
     with ending_signals_held() as held, surroundings(run.base_url, task, data_dir) as (environment, folder):
         command = run.command(folder)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay._util.storage import unwritten
 from assay._util.text import printable
 from assay.checks.verdicts import Verdict
-from assay.errors import OutputError
 from assay.report.gate import gate_markdown
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def write_step_summary(report: GateReport, environment: Mapping[str, str]) -> No
         with open(file, "a", encoding="utf-8") as summary:
             summary.write(gate_markdown(report) + "\n")
     except OSError as error:
-        raise OutputError(f"cannot write the step summary {file}: {error.strerror or error}") from error
+        raise unwritten(f"cannot write the step summary {file}", error) from error
 
 
 def annotation_lines(report: GateReport) -> list[str]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay._util.json_text import as_json
+from assay._util.storage import unwritten
 from assay._util.text import visible
-from assay.errors import OutputError
 from assay.report.endpoints import HEADINGS as ENDPOINT_HEADINGS
 from assay.report.page import difference_bounds, has_samples, outline, score_bounds
 from assay.report.page_budget import BUDGET, deflated
@@ -66,7 +66,7 @@ def write_report(
         beside.write_bytes(page.encode("utf-8", "backslashreplace"))
         beside.replace(file)
     except OSError as error:
-        raise OutputError(f"cannot write {file}: {error.strerror or error}") from error
+        raise unwritten(f"cannot write {file}", error) from error
     return file
 
 

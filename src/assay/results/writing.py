@@ -12,13 +12,14 @@ import platform
 import signal
 import threading
 import time
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.storage import unwritten
 from assay.errors import FileFormatError, OutputError, TaskConfigError
 from assay.results.sample_files import may_name_file
 from assay.results.shape import refuse_misshapen
@@ -261,6 +262,7 @@ def date_id(moment: float | None = None) -> str:
 def _write_whole(path: Path, chunks: Iterable[bytes]) -> Path:
     beside = path.with_name(f".{path.name}.partial")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)  # it may have been removed while the run went on
         with beside.open("wb", buffering=_BLOCK) as file:
             for chunk in chunks:
                 file.write(chunk)
@@ -268,7 +270,9 @@ def _write_whole(path: Path, chunks: Iterable[bytes]) -> Path:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+        with suppress(OSError):
+            beside.unlink()  # where the disk is full, what did fit is of no use
+        raise unwritten(f"cannot write {path}", error, "the run's answers are kept in its journal") from error
     return path
 
 
@@ -288,6 +292,6 @@ def ensure_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot create the output directory {folder}: {error.strerror or error}") from error
+        raise unwritten(f"cannot create the output directory {folder}", error) from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(f"the output directory {folder} is not writable")

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.errors import FileFormatError, OutputError, SpecificationError
+from assay._util.storage import unwritten
+from assay.errors import FileFormatError, SpecificationError
 from assay.runs.answers import read_answers
 from assay.runs.record import AnswerText, GroupRecord, RecordedRun, Score, TaskRecord
 
@@ -59,7 +60,7 @@ def save_baseline(run: RecordedRun, path: str | Path, *, with_texts: bool = Fals
         beside.write_text(text, encoding="utf-8", errors="backslashreplace")
         os.replace(beside, path)
     except OSError as error:
-        raise OutputError(f"cannot write the baseline {path}: {error.strerror or error}") from error
+        raise unwritten(f"cannot write the baseline {path}", error) from error
 
 
 def is_baseline(path: Path) -> bool:

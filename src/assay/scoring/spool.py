@@ -7,7 +7,7 @@ import tempfile
 from array import array
 from typing import TYPE_CHECKING, Self
 
-from assay.errors import OutputError
+from assay._util.storage import unwritten
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,9 +56,8 @@ class Spool:
             while rest:
                 rest = rest[os.pwrite(self._file.fileno(), rest, self._ends[-1] - len(rest)) :]
         except OSError as error:
-            raise OutputError(
-                f"cannot write scored samples to {self._folder}: {error.strerror}; "
-                "make room, then run the same command again"
+            raise unwritten(
+                f"cannot write scored samples to {self._folder}", error, "the run's answers are kept in its journal"
             ) from error
         self._written = self._ends[-1]
         self._unwritten.clear()

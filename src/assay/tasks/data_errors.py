@@ -6,7 +6,8 @@ import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import DataNotFoundError, FileFormatError, OutputError
+from assay._util.storage import unwritten
+from assay.errors import DataNotFoundError, FileFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ def reading(label: str, files: Sequence[DataFile]) -> Iterator[None]:
     except (DatasetGenerationError, OSError, ValueError) as error:
         cause = error.__cause__ or error
         if isinstance(cause, OSError) and cause.errno is not None:
-            raise OutputError(f"data set {label} cannot be kept in the cache folder: {first_line(cause)}") from None
+            raise unwritten(f"data set {label} cannot be kept in the cache folder", cause) from None
         names = ", ".join(file.path for file in files)
         raise FileFormatError(f"data set {label} cannot be read from {names}: {first_line(cause)}") from None
 
