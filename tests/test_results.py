@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
-from assay.errors import FileFormatError, OutputError, TaskConfigError
+from assay.errors import FileFormatError, OutputError, StorageError, TaskConfigError
 from assay.evaluation.totals import RunTotals
 from assay.results.writing import date_id, model_folder, read_results, refuse_unwritable, write_results
 from assay.types import Answer, Failure, FailureCause
@@ -32,8 +34,26 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="cannot write"):
-        write_results(tmp_path / "missing", "now", {"results": {}}, {})
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match=r"cannot write .*; the run's answers are kept in its journal"):
+        write_results(tmp_path / "file", "now", {"results": {}}, {})
+
+
+def test_a_folder_that_is_gone_is_made_again(tmp_path: Path) -> None:
+    assert read_results(write_results(tmp_path / "removed" / "model", "now", {"results": {}}, {})) == {"results": {}}
+
+
+def test_a_full_disk_is_no_wrong_usage_and_keeps_no_part_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StorageError, match="answers are kept in its journal; make room, then run the same") as told:
+        write_results(tmp_path, "now", {"results": {}}, {})
+    assert told.value.exit_code == 74
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["a/b", "../../evil", "x\0", "n" * 240])

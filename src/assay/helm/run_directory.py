@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from assay._util.storage import unwritten
-from assay.errors import FileFormatError, MissingDependencyError, UnknownMetricError
+from assay.errors import FileFormatError, MissingDependencyError, OutputError, UnknownMetricError
 from assay.helm.evaluate import Evaluated, evaluate
 from assay.helm.metrics.base import DEFAULT_PARALLELISM
 from assay.helm.metrics.registry import create_metric
