@@ -140,3 +140,14 @@ def test_values_of_kindred_types_are_taken(tmp_path: Path) -> None:
     assert validate(changed(**given)) == meant
     chosen = validate(changed(limit=None, samples={"gsm8k": range(3)}))
     assert chosen.options.samples == {"gsm8k": (0, 1, 2)}
+
+
+def test_checks_share_the_runs_alpha_unless_they_have_one() -> None:
+    two, own = (Check(metric="acc", min=0.5), Check(metric="f1", max=0.5)), Check(metric="em", min=0.1, alpha=0.002)
+    assert [check.alpha for check in validate(changed(checks=two)).checks] == [0.005, 0.005]
+    assert [check.alpha for check in validate(changed(checks=two, alpha=0.1)).checks] == [0.05, 0.05]
+    mixed = validate(changed(checks=(*two, own)))
+    assert [check.alpha for check in mixed.checks] == [0.005, 0.005, 0.002]
+    assert validate(mixed) == mixed
+    with pytest.raises(SpecificationError, match=r"alpha is 0\.7; it must lie between 0 and 0.5"):
+        validate(changed(alpha=0.7))

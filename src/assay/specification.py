@@ -11,6 +11,7 @@ import msgspec
 
 from assay.errors import SpecificationError
 from assay.models.urls import endpoint_url, server_root, without_secrets
+from assay.stats.multiple import bonferroni_alpha
 from assay.tasks.gen_kwargs import generation_fault
 from assay.tasks.selection import validate_samples
 
@@ -25,7 +26,8 @@ def validate(specification: Specification) -> Specification:
     """Refuse values that could not be meant.
 
     Returns:
-        The same, its values of the declared types: paths and lists, say, may be given for texts and tuples.
+        The same, its values of the declared types (paths and lists, say, may be given for texts and tuples), and each
+        check with its share of ``alpha``.
 
     Raises:
         SpecificationError: with the value and what would be right.
@@ -39,11 +41,34 @@ def validate(specification: Specification) -> Specification:
         raise SpecificationError("a run can stop early only where checks say when: add a check, or run it in full")
     if specification.fresh and specification.retry_failed:
         raise SpecificationError("--fresh starts anew and --retry-failed goes on with the last run: choose one")
+    refuse_alpha(specification.alpha)
     validate_model(specification.model)
     _validate_options(specification.options)
     if specification.options.apply_chat_template and specification.model.endpoint == "completions":
         _require_tokenizer(specification.model)
-    return specification
+    return _with_shares_of_alpha(specification)
+
+
+def refuse_alpha(alpha: float, name: str = "alpha") -> None:
+    """Refuse an error rate that could not be meant.
+
+    Raises:
+        SpecificationError: with the value and what would be right.
+    """
+    if not 0 < alpha < 0.5:
+        raise SpecificationError(f"{name} is {alpha:g}; it must lie between 0 and 0.5, for example 0.01")
+
+
+def _with_shares_of_alpha(specification: Specification) -> Specification:
+    """The same, each check with the error rate at which it is decided (Bonferroni)."""
+    sharing = sum(check.alpha is None for check in specification.checks)
+    if not sharing:
+        return specification
+    share = bonferroni_alpha(specification.alpha, sharing)
+    checks = tuple(
+        msgspec.structs.replace(check, alpha=share) if check.alpha is None else check for check in specification.checks
+    )
+    return msgspec.structs.replace(specification, checks=checks)
 
 
 def _of_declared_types(specification: Specification) -> Specification:

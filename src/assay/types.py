@@ -119,6 +119,10 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks that run code which the model writes may run: in a sandbox, see ``docs/code.md``."""
 
 
+USUAL_ALPHA = 0.01
+"""Error rate of a run's checks together, where none is named."""
+
+
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """A demand on one score: exactly one of ``min``, ``max`` and ``baseline``."""
 
@@ -133,8 +137,9 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     folder of results."""
     margin: float | None = None
     """The greatest loss against the baseline that still passes, as a positive number."""
-    alpha: float = 0.01
-    """Where the run may stop early: greatest chance of a wrong pass, and of a wrong fail."""
+    alpha: float | None = None
+    """Where the run may stop early: the check's own greatest chance of a wrong pass, and of a wrong fail. None: its
+    share of the run's."""
     allow_mismatch: bool = False
     """Compare with the baseline even where documents, prompts or settings changed, on the documents that both have."""
     range: tuple[float, float] | None = None
@@ -142,6 +147,11 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     known may a run stop early. A score outside it makes the check invalid."""
     task: str | None = None
     """The task or group; None: the only one of the run that reports this metric."""
+
+    @property
+    def error_rate(self) -> float:
+        """``alpha``; of a check that belongs to no run yet, the usual one."""
+        return USUAL_ALPHA if self.alpha is None else self.alpha
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +180,9 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
     model: ModelSpec
     options: TaskOptions = TaskOptions()
     checks: tuple[Check, ...] = ()
+    alpha: float = USUAL_ALPHA
+    """Where the run may stop early: greatest chance that any check passes wrongly, and that any fails wrongly. The
+    checks that have no ``alpha`` of their own share it alike."""
     early_stopping: EarlyStopping | None = None
     """None: every document is asked."""
     output_dir: str = "results"

@@ -182,9 +182,40 @@ def test_every_task_needs_a_check(server: ScriptedServer, tmp_path: Path) -> Non
         evaluate(specification(server, tmp_path))
     with pytest.raises(SpecificationError, match="no check looks at naming"):
         evaluate(specification(server, tmp_path, minimum(0.5), tasks=("counting", "naming")))
-    with pytest.raises(SpecificationError, match=r"counting exact_match,get-answer: 60 does not lie between 0 and 1"):
-        evaluate(specification(server, tmp_path, minimum(60)))
     assert server.count == 0
+
+
+@pytest.mark.parametrize("stopping", [EarlyStopping(), None], ids=["early", "full"])
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (Check(metric=KEY, task="counting", min=60), "min 60; it must lie between 0 and 1.*write 0.6 for 60 %"),
+        (Check(metric=KEY, task="both", max=7.5), "max 7.5; it must lie between 0 and 1.*write 0.075 for 7.5 %"),
+        (Check(metric=KEY, task="counting", min=-0.1), "min -0.1; it must lie between 0 and 1, as its scores do$"),
+        (Check(metric=KEY, task="counting", baseline="b.json", margin=2), "margin 2; .*write 0.02 for 2 %"),
+    ],
+)
+def test_demands_in_per_cent_are_refused_before_any_request(
+    server: ScriptedServer, tmp_path: Path, check: Check, words: str, stopping: EarlyStopping | None
+) -> None:
+    with pytest.raises(SpecificationError, match=words):
+        evaluate(specification(server, tmp_path, check, tasks=("both",), stopping=stopping))
+    assert server.count == 0
+
+
+def test_checks_share_alpha_in_python_as_on_the_command_line(server: ScriptedServer, tmp_path: Path) -> None:
+    """By each verdict's interval: it holds with 1 - 2·alpha confidence."""
+    checks = [minimum(0.8), minimum(0.7), minimum(0.6)]
+    run = evaluate(specification(server, tmp_path / "python", *checks))
+    intervals = [check.interval for check in run.checks if check.interval is not None]
+    assert [interval.confidence for interval in intervals] == [pytest.approx(1 - 2 * 0.01 / 3)] * 3
+    options = ["counting", "--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS)]
+    options += ["--stop-early", *(part for check in checks for part in ("--min", f"{KEY}={check.min}"))]
+    done = CliRunner().invoke(
+        run_command, [*options, "--output-dir", str(tmp_path / "shell"), "--json", "--no-probe"], standalone_mode=False
+    )
+    told = json.loads(done.stdout)["assay"]["checks"]
+    assert [check["interval"]["confidence"] for check in told] == [interval.confidence for interval in intervals]
 
 
 def test_a_killed_run_goes_on_in_its_own_order_to_the_same_verdict(server: ScriptedServer, tmp_path: Path) -> None:

@@ -39,7 +39,8 @@ def test_a_policy_becomes_one_run_a_model(tmp_path: Path) -> None:
     assert runs["other"].model.concurrency == 7
     assert runs["other"].early_stopping == EarlyStopping(budget=Budget(documents=500))
     # three checks in all: gsm8k for two models, ifeval for one
-    assert {check.alpha for run in runs.values() for check in run.checks} == {0.02 / 3}
+    alphas = [check.alpha for run in runs.values() for check in validate(run).checks]
+    assert alphas == [pytest.approx(0.02 / 3)] * 3
     assert runs["other"].checks[1].baseline == str(tmp_path / "b.json")
     assert runs["main"].options.data_dir == str(tmp_path / "data")
     assert runs["main"].output_dir == str(tmp_path / "results")
@@ -72,10 +73,10 @@ def test_how_alpha_is_shared(tmp_path: Path) -> None:
         ('correction = "none"\n', [0.01, 0.01], False),
     ):
         run = specifications(load_policy(write(tmp_path, head + two)))["main"]
-        assert [check.alpha for check in run.checks] == alphas
+        assert [check.alpha for check in validate(run).checks] == alphas
         assert run.early_stopping == EarlyStopping(holm=holm)
     own = specifications(load_policy(write(tmp_path, two + "alpha = 0.001\n")))["main"]
-    assert [check.alpha for check in own.checks] == [0.01, 0.001]
+    assert [check.alpha for check in validate(own).checks] == [0.01, 0.001]
     full = specifications(load_policy(write(tmp_path, "stop_early = false\n" + two)))["main"]
     assert full.early_stopping is None
 
@@ -95,6 +96,10 @@ def test_how_alpha_is_shared(tmp_path: Path) -> None:
         (MODEL + CHECK + "max = 0.9\n", "exactly one of min, max and baseline"),
         (MODEL + CHECK + 'model = "mian"\n', "'main'; did you mean"),
         ("alpha = 0\n" + MODEL + CHECK, "alpha is 0"),
+        (
+            MODEL + '[models.b]\nbase_url = "http://b"\nmodel = "m"\n' + CHECK + 'model = "main"\n',
+            "no check is for model 'b', so nothing would judge it: add one, or leave out",
+        ),
         ("stop_early = false\n[budget]\ntokens = 5\n" + MODEL + CHECK, "a budget needs stop_early"),
         ("[budget]\nminutes = -1\n" + MODEL + CHECK, "budget.minutes is -1"),
         ('correction = "holm"\n' + MODEL + CHECK + "alpha = 0.1\n", "Holm's method shares one alpha"),
@@ -133,4 +138,4 @@ def test_options_are_those_of_assay_run(tmp_path: Path) -> None:
         system_instruction="Be brief.",
     )
     assert (run.model.seed, run.model.distinct_repeat_seeds) == (5, True)
-    assert validate(run) == run
+    assert (validate(run).options, validate(run).model) == (run.options, run.model)

@@ -250,8 +250,16 @@ def test_a_task_asked_for_twice(tmp_path: Path) -> None:
     write(tmp_path / "group.yaml", "group: own_group\ntask: [own]\n")
     options = TaskOptions(include_path=str(tmp_path))
     assert list(load_tasks(["own", "own"], options, {}).tasks) == ["own"]
-    with pytest.raises(SpecificationError, match=r"Duplicate task 'own': found in both 'own_group' and 'own'"):
-        load_tasks(["own_group", "own"], options, {})
+    alone = r"'own' is a member of the group 'own_group' and asked for twice: .*tasks = \[\"own_group\"\]"
+    for names in (["own_group", "own"], ["own", "own_group"]):
+        with pytest.raises(SpecificationError, match=alone):
+            load_tasks(names, options, {})
+    write(tmp_path / "over.yaml", "group: over_group\ntask: [own_group]\n")
+    with pytest.raises(SpecificationError, match="'own_group' is a member of the group 'over_group'"):
+        load_tasks(["over_group", "own_group"], options, {})
+    write(tmp_path / "rival.yaml", "group: rival\ntask: [own]\n")
+    with pytest.raises(SpecificationError, match="Duplicate task 'own'"):
+        load_tasks(["own_group", "rival"], options, {})
 
 
 # -- documents --------------------------------------------------------------------------------------------------------

@@ -152,7 +152,7 @@ class Follower:
     def _share_error_rates(self) -> None:
         """Decide by Holm's method. Anytime-valid p-values only fall, so what is rejected once stays rejected."""
         tests = [check.test for check in self.checks]
-        level = sum(check.check.alpha for check in self.checks)
+        level = sum(check.check.error_rate for check in self.checks)
         for side, decision in ((0, Decision.PASS), (1, Decision.FAIL)):
             adjusted = holm([1.0 if test is None else test.p_values[side] for test in tests])
             for check, test, p_value in zip(self.checks, tests, adjusted, strict=True):

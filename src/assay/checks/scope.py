@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.checks.verdicts import refuse_outside
 from assay.scoring.measure import aggregates_by_mean, weighs_by_size
 from assay.stats.sampling import document_weights
 from assay.tasks.metric_ranges import is_right_or_wrong, known_range
@@ -51,7 +52,11 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
-    """The scope of a resolved check."""
+    """The scope of a resolved check.
+
+    Raises:
+        SpecificationError: it demands what no score of the metric's known range could miss or reach.
+    """
     name, metric = check.task or "", check.metric.split(",", 1)[0]
     group = loaded.groups.get(name)
     if group is None:
@@ -63,7 +68,7 @@ def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
 
 def _scope(check: Check, tasks: list[Any], names: tuple[str, ...], metric: str, *, by_size: bool) -> Scope:
     known = {known_range(task, metric) for task in tasks}
-    return Scope(
+    scope = Scope(
         tasks=names,
         weighted_by_size=by_size,
         higher_is_better=all(task.higher_is_better().get(metric) is not False for task in tasks),
@@ -71,3 +76,6 @@ def _scope(check: Check, tasks: list[Any], names: tuple[str, ...], metric: str, 
         range=check.range or (known.pop() if len(known) == 1 else None),
         right_or_wrong=all(is_right_or_wrong(task, metric) for task in tasks),
     )
+    if scope.is_mean and scope.range is not None:
+        refuse_outside(check, scope.range)
+    return scope

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from assay.checks.against_baseline import mismatch_words
-from assay.checks.verdicts import CheckResult, Verdict, demand_of, describe
+from assay.checks.verdicts import CheckResult, Verdict, demand_of, describe, refuse_outside
 from assay.errors import SpecificationError
 from assay.runs.pairing import BaselineDocuments
 from assay.stats.course import Course, course_of
@@ -209,27 +209,24 @@ def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, W
     """
     if scope.range is None:
         raise SpecificationError(f"{check.task} {check.metric}: {why_all_decide(scope, check.metric)}")
+    refuse_outside(check, scope.range)
     low, high = scope.range
     resolution = 1.0 if scope.right_or_wrong and set(weights.values()) == {1.0} else None
     if check.baseline is not None:
         return margin_plan(
             population,
             check.margin or 0.0,
-            check.alpha,
+            check.error_rate,
             largest=high - low,
             higher_is_better=scope.higher_is_better,
             resolution=resolution,
         )
     higher_is_better = check.min is not None
     threshold = check.min if check.min is not None else check.max or 0.0
-    if not low <= threshold <= high:
-        raise SpecificationError(
-            f"{check.task} {check.metric}: {threshold:g} does not lie between {low:g} and {high:g}, the range of scores"
-        )
     return threshold_plan(
         population,
         threshold,
-        check.alpha,
+        check.error_rate,
         support=scope.range,
         higher_is_better=higher_is_better,
         resolution=resolution,

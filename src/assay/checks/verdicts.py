@@ -15,6 +15,7 @@ import msgspec
 
 from assay.errors import SpecificationError, UnknownMetricError
 from assay.stats.intervals import Interval  # noqa: TC001 - msgspec resolves the annotations
+from assay.tasks.metric_ranges import UNIT
 from assay.types import Check
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def validate_check(check: Check) -> None:
     Raises:
         SpecificationError: with the value and what would be right.
     """
-    name = f"the check on {f'{check.task} ' if check.task else ''}{check.metric}"
+    name = _name_of(check)
     demands = [field for field in ("min", "max", "baseline") if getattr(check, field) is not None]
     if len(demands) != 1:
         found = " and ".join(demands) or "none"
@@ -179,8 +180,10 @@ def validate_check(check: Check) -> None:
         raise SpecificationError(f"{name} has margin {check.margin:g}; it must be a number from 0 up, for example 0.02")
     if check.range is not None:
         _validate_range(check, check.range, name)
-    if not 0 < check.alpha < 0.5:
-        raise SpecificationError(f"{name} has alpha {check.alpha:g}; it must lie between 0 and 0.5, for example 0.01")
+    if not 0 < check.error_rate < 0.5:
+        raise SpecificationError(
+            f"{name} has alpha {check.error_rate:g}; it must lie between 0 and 0.5, for example 0.01"
+        )
 
 
 def _validate_range(check: Check, limits: tuple[float, float], name: str) -> None:
@@ -189,14 +192,33 @@ def _validate_range(check: Check, limits: tuple[float, float], name: str) -> Non
         raise SpecificationError(
             f"{name} has range [{low:g}, {high:g}]; write the least and the greatest possible score"
         )
-    for field in ("min", "max"):
+    refuse_outside(check, limits)
+
+
+def refuse_outside(check: Check, limits: tuple[float, float]) -> None:
+    """Refuse a demand that no score, or every score, would meet.
+
+    Args:
+        check: the check.
+        limits: the least and the greatest score that a document can have.
+
+    Raises:
+        SpecificationError: with the value and what would be right, per cent among them.
+    """
+    low, high = limits
+    for field, least, greatest in (("min", low, high), ("max", low, high), ("margin", 0.0, high - low)):
         value = getattr(check, field)
-        if value is not None and not low <= value <= high:
-            raise SpecificationError(f"{name} has {field} {value:g}, outside its range [{low:g}, {high:g}]")
-    if check.margin is not None and check.margin > high - low:
+        if value is None or least <= value <= greatest:
+            continue
+        is_per_cent = (least, greatest) == UNIT and 1 < value <= 100
         raise SpecificationError(
-            f"{name} has margin {check.margin:g}; it must lie between 0 and {high - low:g}, the width of its range"
+            f"{_name_of(check)} has {field} {value:g}; it must lie between {least:g} and {greatest:g}, as its scores do"
+            f"{f': write {value / 100:g} for {value:g} %' if is_per_cent else ''}"
         )
+
+
+def _name_of(check: Check) -> str:
+    return f"the check on {f'{check.task} ' if check.task else ''}{check.metric}"
 
 
 def resolve_checks(checks: Sequence[Check], keys: Mapping[str, Sequence[str]], asked: Sequence[str]) -> list[Check]:

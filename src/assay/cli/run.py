@@ -190,8 +190,6 @@ def run(**options: Any) -> int:
 
 def specification_of(options: dict[str, Any]) -> Any:
     """The specification that the command's options describe."""
-    import msgspec
-
     from assay.checks.verdicts import parse_maximum, parse_minimum, parse_range, with_ranges
     from assay.types import EarlyStopping, ModelSpec, Specification
 
@@ -210,7 +208,8 @@ def specification_of(options: dict[str, Any]) -> Any:
         tasks=options["tasks"],
         model=asked_as(model, options),
         options=_task_options(options),
-        checks=tuple(msgspec.structs.replace(check, alpha=options["alpha"] / len(checks)) for check in checks),
+        checks=tuple(checks),
+        alpha=options["alpha"],
         early_stopping=EarlyStopping() if options["stop_early"] else None,
         output_dir=options["output_dir"],
         log_samples=options["log_samples"],

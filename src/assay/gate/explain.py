@@ -103,7 +103,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
             demand=_demand(check),
             population=population,
             budget=budget,
-            alpha=check.alpha,
+            alpha=check.error_rate,
             detectable=None,
             healthy=None,
             healthy_documents=population,
@@ -202,8 +202,8 @@ def _detectable(check: Check, outlook: Outlook, limits: Support) -> float:
     if check.baseline is not None:
         margin = (check.margin or 0.0) / width
         return width * detectable_loss(
-            budget, _FLIPS, margin=margin, alpha=check.alpha, power=_POWER, population=population
+            budget, _FLIPS, margin=margin, alpha=check.error_rate, power=_POWER, population=population
         )
     share = _as_share(check.min if check.min is not None else check.max or 0.0, limits)
     threshold = share if check.min is not None else 1 - share
-    return width * detectable_drop(budget, threshold, alpha=check.alpha, power=_POWER, population=population)
+    return width * detectable_drop(budget, threshold, alpha=check.error_rate, power=_POWER, population=population)

@@ -27,7 +27,7 @@ from assay._util.address_list import read_addresses
 from assay._util.paths import at_home
 from assay.checks.verdicts import validate_check
 from assay.errors import FileFormatError, SpecificationError
-from assay.specification import readable
+from assay.specification import readable, refuse_alpha
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
 _PATHS_OF_OPTIONS = ("include_path", "data_dir")
@@ -183,39 +183,39 @@ def _addressed(text: str, policy: Policy) -> tuple[str, str]:
 
 
 def specifications(policy: Policy) -> dict[str, Specification]:
-    """One run for each model, its checks with their shares of the error rate."""
-    sharing = sum(len(_models_of(entry, policy)) for entry in policy.checks if entry.alpha is None)
-    share = policy.alpha if policy.correction == "none" else policy.alpha / max(sharing, 1)
-    runs = {}
-    for name, model in policy.models.items():
-        checks = tuple(_check(entry, share) for entry in policy.checks if name in _models_of(entry, policy))
-        if checks:
-            runs[name] = Specification(
-                tasks=policy.tasks or tuple(dict.fromkeys(check.task for check in checks if check.task)),
-                model=model,
-                options=policy.options,
-                checks=checks,
-                early_stopping=_stopping(policy) if policy.stop_early else None,
-                output_dir=policy.output_dir,
-                log_samples=policy.log_samples,
-                fresh=policy.fresh,
-                retry_failed=policy.retry_failed,
-                probe=policy.probe,
-            )
-    return runs
+    """One run for each model, with its part of the error rate that all checks of all models share."""
+    sharing = {name: sum(entry.alpha is None for entry in _entries_of(name, policy)) for name in policy.models}
+    return {name: _specification(name, policy, sharing[name] / max(sum(sharing.values()), 1)) for name in policy.models}
+
+
+def _specification(name: str, policy: Policy, part: float) -> Specification:
+    entries = _entries_of(name, policy)
+    return Specification(
+        tasks=policy.tasks or tuple(dict.fromkeys(entry.task for entry in entries)),
+        model=policy.models[name],
+        options=policy.options,
+        checks=tuple(_check(entry, policy) for entry in entries),
+        alpha=policy.alpha * (part or 1),
+        early_stopping=_stopping(policy) if policy.stop_early else None,
+        output_dir=policy.output_dir,
+        log_samples=policy.log_samples,
+        fresh=policy.fresh,
+        retry_failed=policy.retry_failed,
+        probe=policy.probe,
+    )
 
 
 def _stopping(policy: Policy) -> EarlyStopping:
     return EarlyStopping(budget=policy.budget, order_seed=policy.order_seed, holm=policy.correction == "holm")
 
 
-def _models_of(entry: CheckEntry, policy: Policy) -> list[str]:
-    return list(policy.models) if entry.model is None else [entry.model]
+def _entries_of(model: str, policy: Policy) -> list[CheckEntry]:
+    return [entry for entry in policy.checks if entry.model in (None, model)]
 
 
-def _check(entry: CheckEntry, share: float) -> Check:
+def _check(entry: CheckEntry, policy: Policy) -> Check:
     fields = {name: getattr(entry, name) for name in Check.__struct_fields__ if name != "alpha"}
-    return Check(alpha=share if entry.alpha is None else entry.alpha, **fields)
+    return Check(alpha=policy.alpha if entry.alpha is None and policy.correction == "none" else entry.alpha, **fields)
 
 
 def _refuse_senseless(policy: Policy, path: str) -> None:
@@ -223,8 +223,7 @@ def _refuse_senseless(policy: Policy, path: str) -> None:
         raise SpecificationError(f"{path} names no model: write a table [models.NAME]")
     if not policy.checks:
         raise SpecificationError(f"{path} has no checks: write at least one table [[checks]]")
-    if not 0 < policy.alpha < 0.5:
-        raise SpecificationError(f"{path}: alpha is {policy.alpha:g}; it must lie between 0 and 0.5, for example 0.01")
+    refuse_alpha(policy.alpha, f"{path}: alpha")
     if policy.budget != Budget() and not policy.stop_early:
         raise SpecificationError(f"{path}: a budget needs stop_early = true; a full run asks everything")
     for name in Budget.__struct_fields__:
@@ -240,7 +239,12 @@ def _refuse_senseless(policy: Policy, path: str) -> None:
             raise SpecificationError(
                 f"{path}: Holm's method shares one alpha; leave out the alpha of the check on {entry.task}"
             )
-        validate_check(_check(entry, policy.alpha))
+        validate_check(_check(entry, policy))
+    if unused := [name for name in policy.models if not _entries_of(name, policy)]:
+        raise SpecificationError(
+            f"{path}: no check is for model '{unused[0]}', so nothing would judge it: add one, or leave out "
+            f"[models.{unused[0]}]"
+        )
 
 
 def _resolve_paths(policy: Policy, folder: Path) -> Policy:

@@ -135,11 +135,32 @@ def build(
     try:
         loaded = TaskManager(include_defaults=False).load(built)
     except ValueError as error:
-        raise SpecificationError(str(error)) from None
+        raise SpecificationError(_twice_asked(built) or str(error)) from None
     for name, task in loaded["tasks"].items():
         refuse_missing_metrics(name, task)
         refuse_unsupported(name, runs_code(task) and not may_run_code, getattr(task, "MULTIMODAL", False))
     return loaded["tasks"], loaded["groups"]
+
+
+def _twice_asked(built: Sequence[Any]) -> str | None:
+    """What to leave out, where something is asked for by itself and as a member of a group; None if nothing is."""
+    members = {
+        member: group.name
+        for group in built
+        if hasattr(group, "get_all_tasks")
+        for member in [
+            *(task.task_name for task in group.get_all_tasks()),
+            *(sub.name for sub in group.get_all_groups()),
+        ]
+    }
+    names = [item.name if hasattr(item, "get_all_tasks") else item.task_name for item in built]
+    twice = next((name for name in names if name in members), None)
+    if twice is None:
+        return None
+    return (
+        f"'{twice}' is a member of the group '{members[twice]}' and asked for twice: ask for the group alone "
+        f'(in a policy: tasks = ["{members[twice]}"]); checks may look at both'
+    )
 
 
 class Registry(dict[str, Any]):
