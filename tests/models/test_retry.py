@@ -132,3 +132,8 @@ def test_what_a_refusal_says_fits_on_a_line_and_names_the_field(body: str, said:
 
 def test_a_page_of_thousands_of_open_tags_is_read_in_no_time() -> None:
     assert fault(502, "<script " * 8000).message.startswith("HTTP 502: ")
+
+
+def test_only_a_redirect_says_where_to() -> None:
+    assert "redirected (301) to /there" in status_fault(301, b"", CIMultiDict({"Location": "/there"})).message
+    assert status_fault(304, b"", CIMultiDict()).message == "HTTP 304"

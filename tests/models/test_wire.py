@@ -155,6 +155,12 @@ def test_what_is_no_answer(body: bytes, cause: FailureCause) -> None:
     assert cause_of(body) == cause
 
 
+@pytest.mark.parametrize("body", [b"", b" \n"])
+def test_an_empty_body_is_called_that(body: bytes) -> None:
+    with pytest.raises(ReplyError, match="the body of the reply is empty"):
+        read_reply(body, "chat")
+
+
 def test_a_chat_reply_to_a_completions_request_is_no_answer() -> None:
     assert cause_of(chat({"content": "4"}), "completions") == FailureCause.MALFORMED_REPLY
 

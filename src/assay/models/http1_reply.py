@@ -32,6 +32,10 @@ _FORGIVEN = {
     "lenient_optional_lf_after_cr": True,
     "lenient_spaces_after_chunk_size": True,
 }
+_NO_RETURN = "Missing expected CR after chunk"
+"""What llhttp says of chunks whose lines end with a line feed alone."""
+_COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress"})
+"""Other names in ``Content-Encoding``, such as ``none`` and ``utf-8``, say nothing of the bytes, to any client."""
 
 
 class ReplyReader:
@@ -61,8 +65,8 @@ class ReplyReader:
         self._status = 0
         """0 until the whole head has come."""
         self._fields: list[tuple[bytes, bytes]] = []
-        self._encoding = "identity"
-        """How the body is compressed."""
+        self._compressions: list[str] = []
+        """How the body is compressed, in the order in which that was done."""
         self._size = 0
         self.body_begun = False
         self.allows_another = False
@@ -84,12 +88,21 @@ class ReplyReader:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self.allows_another = False
-            self._raise(_not_http(error, bytes(data[:16])))
+            self._raise(self._parse_fault(error, data))
         if not self._status:
             self._size += len(data)
             if self._size > _LARGEST_HEAD:
                 self._fail(FailureCause.MALFORMED_REPLY, "not a reply of HTTP: its head does not end", Hope.SOME)
         return self.over is None
+
+    def _parse_fault(self, error: Exception, data: memoryview) -> Fault:
+        if isinstance(error, httptools.HttpParserUpgrade):
+            message = f"the server changes to another protocol (HTTP {self._parser.get_status_code()})"
+            return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME)
+        if str(error).startswith(_NO_RETURN):
+            message = f"the reply's chunks are not of HTTP: {error}"
+            return Fault(FailureCause.MALFORMED_REPLY, message, Hope.NONE, self._status)
+        return _not_http(error, bytes(data[:16]))
 
     def lose(self, error: Exception | None) -> None:
         """The connection has ended, by `error` or in order."""
@@ -129,9 +142,13 @@ class ReplyReader:
         """Its head is there."""
         self._status = self._parser.get_status_code()
         self._size = 0
-        self._encoding = self._field(b"content-encoding") or "identity"
-        if not self._is_good or self._encoding != "identity":
+        self._compressions = self._read_compressions()
+        if not self._is_good or self._compressions:
             self._feed = None
+        if self._status < 100:
+            self._fail(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: its status is {self._status}", Hope.SOME)
+        # With it, a chunk's line that lacks its CR is read one byte off, and the end waited for in vain.
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=False)
 
     def on_body(self, part: bytes) -> None:
         """A part of its body."""
@@ -149,6 +166,7 @@ class ReplyReader:
 
     def on_message_complete(self) -> None:
         """It is whole."""
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True)
         if self._status < 200:  # 100 Continue, 103 Early Hints: the reply is still to come.
             self._status = 0
             self._fields.clear()
@@ -158,15 +176,16 @@ class ReplyReader:
 
     def _end(self, *, is_too_large: bool = False) -> None:
         body = None if is_too_large else b"".join(self._parts)
-        if body and self._encoding != "identity":
-            try:
-                body = _decompressed(body, self._encoding)
-            except (zlib.error, ValueError) as error:
-                if self._is_good:
-                    message = f"the reply could not be decompressed: {error}"
-                    self._fail(FailureCause.MALFORMED_REPLY, message, Hope.SOME)
-                    return
-                body = b""
+        try:
+            for compression in reversed(self._compressions):
+                body = body and _decompressed(body, compression)
+        except (zlib.error, ValueError) as error:
+            if self._is_good:
+                hope = Hope.NONE if isinstance(error, _UnknownCompressionError) else Hope.SOME
+                message = f"the reply could not be decompressed: {error}"
+                self._raise(Fault(FailureCause.MALFORMED_REPLY, message, hope, self._status))
+                return
+            body = b""
         over = self._let_go()
         if over is not None:
             over.set_result(Reply(self._status, self._fields, body))
@@ -189,12 +208,16 @@ class ReplyReader:
         """Whether nothing but the connection's end says where the body ends."""
         return self._field(b"content-length") is None and "chunked" not in (self._field(b"transfer-encoding") or "")
 
+    def _read_compressions(self) -> list[str]:
+        named = self._field(b"content-encoding")
+        if not named or named == "identity":
+            return []
+        return [name for part in named.split(",") if (name := part.strip()) in _COMPRESSIONS]
+
     def _field(self, wanted: bytes) -> str | None:
-        """The first field of that name, in lower case."""
-        for name, value in self._fields:
-            if name.lower() == wanted:
-                return value.decode("latin-1").strip().lower()
-        return None
+        """The field of that name, in lower case; several as one, which they mean."""
+        values = [value for name, value in self._fields if name.lower() == wanted]
+        return b",".join(values).decode("latin-1").strip().lower() if values else None
 
 
 def _not_http(error: Exception, beginning: bytes) -> Fault:
@@ -204,13 +227,17 @@ def _not_http(error: Exception, beginning: bytes) -> Fault:
     return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {error}", Hope.SOME)
 
 
-def _decompressed(body: bytes, encoding: str) -> bytes | None:
-    if encoding in ("gzip", "x-gzip"):
+class _UnknownCompressionError(ValueError):
+    """One that was not asked for."""
+
+
+def _decompressed(body: bytes, compression: str) -> bytes | None:
+    if compression in ("gzip", "x-gzip"):
         window = 16 + zlib.MAX_WBITS
-    elif encoding == "deflate":  # With zlib's header as the standard has it, or without, as some servers have it.
+    elif compression == "deflate":  # With zlib's header as the standard has it, or without, as some servers have it.
         window = zlib.MAX_WBITS if body[0] & 0x0F == zlib.DEFLATED else -zlib.MAX_WBITS
     else:
-        raise ValueError(f"the encoding {encoding!r} was not asked for")
+        raise _UnknownCompressionError(f"the encoding {compression!r} was not asked for")
     decompressed = b""
     while body:  # gzip may come in several members
         member = zlib.decompressobj(window)
@@ -219,5 +246,5 @@ def _decompressed(body: bytes, encoding: str) -> bytes | None:
             return None
         if not member.eof:
             raise ValueError("it breaks off")
-        body = member.unused_data
+        body = member.unused_data.lstrip(b"\0")  # with which gzip may be filled up
     return decompressed

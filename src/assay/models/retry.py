@@ -100,8 +100,8 @@ def status_fault(status: int, body: bytes, headers: Mapping[str, str], asked: st
         headers: case-insensitive.
         asked: the address, fit to be shown; named where the fault may be the address's.
     """
-    if 300 <= status < 400:
-        target = without_secrets(headers.get("Location", "nowhere"))
+    if 300 <= status < 400 and (location := headers.get("Location")):
+        target = without_secrets(location)
         whence = f" from {asked}" if asked else ""
         message = (
             f"redirected ({status}){whence} to {target}; requests are not sent on, give the final address as base URL"

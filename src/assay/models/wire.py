@@ -141,6 +141,8 @@ def decode_forgivingly(decoder: msgspec.json.Decoder[T], kind: type[T], body: by
 
 
 def _decode(body: bytes) -> Reply:
+    if not body.strip():
+        raise ReplyError(FailureCause.MALFORMED_REPLY, "the body of the reply is empty")
     try:
         return decode_forgivingly(_decoder, Reply, body)
     except (ValueError, RecursionError) as error:
