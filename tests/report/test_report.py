@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from assay._util.durations import rate_words
 from assay._util.text import printable
 from assay.checks.verdicts import CheckResult, Verdict
 from assay.report.comparison import comparison_text
@@ -162,6 +163,31 @@ def test_elsewhere_than_on_a_terminal_progress_is_a_few_plain_lines() -> None:
     assert opening == "2 tasks: 5 samples, going on with 2 answers kept in run.journal"
     assert last.startswith("5 of 5 samples, ")
     assert last.endswith(" requests/s, 64 at once, 1 failed")
+
+
+@pytest.mark.parametrize(
+    ("requests", "seconds", "words"),
+    [
+        (100, 10.0, "10.0 requests/s"),
+        (7, 7.0, "1.0 requests/s"),
+        (3, 4.0, "one request every 1.3 s"),
+        (1, 9.94, "one request every 9.9 s"),
+        (2, 24.0, "one request every 12 s"),
+        (3, 600.0, "one request every 3 min 20 s"),
+        (1, 7300.0, "one request every 2 h 1 min"),
+        (1, 1e-7, "10000000.0 requests/s"),
+    ],
+)
+def test_a_slow_rate_is_told_by_the_time_of_a_request(requests: int, seconds: float, words: str) -> None:
+    assert rate_words(requests, seconds) == words
+
+
+def test_a_line_of_progress_without_requests_has_no_rate() -> None:
+    stream = io.StringIO()
+    progress = ProgressLines(stream)
+    progress.loaded({"a": 1}, 1, Path("run.journal"))
+    progress.completed(None, [])  # type: ignore[arg-type]
+    assert stream.getvalue().splitlines()[-1] == "1 of 1 samples"
 
 
 def test_remarks() -> None:

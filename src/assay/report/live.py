@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from assay._util.durations import duration_words
+from assay._util.durations import duration_words, rate_words
 from assay._util.text import printable
 from assay.report.counting import CountingProgress, opening_line
 from assay.report.fitting import FirstThatFits
@@ -120,7 +120,7 @@ class LiveTable(CountingProgress):
         done, of = self._done.total(), sum(self._expected.values())
         words = [f"{done} of {of} samples"]
         if seconds > 0 and self._asked:
-            words.append(f"{self._asked / seconds:.1f} requests/s")
+            words.append(rate_words(self._asked, seconds))
         if self._limit:
             words.append(f"{self._limit} at once")
         if 0 < done < of:

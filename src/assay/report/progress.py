@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
-from assay._util.durations import duration_words
+from assay._util.durations import duration_words, rate_words
 from assay.progress import Progress
 from assay.report.counting import CountingProgress, opening_line
 
@@ -65,13 +65,12 @@ class ProgressLines(CountingProgress):
             self._say(self._status(now - self._started))
 
     def _status(self, seconds: float) -> str:
-        rate = self._asked / seconds if seconds > 0 else 0.0
         left = self._expected - self._done
         remaining = f", {duration_words(left * seconds / self._done)} left" if left and self._done else ""
         failed = f", {self._failed} failed" if self._failed else ""
-        return (
-            f"{self._done} of {self._expected} samples, {rate:.1f} requests/s, {self._limit} at once{failed}{remaining}"
-        )
+        rate = f", {rate_words(self._asked, seconds)}" if self._asked and seconds > 0 else ""
+        at_once = f", {self._limit} at once" if self._limit else ""
+        return f"{self._done} of {self._expected} samples{rate}{at_once}{failed}{remaining}"
 
     def _say(self, line: str) -> None:
         with suppress(OSError, ValueError):  # a run goes on when nobody reads what it says
