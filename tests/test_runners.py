@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import math
+import os
+import pickle
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,8 @@ from typing import Any
 import pytest
 
 from assay import runners
-from assay.errors import SamplesFailedError, SpecificationError
-from assay.runners import AccuracyRunner, resolve_metric
+from assay.errors import SamplesFailedError, ServerUnreachableError, SpecificationError
+from assay.runners import Runner, resolve_metric
 from tests.servers.scripted import Fault, ScriptedServer, number_for
 
 MODEL = "scripted-model"
@@ -29,8 +32,30 @@ WHOLE = {
 """Documents of each runner's data."""
 
 
-def runner_called(name: str) -> AccuracyRunner:
-    runner: AccuracyRunner = getattr(runners, f"run_accuracy_{name}")
+_GSM8K = ("exact_match,flexible-extract", "exact_match,strict-match")
+_IFEVAL = [f"{level}_level_{mode}_acc,none" for level in ("prompt", "inst") for mode in ("strict", "loose")]
+BENCHMARKS = {
+    "gsm8k": ("gsm8k", *_GSM8K),
+    "gsm8k_cot": ("gsm8k_cot", *_GSM8K),
+    "gsm8k_cot_llama": ("gsm8k_cot_llama", *_GSM8K),
+    "bbh": ("bbh_cot_fewshot", "exact_match,get-answer"),
+    "ifeval": ("leaderboard_ifeval", *_IFEVAL),
+    "mmlu_pro": ("mmlu_pro", "exact_match,custom-extract"),
+}
+"""Each runner's task and metrics."""
+
+
+def test_runners_are_functions() -> None:
+    for name in WHOLE:
+        runner = runner_called(name)
+        assert inspect.isfunction(runner)
+        assert runner.__name__ == f"run_accuracy_{name}"
+        assert pickle.loads(pickle.dumps(runner)) is runner
+        assert "limit: documents to ask" in (inspect.getdoc(runner) or "")
+
+
+def runner_called(name: str) -> Runner:
+    runner: Runner = getattr(runners, f"run_accuracy_{name}")
     return runner
 
 
@@ -42,9 +67,10 @@ def test_the_whole_of_a_benchmark(name: str, data_dir: Path, tmp_path: Path) -> 
     document = json.loads(Path(file).read_text())
     assert sum(task["effective"] for task in document["n-samples"].values()) == WHOLE[name] == server.count
     assert len({body["messages"][-1]["content"] for body in server.answered}) > 0.95 * WHOLE[name]
-    assert set(metrics) == {*runner.metric_keys, *map(stderr_key, runner.metric_keys)} - NO_STDERR
+    task, *keys = BENCHMARKS[name]
+    assert set(metrics) == {*keys, *map(stderr_key, keys)} - NO_STDERR
     assert all(math.isfinite(value) and 0 <= value <= 1 for value in metrics.values())
-    assert {key: document["results"][runner.task][key] for key in metrics} == metrics
+    assert {key: document["results"][task][key] for key in metrics} == metrics
 
 
 def stderr_key(key: str) -> str:
@@ -139,8 +165,36 @@ def test_the_options_that_the_interface_names(data_dir: Path, tmp_path: Path) ->
     text = asked_by(data_dir, tmp_path / "text", use_chat=False, max_concurrent=1, timeout=60, extra_args=None)
     assert {body["path"] for body in text} == {"/v1/completions"}
     assert text[0]["prompt"].count("Question:") == 6
-    warm = asked_by(data_dir, tmp_path / "warm", gen_kwargs="temperature=0.5,max_gen_toks=99")
-    assert [(body["temperature"], body["max_tokens"]) for body in warm] == [(0.5, 99)] * 2
+    for number, settings in enumerate(["temperature=0.5,max_gen_toks=99", {"temperature": 0.5, "max_gen_toks": 99}]):
+        warm = asked_by(data_dir, tmp_path / f"warm {number}", gen_kwargs=settings)
+        assert [(body["temperature"], body["max_tokens"]) for body in warm] == [(0.5, 99)] * 2
+
+
+@pytest.mark.parametrize("engine", ["assay", "lm_eval"])
+def test_one_document_a_log_and_no_key_of_the_callers(
+    engine: str, data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-the-callers-own")
+    options: dict[str, Any] = {"limit": 1, "data_dir": str(data_dir), "engine": engine, "gen_kwargs": {"top_k": 5}}
+    with ScriptedServer(answer=number_for, models=[MODEL]) as server:
+        metrics, file = runners.run_accuracy_gsm8k(server.url, MODEL, str(tmp_path), **options)
+        unasked = len(server.requests)
+        runners.run_accuracy_gsm8k(server.url, MODEL, str(tmp_path), api_key="sk-meant", **options)
+        keys = [request.headers["authorization"] for request in server.requests]
+        assert {request.body["top_k"] for request in server.requests} == {5}
+    assert set(keys[:unasked]) == {"Bearer EMPTY"}
+    assert set(keys[unasked:]) == {"Bearer sk-meant"}
+    assert os.environ["OPENAI_API_KEY"] == "sk-the-callers-own"
+    assert [metrics[stderr_key(key)] for key in _GSM8K] == ["N/A", "N/A"]
+    log = (tmp_path / "gsm8k_lm_eval.log").read_text()
+    assert "|gsm8k|      3|flexible-extract|     5|exact_match|" in log
+    assert "sk-" not in log + Path(file).read_text()
+
+
+def test_a_failed_run_is_told_in_its_log(tmp_path: Path) -> None:
+    with pytest.raises(ServerUnreachableError) as caught:
+        runners.run_accuracy_gsm8k("http://127.0.0.1:9", MODEL, str(tmp_path))
+    assert (tmp_path / "gsm8k_lm_eval.log").read_text() == f"{caught.value}\n"
 
 
 def test_extra_args_that_assay_has_a_meaning_for(data_dir: Path, tmp_path: Path) -> None:
@@ -158,6 +212,10 @@ def test_extra_args_that_assay_has_a_meaning_for(data_dir: Path, tmp_path: Path)
     assert len(bodies) == 3
     assert [message["role"] for message in bodies[0]["messages"]] == ["system", "user", "assistant", "user"]
     assert bodies[0]["messages"][0]["content"] == "Be brief."
+    warm = asked_by(
+        data_dir, tmp_path / "warm", gen_kwargs="top_k=1", extra_args=["--gen_kwargs", "top_k=2", "top_p=1"]
+    )
+    assert [(body["top_k"], body["top_p"]) for body in warm] == [(2, 1)] * 2
     other_seed = asked_by(data_dir, tmp_path / "seed", extra_args=["--num_fewshot=1", "--seed", "5"])
     assert other_seed[0]["messages"][0]["content"] != bodies[0]["messages"][1]["content"]
 
@@ -195,6 +253,7 @@ def test_options_reach_lm_eval(monkeypatch: pytest.MonkeyPatch) -> None:
     assert file == "file"
     assert metrics == {
         "exact_match,flexible-extract": 0.5,
+        "exact_match_stderr,flexible-extract": "N/A",
         "exact_match,strict-match": 0.25,
         "exact_match_stderr,strict-match": 0.125,
     }

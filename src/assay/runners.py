@@ -11,11 +11,14 @@ from __future__ import annotations
 import argparse
 import logging
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict
 
 from assay._util.address_list import read_addresses
 from assay.errors import SamplesFailedError, SpecificationError
+from assay.lm_eval_process.log import make_log
+from assay.models.api_key import NO_KEY
+from assay.progress import Progress
 from assay.tasks.seeds import parse_seeds
 from assay.tasks.selection import parse_samples
 from assay.types import ModelSpec, Specification, TaskOptions
@@ -23,6 +26,8 @@ from assay.types import ModelSpec, Specification, TaskOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import NoReturn, Unpack
+
+    from assay.evaluation import Evaluation
 
     _Results = Mapping[str, Mapping[str, Any]]
 
@@ -45,20 +50,18 @@ class RunnerOptions(TypedDict, total=False):
     """Seconds for one attempt at a request."""
     data_dir: str | None
     """Data sets on disk: ``DIR/<owner>/<name>``, or a Hugging Face datasets cache."""
+    api_key: str | None
+    """Sent to the server; ``EMPTY`` unless given. The caller's own ``OPENAI_API_KEY`` is never sent unasked."""
     extra_args: Sequence[str] | None
     """More arguments as lm-eval's command line has them. Assay's own engine takes those that it has a meaning for."""
     engine: Literal["assay", "lm_eval"]
     """Who asks: Assay (default), or lm-eval itself as a child process."""
 
 
-@dataclass(frozen=True)
-class AccuracyRunner:
-    """Evaluates a served model on one task."""
+class Runner(Protocol):
+    """What the runners below are: functions that evaluate a served model on one task."""
 
-    task: str
-    """lm-eval's name of the task or group."""
-    metric_keys: tuple[str, ...]
-    """The metrics to give back, as lm-eval's results name them."""
+    __name__: str
 
     def __call__(
         self,
@@ -67,10 +70,10 @@ class AccuracyRunner:
         results_dir: str,
         limit: float | None = None,
         max_length: int = 16384,
-        gen_kwargs: str = "",
+        gen_kwargs: str | Mapping[str, Any] = "",
         **options: Unpack[RunnerOptions],
-    ) -> tuple[dict[str, float], str]:
-        """Run the task.
+    ) -> tuple[dict[str, Any], str]:
+        """Run the task, and keep what is said of it in ``<results_dir>/<task>_lm_eval.log``.
 
         Args:
             base_url: the server's root, without ``/v1``; several are replicas of it, which share the requests.
@@ -78,40 +81,19 @@ class AccuracyRunner:
             results_dir: where lm-eval's result files go.
             limit: documents to ask; all if None.
             max_length: the model's context length in tokens.
-            gen_kwargs: generation settings, ``key=value,key=value``.
+            gen_kwargs: generation settings, ``key=value,key=value`` or by name.
             options: see :class:`RunnerOptions`.
 
         Returns:
-            Metric key -> value, each with its standard error where lm-eval has one; and the results file.
+            Metric key -> value, each with its standard error where lm-eval knows one for it (``"N/A"`` if there are too
+            few documents); and the results file.
 
         Raises:
             AssayError: see :func:`assay.evaluate`; with ``engine="lm_eval"``, :func:`assay.run_lm_eval`.
         """
-        given = _given(options)
-        engine = _ENGINES[given.pop("engine", "assay")]
-        results, results_file = engine(
-            base_url,
-            model,
-            results_dir,
-            self.task,
-            limit=limit,
-            gen_kwargs=gen_kwargs,
-            max_length=max_length,
-            **given,
-        )
-        return resolve_metric(results, self.task, self._keys_in(results)), results_file
-
-    def _keys_in(self, results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        entry = results.get(self.task, {})
-        keys = []
-        for key in self.metric_keys:
-            metric, filter_name = key.split(",", 1)
-            stderr = f"{metric}_stderr,{filter_name}"
-            keys += [key, stderr] if isinstance(entry.get(stderr), float) else [key]
-        return keys
 
 
-def resolve_metric(results: Mapping[str, Mapping[str, Any]], task: str, metric_keys: Sequence[str]) -> dict[str, float]:
+def resolve_metric(results: Mapping[str, Mapping[str, Any]], task: str, metric_keys: Sequence[str]) -> dict[str, Any]:
     """Pick metrics of one task out of lm-eval's ``results`` section.
 
     Args:
@@ -120,7 +102,8 @@ def resolve_metric(results: Mapping[str, Mapping[str, Any]], task: str, metric_k
         metric_keys: keys to pick, ``"<metric>,<filter>"``.
 
     Returns:
-        Key -> value. A key that the results lack is logged as an error and gives -1, which is below every threshold.
+        Key -> value, ``"N/A"`` where lm-eval has no number. A key that the results lack is logged as an error and gives
+        -1, which is below every threshold.
     """
     entry = results.get(task, {})
     for key in metric_keys:
@@ -159,12 +142,13 @@ def _ask_with_assay(
     model: str,
     results_dir: str,
     task: str,
-    gen_kwargs: str,
+    gen_kwargs: str | Mapping[str, Any],
     max_length: int,
+    api_key: str = NO_KEY,
     **options: Any,
 ) -> tuple[_Results, str]:
     from assay.evaluation import evaluate
-    from assay.tasks.gen_kwargs import parse_gen_kwargs
+    from assay.models.api_key import api_key_given
 
     model_options = {
         "concurrency": options.pop("max_concurrent", None),
@@ -172,21 +156,23 @@ def _ask_with_assay(
         "endpoint": "chat" if options.pop("use_chat", True) else "completions",
     }
     extra = _read_extra_args(options.pop("extra_args", ()))
+    settings = _settings(gen_kwargs, *extra.pop("gen_kwargs", ()))
     address, *replicas = read_addresses([base_url] if isinstance(base_url, str) else base_url)
-    evaluation = evaluate(
-        Specification(
-            tasks=(task,),
-            model=ModelSpec(
-                base_url=address,
-                replicas=tuple(replicas),
-                model=model,
-                max_length=max_length,
-                **{name: value for name, value in model_options.items() if value is not None},
-            ),
-            options=TaskOptions(**{**options, "gen_kwargs": parse_gen_kwargs(gen_kwargs), **extra}),
-            output_dir=results_dir,
-        )
+    specification = Specification(
+        tasks=(task,),
+        model=ModelSpec(
+            base_url=address,
+            replicas=tuple(replicas),
+            model=model,
+            max_length=max_length,
+            **{name: value for name, value in model_options.items() if value is not None},
+        ),
+        options=TaskOptions(**{**options, "gen_kwargs": settings, **extra}),
+        output_dir=results_dir,
     )
+    with _RunLog(Path(results_dir), task) as log, api_key_given(api_key):
+        evaluation = evaluate(specification, log)
+        log.conclude(evaluation)
     if evaluation.failures:
         causes = Counter(failed.cause.value for failed in evaluation.failures)
         raise SamplesFailedError(
@@ -195,6 +181,50 @@ def _ask_with_assay(
             "call asks only these again"
         )
     return evaluation.results["results"], str(evaluation.results_file)
+
+
+def _settings(*given: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Generation settings, as text or by name; the last one of a name counts."""
+    from assay.tasks.gen_kwargs import parse_gen_kwargs
+
+    settings: dict[str, Any] = {}
+    for each in given:
+        settings |= parse_gen_kwargs(each) if isinstance(each, str) else each
+    return settings
+
+
+class _RunLog(Progress):
+    """Keeps what a run says where :func:`assay.run_lm_eval` keeps what lm-eval prints."""
+
+    def __init__(self, results_dir: Path, task: str) -> None:
+        self._file = make_log(results_dir, task).open("w", encoding="utf-8", errors="backslashreplace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is not None:
+            self.noted(str(error) or type(error).__name__)
+        self._file.close()
+
+    def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
+        """Say how much there is to ask."""
+        self.noted(f"{sum(expected.values())} samples, {kept} answers kept in {journal}")
+
+    def noted(self, remark: str) -> None:
+        """Write a line."""
+        self._file.write(f"{remark}\n")
+        self._file.flush()
+
+    def conclude(self, evaluation: Evaluation) -> None:
+        """Write the tables that lm-eval prints, and where the results are."""
+        from lm_eval.utils import make_table
+
+        for section in ("results", "groups"):
+            if section in evaluation.results:
+                self.noted(make_table(evaluation.results, section))
+        self.noted(f"{len(evaluation.failures)} samples failed" if evaluation.failures else "no sample failed")
+        self.noted(f"results {evaluation.results_file}")
 
 
 _ENGINES = {"assay": _ask_with_assay, "lm_eval": _ask_with_lm_eval}
@@ -210,6 +240,7 @@ class _ExtraArgs(argparse.ArgumentParser):
         self.add_argument("--system_instruction")
         self.add_argument("--include_path")
         self.add_argument("--seed")
+        self.add_argument("--gen_kwargs", nargs="+", action="extend")
         self.add_argument("--samples", "-E")
         self.add_argument("--confirm_run_unsafe_code", action="store_true")
         # How much lm-eval says and keeps; Assay keeps everything.
@@ -239,14 +270,57 @@ def _read_extra_args(extra_args: Sequence[str]) -> dict[str, Any]:
 
 # -- the runners ------------------------------------------------------------------------------------------------------
 
-_GSM8K_KEYS = ("exact_match,flexible-extract", "exact_match,strict-match")
 
-run_accuracy_gsm8k = AccuracyRunner("gsm8k", _GSM8K_KEYS)
-run_accuracy_gsm8k_cot = AccuracyRunner("gsm8k_cot", _GSM8K_KEYS)
-run_accuracy_gsm8k_cot_llama = AccuracyRunner("gsm8k_cot_llama", _GSM8K_KEYS)
-run_accuracy_bbh = AccuracyRunner("bbh_cot_fewshot", ("exact_match,get-answer",))
-run_accuracy_ifeval = AccuracyRunner(
+def _runner(name: str, task: str, *metrics: str, without_stderr: Sequence[str] = ()) -> Runner:
+    """A function of that name that evaluates a model on `task`.
+
+    Args:
+        name: the function's.
+        task: lm-eval's name of the task or group.
+        metrics: the metrics to give back, as lm-eval's results name them, each with its standard error.
+        without_stderr: those for which lm-eval never knows one.
+    """
+    keys = [key for metric in metrics for key in (metric, metric.replace(",", "_stderr,", 1))]
+
+    def run(
+        base_url: str | Sequence[str],
+        model: str,
+        results_dir: str,
+        limit: float | None = None,
+        max_length: int = 16384,
+        gen_kwargs: str | Mapping[str, Any] = "",
+        **options: Unpack[RunnerOptions],
+    ) -> tuple[dict[str, Any], str]:
+        given = _given(options)
+        engine = _ENGINES[given.pop("engine", "assay")]
+        results, results_file = engine(
+            base_url,
+            model,
+            results_dir,
+            task,
+            limit=limit,
+            gen_kwargs=gen_kwargs,
+            max_length=max_length,
+            **given,
+        )
+        return resolve_metric(results, task, [*keys, *without_stderr]), results_file
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__ = f"Evaluate a served model on {task}: {', '.join(metrics)}.\n\n{Runner.__call__.__doc__}"
+    return run
+
+
+_GSM8K = ("exact_match,flexible-extract", "exact_match,strict-match")
+
+run_accuracy_gsm8k = _runner("run_accuracy_gsm8k", "gsm8k", *_GSM8K)
+run_accuracy_gsm8k_cot = _runner("run_accuracy_gsm8k_cot", "gsm8k_cot", *_GSM8K)
+run_accuracy_gsm8k_cot_llama = _runner("run_accuracy_gsm8k_cot_llama", "gsm8k_cot_llama", *_GSM8K)
+run_accuracy_bbh = _runner("run_accuracy_bbh", "bbh_cot_fewshot", "exact_match,get-answer")
+run_accuracy_ifeval = _runner(
+    "run_accuracy_ifeval",
     "leaderboard_ifeval",
-    tuple(f"{level}_level_{mode}_acc,none" for level in ("prompt", "inst") for mode in ("strict", "loose")),
+    "prompt_level_strict_acc,none",
+    "prompt_level_loose_acc,none",
+    without_stderr=("inst_level_strict_acc,none", "inst_level_loose_acc,none"),
 )
-run_accuracy_mmlu_pro = AccuracyRunner("mmlu_pro", ("exact_match,custom-extract",))
+run_accuracy_mmlu_pro = _runner("run_accuracy_mmlu_pro", "mmlu_pro", "exact_match,custom-extract")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def surroundings(base_url: str, task: str, data_dir: str | None) -> Iterator[tuple[dict[str, str], Path]]:
+def surroundings(base_url: str, task: str, data_dir: str | None, api_key: str) -> Iterator[tuple[dict[str, str], Path]]:
     """The child's environment and working directory, which hold while the context is open.
 
     Raises:
@@ -26,7 +26,7 @@ def surroundings(base_url: str, task: str, data_dir: str | None) -> Iterator[tup
     """
     environment = {
         **os.environ,
-        "OPENAI_API_KEY": "EMPTY",
+        "OPENAI_API_KEY": api_key,
         "OPENAI_API_BASE": models_url(base_url).partition("?")[0].removesuffix("/models"),
         "PYTHONUNBUFFERED": "1",
     }

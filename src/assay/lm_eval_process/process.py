@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import importlib.util
+import json
 import math
 import os
 import re
@@ -19,10 +20,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay._util.storage import unwritten
 from assay.errors import FileFormatError, MissingDependencyError, SpecificationError, UnjudgeableError
 from assay.lm_eval_process.environment import surroundings
+from assay.lm_eval_process.log import make_log
 from assay.lm_eval_process.shown_process import ending_signals_held, run_shown
+from assay.models.api_key import NO_KEY
 from assay.models.urls import endpoint_url
 from assay.tasks.index import Kind, task_index
 from assay.types import EndpointKind, ModelSpec, Specification, TaskOptions
@@ -36,8 +38,6 @@ _PATH_OPTIONS = ("--include_path", "--use_cache", "-c", "--config", "-C")
 """Options of lm-eval whose value is a path, which means another place once the working directory is another."""
 _RESULTS_NAME = re.compile(r"results_(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-(\d\d(?:\.\d+)?)\.json")
 _LONGEST_LAST_LINE = 300
-_LONGEST_NAME = 255
-"""Bytes of a file's name, at most, on nearly all file systems."""
 
 
 class LmEvalFailedError(UnjudgeableError, subprocess.CalledProcessError):
@@ -66,7 +66,7 @@ def run_lm_eval(
     task: str,
     limit: float | None = None,
     use_chat: bool = True,
-    gen_kwargs: str = "",
+    gen_kwargs: str | Mapping[str, Any] = "",
     max_length: int | None = None,
     fewshot_as_multiturn: bool = True,
     num_fewshot: int | None = None,
@@ -74,6 +74,7 @@ def run_lm_eval(
     timeout: float = 7200,
     extra_args: Sequence[str] | None = None,
     data_dir: str | None = None,
+    api_key: str = NO_KEY,
 ) -> tuple[dict[str, dict[str, Any]], str]:
     """Evaluate a served model with the real lm-eval, in a child process.
 
@@ -87,7 +88,7 @@ def run_lm_eval(
         task: lm-eval's name of a task or group; several may be joined by commas.
         limit: documents a task: a count if >= 1, a fraction if < 1, all if None.
         use_chat: ask ``/v1/chat/completions``, with the chat template applied; else ``/v1/completions``.
-        gen_kwargs: generation settings, ``key=value,key=value``.
+        gen_kwargs: generation settings, ``key=value,key=value`` or by name.
         max_length: the model's context length in tokens; lm-eval's own if None.
         fewshot_as_multiturn: few-shot examples are turns of their own; only on the chat endpoint.
         num_fewshot: few-shot examples; the task's own number if None.
@@ -95,6 +96,7 @@ def run_lm_eval(
         timeout: seconds for one attempt at a request.
         extra_args: more arguments for lm-eval's command line.
         data_dir: data sets on disk: ``DIR/<owner>/<name>``, or a Hugging Face datasets cache.
+        api_key: sent to the server; the caller's own ``OPENAI_API_KEY`` is not.
 
     Returns:
         lm-eval's ``results`` section, task -> metric key -> value; and the results file.
@@ -111,7 +113,7 @@ def run_lm_eval(
         task=task,
         limit=limit,
         endpoint="chat" if use_chat else "completions",
-        gen_kwargs=gen_kwargs,
+        gen_kwargs=gen_kwargs if isinstance(gen_kwargs, str) else json.dumps(dict(gen_kwargs)) if gen_kwargs else "",
         max_length=max_length,
         fewshot_as_multiturn=fewshot_as_multiturn,
         num_fewshot=num_fewshot,
@@ -121,14 +123,9 @@ def run_lm_eval(
     )
     run.check()
     _require_client_packages()
-    log = run.results_dir / _log_name(task)
-    try:
-        run.results_dir.mkdir(parents=True, exist_ok=True)
-        log.touch()
-    except OSError as error:
-        raise unwritten(f"cannot write to the output directory {results_dir}", error) from None
+    log = make_log(run.results_dir, task)
     earlier = _results_files(run.results_dir)
-    with ending_signals_held() as held, surroundings(run.base_url, task, data_dir) as (environment, folder):
+    with ending_signals_held() as held, surroundings(run.base_url, task, data_dir, api_key) as (environment, folder):
         command = run.command(folder)
         status = run_shown(command, environment, folder, log, held)
     if status != 0:
@@ -206,13 +203,6 @@ class _Run:
         if self.gen_kwargs:
             command += ["--gen_kwargs", self.gen_kwargs]
         return [*command, *(self.extra_args if folder == Path.cwd() else _with_absolute_paths(self.extra_args))]
-
-
-def _log_name(task: str) -> str:
-    """The log's name; one of very many tasks is cut."""
-    ending = "_lm_eval.log"
-    name = re.sub(r"[^\w.,-]", "_", task).encode()[: _LONGEST_NAME - len(ending)]
-    return name.decode(errors="ignore") + ending
 
 
 def _with_absolute_paths(arguments: Sequence[str]) -> Iterator[str]:

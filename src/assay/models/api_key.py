@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import stat
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from assay._util.paths import at_home, why_unreadable
@@ -12,18 +14,39 @@ from assay.errors import SpecificationError
 from assay.types import USUAL_KEY_VARIABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from assay.types import ModelSpec
 
+NO_KEY = "EMPTY"
+"""What servers that want no key are sent, by custom."""
 _LONGEST = 65536
+
+
+_given: ContextVar[str | None] = ContextVar("api_key", default=None)
+
+
+@contextmanager
+def api_key_given(key: str) -> Iterator[None]:
+    """Send `key` to every server in this block, whatever a variable or a file holds; "" for none."""
+    token = _given.set(key)
+    try:
+        yield
+    finally:
+        _given.reset(token)
 
 
 def read_api_key(spec: ModelSpec) -> str | None:
     """The key of `spec`: from its file if it names one, else from its environment variable; None if there is none.
 
+    One that the caller gave (:func:`api_key_given`) comes before both.
+
     Raises:
         SpecificationError: the file cannot be read, is empty, or holds no key that could be sent; or a variable other
             than the usual one is named and not set.
     """
+    if (given := _given.get()) is not None:
+        return given
     if spec.api_key_file is None:
         key = os.environ.get(spec.api_key_env)
         if key is None and spec.api_key_env != USUAL_KEY_VARIABLE:
@@ -47,6 +70,8 @@ def read_api_key(spec: ModelSpec) -> str | None:
 
 def key_source(spec: ModelSpec) -> str:
     """Where the key of `spec` is read from, for messages."""
+    if _given.get() is not None:
+        return "the argument api_key"
     if spec.api_key_file is not None:
         return f"the file {spec.api_key_file}"
     unset = "" if os.environ.get(spec.api_key_env) else " (not set)"
