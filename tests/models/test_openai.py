@@ -462,6 +462,27 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
         assert proxy.requests[0].headers["proxy-authorization"].startswith("Basic ")
 
 
+def test_a_proxy_that_sees_the_key_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def remarks(url: str) -> list[str]:
+        async with OpenAIModel(ModelSpec(base_url=url, model="scripted-model"), api_key=KEY) as model:
+            return (await model.meet()).remarks
+
+    with ScriptedServer() as proxy:
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.setenv("http_proxy", proxy.url.replace("//", "//user:pass-word@"))
+        [remark] = asyncio.run(remarks("http://model.invalid"))
+        assert remark.startswith(f"http://model.invalid is asked through the proxy {proxy.url.partition('//')[2]}")
+        assert "NO_PROXY" in remark
+        assert "pass-word" not in remark
+        proxy.api_key = "another"
+        [response] = asyncio.run(ask("http://model.invalid", [request(1)]))
+        assert isinstance(response, Failure)
+        assert "chat/completions (through the proxy 127.0.0.1:" in response.message
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert asyncio.run(remarks(proxy.url)) == []
+
+
 def test_no_proxy_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "127.0.0.1")

@@ -430,11 +430,32 @@ def test_what_is_sent_is_what_lm_eval_sends(make: Make) -> None:
         ("http://[::1]:8000/v1/models?a=b", "[::1]:8000", "/v1/models?a=b"),
         ("http://höst.example/v1/ü", "xn--hst-sna.example", "/v1/%C3%BC"),
         ("http://host:80/", "host", "/"),
+        ("http://[fe80::1%25eth0]:8000/v1", "[fe80::1]:8000", "/v1"),
+        ("http://[fe80::1%eth0]/v1", "[fe80::1]", "/v1"),
     ],
 )
 def test_addresses_are_written_as_http_wants_them(url: str, host: str, target: str) -> None:
     client = HTTP1(yarl.URL(url), {}, None, None)
     assert client.head("GET", yarl.URL(url)).startswith(f"GET {target} HTTP/1.1\r\nHost: {host}\r\n".encode())
+
+
+def test_the_zone_of_an_address_is_for_this_machine_alone() -> None:
+    """The resolver's answer depends on the machine's interfaces; that it is asked in its own form does not."""
+    asked = []
+
+    async def run() -> None:
+        url = yarl.URL("http://[fe80::1%25nosuch0]:8000/v1")
+
+        async def look_up(host: str, port: int, **_: Any) -> list[Any]:
+            asked.append((host, port))
+            raise OSError("no such interface")
+
+        asyncio.get_running_loop().getaddrinfo = look_up  # type: ignore[method-assign,assignment]
+        with pytest.raises(NetworkError, match="no such interface"):
+            await plain(url).request("GET", url, timeout=5)
+
+    asyncio.run(run())
+    assert asked == [("fe80::1%nosuch0", 8000)]
 
 
 def test_a_connection_keeps_nothing_of_a_reply_that_has_been_read() -> None:

@@ -115,7 +115,10 @@ class Connector:
         loop = asyncio.get_running_loop()
         try:
             encrypted = await loop.start_tls(
-                transport, protocol or asyncio.Protocol(), self._context, server_hostname=peer.raw_host
+                transport,
+                protocol or asyncio.Protocol(),
+                self._context,
+                server_hostname=_looked_up(peer).partition("%")[0],
             )
         except (OSError, UnicodeError) as error:
             raise NetworkError(handshake_fault(error, self._named(peer))) from error
@@ -132,9 +135,14 @@ class Connector:
         peer = self._proxy or self._url
         async with self._resolving:
             if loop.time() >= self._addresses_until:
-                self._addresses = await loop.getaddrinfo(peer.raw_host, peer.port, type=socket.SOCK_STREAM)
+                self._addresses = await loop.getaddrinfo(_looked_up(peer), peer.port, type=socket.SOCK_STREAM)
                 self._addresses_until = loop.time() + _ADDRESSES_LAST
             return self._addresses
+
+
+def _looked_up(peer: yarl.URL) -> str:
+    """The host as the resolver takes it: the zone of an address of IPv6 (``fe80::1%25eth0``) unquoted."""
+    return (peer.raw_host or "").replace("%25", "%")
 
 
 def proxy_authorization(proxy: yarl.URL) -> dict[str, str]:

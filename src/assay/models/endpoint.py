@@ -76,6 +76,13 @@ class Endpoint:
         self._context = context_for(spec.tls, self._url, self._proxy)
         self._client: HTTP1 | None = None
 
+    @property
+    def open_proxy(self) -> str | None:
+        """The proxy that reads what is sent, for want of TLS; None if there is none."""
+        if self._proxy is None or self._url.scheme == "https":
+            return None
+        return f"{self._proxy.host_subcomponent}:{self._proxy.port}"
+
     def __repr__(self) -> str:
         return f"Endpoint({self.address!r})"
 
@@ -153,7 +160,8 @@ class Endpoint:
     def _fault_of(self, reply: Reply) -> Fault | None:
         """What is wrong with a reply as HTTP."""
         if not reply.is_good:
-            asked = self._addresses.tried(self._endpoint)
+            proxy = f" (through the proxy {self.open_proxy})" if self.open_proxy else ""
+            asked = f"{self._addresses.tried(self._endpoint)}{proxy}"
             return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers, asked))
         if reply.body is None:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"

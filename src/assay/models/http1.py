@@ -8,6 +8,7 @@ sent twice: what a request that got no reply has set off at the server, nobody k
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Literal
 
 from assay.models.connecting import Connector, proxy_authorization
@@ -45,7 +46,8 @@ class HTTP1:
         self._connector = Connector(url, proxy, context)
         self._is_proxied = proxy is not None and url.scheme == "http"
         """Whether it is the proxy that reads the requests."""
-        host = url.host_port_subcomponent or ""
+        # The zone of an address of IPv6 is this machine's matter.
+        host = re.sub(r"^(\[[^%\]]*)%[^\]]*", r"\1", url.host_port_subcomponent or "")
         fields = {"Host": host, **headers, "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
         if proxy is not None and self._is_proxied:
             fields |= proxy_authorization(proxy)

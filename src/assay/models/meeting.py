@@ -50,6 +50,8 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     """Why the others are not, by address."""
     agreement: dict[str, Agreement] = {}
     """By address; empty where there was nothing to compare."""
+    open_proxies: dict[str, str] = {}
+    """By address: the proxy that reads what is sent, where there is one."""
 
     @property
     def first(self) -> ServerInfo:
@@ -59,7 +61,12 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def remarks(self) -> list[str]:
         """What whoever runs this should know, in a line each."""
-        return [
+        proxied = [
+            f"{address} is asked through the proxy {proxy}, which sees prompts, answers and key: the address begins "
+            "with http://; to ask it directly, name its host in NO_PROXY"
+            for address, proxy in self.open_proxies.items()
+        ]
+        return proxied + [
             f"{address} answered {agreement.differing} of {agreement.answered} short prompts at temperature 0 unlike "
             "the other endpoints: batching in low precision can do that, another model, quantisation or chat template "
             "does; compare a run of it alone with a run of another before you trust the scores"
@@ -96,7 +103,8 @@ async def meet(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Meeting:
     refuse_unlike(list(servers.values()), spec.model)
     present = [endpoint for endpoint in endpoints if endpoint.address in servers]
     agreement = await _compare_answers(present, spec) if len(present) > 1 else {}
-    return Meeting(servers=servers, absent=absent, agreement=agreement)
+    open_proxies = {endpoint.address: endpoint.open_proxy for endpoint in endpoints if endpoint.open_proxy}
+    return Meeting(servers=servers, absent=absent, agreement=agreement, open_proxies=open_proxies)
 
 
 async def objection_to(endpoint: Endpoint, meeting: Meeting, model: str) -> str | None:

@@ -16,7 +16,9 @@ _KNOWN_ENDINGS = (*_ENDPOINT_PATHS.values(), "/models")
 # "/v1" almost everywhere; some gateways number their OpenAI-compatible part otherwise ("/v3", "/v1beta").
 _LONGEST_SHOWN = 200
 _SECRET_PARAMETER = re.compile(r"([?&][^=&#]*(?:key|token|secret|passw|auth|sig|code)[^=&#]*=)[^&#]*", re.IGNORECASE)
-_USER = re.compile(r"//[^/?#]*@")
+_NOT_IN_URLS = re.compile(r"[\s\x00-\x1f\x7f]")
+_NOT_IN_HOSTS = re.compile(r"[\\<>\"^`{|}]")
+_USER = re.compile(r"//[^?#]*@")
 _VERSION = re.compile(r"/v\d+(?:alpha|beta)?\d*(?=/|$)")
 
 
@@ -113,7 +115,7 @@ def _ends_in_version(path: str) -> str:
 def _split(base_url: str) -> SplitResult:
     text = base_url.strip()
     # Credentials in a URL would reach logs and results, so the URL itself is not repeated where it holds any.
-    if "@" in text:
+    if "@" in text.partition("?")[0]:
         raise SpecificationError(
             "the base URL holds a user name or password; give the key by environment variable instead"
         )
@@ -124,9 +126,10 @@ def _split(base_url: str) -> SplitResult:
         raise SpecificationError(f"the base URL {_shown(text)} is not a URL, or its port is no port") from None
     if parts.scheme not in ("http", "https"):
         raise SpecificationError(f"the base URL {_shown(text)} must start with http:// or https://")
-    if not is_host(parts.hostname) or not port_is_valid or re.search(r"[\s\x00-\x1f\x7f]", text):
+    is_clean = not _NOT_IN_URLS.search(text) and not _NOT_IN_HOSTS.search(parts.netloc)
+    if not (is_clean and port_is_valid and is_host(parts.hostname)):
         raise SpecificationError(f"the base URL {_shown(text)} names no valid host and port")
-    return parts
+    return parts._replace(path=re.sub("^/+", "/", parts.path))
 
 
 def is_host(name: str | None) -> bool:
@@ -138,4 +141,7 @@ def is_host(name: str | None) -> bool:
 
 
 def _shown(text: str) -> str:
+    if "@" in text:
+        return "(not repeated here, for it may hold a password)"
+    text = without_secrets(text)
     return repr(text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…")
