@@ -174,7 +174,7 @@ FAILURES: dict[str, tuple[FailureCause, int | None, bool]] = {
     "html": (FailureCause.MALFORMED_REPLY, 200, True),
     "no_message": (FailureCause.MALFORMED_REPLY, 200, True),
     "unreadable_content": (FailureCause.MALFORMED_REPLY, 200, False),
-    "broken_gzip": (FailureCause.MALFORMED_REPLY, None, True),
+    "broken_gzip": (FailureCause.MALFORMED_REPLY, 200, True),
     "gzip_bomb": (FailureCause.MALFORMED_REPLY, 200, True),
     "endless": (FailureCause.MALFORMED_REPLY, 200, True),
     "empty_choices": (FailureCause.EMPTY_CHOICES, 200, True),
