@@ -129,7 +129,7 @@ def test_what_is_in_the_journal_is_not_asked_again(
 
     def refuse_the_second_half(body: dict[str, Any]) -> Any:
         nonlocal asked
-        asked += 1
+        asked += "prompt" in body
         if asked > TRIAL + needed // 2:
             raise ValueError("closed")
         return model.vllm(body)

@@ -43,10 +43,10 @@ def right(body: dict[str, Any]) -> str:
     return f"The answer is {sum(numbers)}"
 
 
-def run(server: ScriptedServer, cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run(server: ScriptedServer, cwd: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     usual = {"--base-url": server.url, "--model": "scripted", "--include-path": str(TASKS)}
     given = [text for option, value in usual.items() if option not in arguments for text in (option, value)]
-    return assay("run", *given, *arguments, cwd=cwd)
+    return assay("run", *given, *arguments, cwd=cwd, **environment)
 
 
 def test_a_table_and_a_verdict(server: ScriptedServer, tmp_path: Path) -> None:
@@ -119,6 +119,9 @@ MISTAKES: list[tuple[list[str], int, str]] = [
     (["counting", "--include-path", "/nowhere"], 2, "/nowhere"),
     (["counting", "--model", "other"], 2, "it serves 'scripted'"),
     (["counting", "--base-url", "http://127.0.0.1:9"], 4, "nothing answers at http://127.0.0.1:9"),
+    (["countin", "--base-url", "http://127.0.0.1:9"], 2, "near: counting"),
+    (["counting", "--base-url", "http://127.0.0.1:9", "--min", "exact=1"], 2, "it reports exact_match,get-answer"),
+    (["counting", "--base-url", "http://127.0.0.1:9", "--min", "other:exact_match=1"], 2, "no task or group 'other'"),
     (["counting", "--base-url", "127.0.0.1:8000"], 2, "http://"),
     (["counting", "--base-url", "http://a:1", "--base-url", "http://a:1/v1"], 2, "named twice"),
     (["counting", "--base-url", "@missing"], 2, "cannot read the base URLs in missing"),
@@ -179,6 +182,24 @@ def test_everything_failed(tmp_path: Path) -> None:
         ran = run(broken, tmp_path, "counting", "--limit", "5", "--min", "exact_match=0")
         assert ran.returncode == 4
         assert "INVALID" in ran.stdout
+
+
+def test_a_key_that_is_refused_is_told_before_any_data_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "tasks"
+    folder.mkdir()
+    (folder / "rows.py").write_text("def load(**_):\n    raise ValueError('the data was read')\n")
+    (folder / "unread.yaml").write_text(
+        "task: unread\ncustom_dataset: !function rows.load\ntest_split: test\ndoc_to_text: q\ndoc_to_target: a\n"
+    )
+    with ScriptedServer(models=["scripted"], api_key="another") as guarded:
+        asked = ["unread", "--include-path", str(folder)]
+        ran = run(guarded, tmp_path, *asked, "--api-key-env", "MY_KEY", MY_KEY="mine")
+        unset = run(guarded, tmp_path, *asked, OPENAI_API_KEY="")
+        assert guarded.count == 0
+    assert ran.returncode == unset.returncode == 4
+    assert "refuses the key (HTTP 401" in ran.stderr
+    assert "Incorrect API key provided); check the key: it is read from the environment variable MY_KEY" in ran.stderr
+    assert "environment variable OPENAI_API_KEY (not set)" in unset.stderr
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,12 @@ from assay.engine.schedule import LongestFirst
 from assay.errors import UsageError
 from assay.evaluation.any_order import SamplesInAnyOrder
 from assay.evaluation.conclusion import Evaluation, conclude
-from assay.evaluation.plan import RunPlan, make_plan, open_model, request_writer, run_folder
+from assay.evaluation.plan import RunPlan, make_plan, open_model, refuse_unknown_names, request_writer, run_folder
 from assay.evaluation.so_far import RunSoFar
 from assay.evaluation.streams import streams
 from assay.evaluation.work import RunWork, open_work
 from assay.models.api_key import read_api_key
+from assay.models.endpoint import MARK
 from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
 from assay.progress import Progress
@@ -58,6 +59,7 @@ def evaluate(specification: Specification, progress: Progress | None = None) -> 
     _refuse_inside_event_loop()
     specification = validate(specification)
     with interruptible(run_folder(specification) / "journal"), asyncio.Runner() as runner:
+        refuse_unknown_names(specification)
         meeting = run_stoppable(runner, _meet_servers(specification.model))
         plan = make_plan(specification, meeting)
         writer = run_stoppable(runner, request_writer(plan))
@@ -80,6 +82,7 @@ def _refuse_inside_event_loop() -> None:
 async def evaluate_async(specification: Specification, progress: Progress | None = None) -> Evaluation:
     """:func:`evaluate` for callers with an event loop of their own; cancelling it leaves a resumable run."""
     specification = validate(specification)
+    refuse_unknown_names(specification)
     meeting = await _meet_servers(specification.model)
     plan = make_plan(specification, meeting)
     writer = await request_writer(plan)
@@ -89,8 +92,8 @@ async def evaluate_async(specification: Specification, progress: Progress | None
 
 
 async def _meet_servers(spec: ModelSpec) -> Meeting:
-    """Make sure that a server is there and serves the model, before anything costs time."""
-    async with open_model(spec) as model:
+    """Make sure that a server is there, takes the key and serves the model, before anything costs time."""
+    async with open_model(spec, MARK) as model:
         return await model.meet()
 
 

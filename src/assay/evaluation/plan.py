@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from assay.checks.planned import PlannedCheck, plan_checks
+from assay.checks.verdicts import resolve_checks
 from assay.models.api_key import read_api_key
 from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
@@ -18,7 +20,9 @@ from assay.results.writing import (
     model_folder,
     refuse_unwritable,
 )
-from assay.tasks.library import LoadedTasks, load_tasks
+from assay.tasks.declared_metrics import declared_metrics
+from assay.tasks.index import task_index
+from assay.tasks.library import LoadedTasks, find_entries, load_tasks
 from assay.tasks.loglikelihood import LoglikelihoodBodies, needs_loglikelihood, refuse_unscorable
 from assay.tasks.model_args import model_args
 from assay.tasks.requests import RequestWriter, try_first_prompts
@@ -29,7 +33,7 @@ from assay.tasks.tokenizer import Tokenizer
 from assay.types import LogprobSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from assay.models.meeting import Meeting
@@ -100,6 +104,18 @@ def make_plan(specification: Specification, meeting: Meeting) -> RunPlan:
     )
 
 
+def refuse_unknown_names(specification: Specification) -> None:
+    """Refuse tasks and metrics that there are not, as far as that needs neither data nor server.
+
+    Raises:
+        UsageError: a task is unknown, or a check's metric is none that its task declares.
+    """
+    entries = find_entries(specification.tasks, task_index(specification.options.include_path))
+    declared = declared_metrics(entries) if specification.checks else None
+    if declared is not None:
+        resolve_checks(specification.checks, declared, specification.tasks)
+
+
 async def request_writer(plan: RunPlan) -> RequestWriter:
     """What writes the run's requests; where log-likelihoods are needed, in the way in which the server gives them."""
     spec, tokenizer = plan.specification.model, plan.tokenizer
@@ -114,9 +130,9 @@ async def request_writer(plan: RunPlan) -> RequestWriter:
     return RequestWriter(spec, tokenizer, common_source(sources))
 
 
-def open_model(spec: ModelSpec) -> OpenAIModel:
-    """A client for a few questions, with the key that belongs to it."""
-    return OpenAIModel(spec, api_key=read_api_key(spec))
+def open_model(spec: ModelSpec, headers: Mapping[str, str] = MappingProxyType({})) -> OpenAIModel:
+    """A client for a few questions, with the key that belongs to it, and perhaps more headers."""
+    return OpenAIModel(spec, api_key=read_api_key(spec), headers=headers)
 
 
 def run_folder(specification: Specification) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from assay.types import ModelSpec
 
 T = TypeVar("T")
+
+MARK = MappingProxyType({"X-Assay-Probe": "1"})
+"""A header that tells a probe's requests from those that are scored."""
 
 _STREAM = b', "stream": true}'
 _STREAM_WITH_USAGE = b', "stream": true, "stream_options": {"include_usage": true}}'

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.errors import ModelNotServedError, ReplicasDifferError, ServerUnreachableError
-from assay.models.refusals import SHORT_QUESTION
+from assay.errors import ModelNotServedError, ReplicasDifferError, ServerRefusedError, ServerUnreachableError
+from assay.models.refusals import SHORT_QUESTION, what_to_do
 from assay.models.retry import Fault
 from assay.models.server_info import ServedModel, ServerInfo, answers_to, check_model_served, served_as, server_info
 from assay.models.wire import read_reply
@@ -29,6 +29,8 @@ SENTINELS = (
 )
 """Short prompts whose answers at temperature 0 replicas should agree on."""
 _TOKENS = 16
+_UNAUTHORISED = 401
+_KEY_PATIENCE = 5.0
 _PATIENCE = 60.0
 """Seconds for a sentinel's answer, without which there is none."""
 
@@ -84,6 +86,7 @@ async def meet(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Meeting:
 
     Raises:
         ServerUnreachableError: none is there.
+        ServerRefusedError: all refuse the key.
         ModelNotServedError: none serves the model.
         ReplicasDifferError: they serve different models, or different context lengths.
     """
@@ -102,9 +105,32 @@ async def meet(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Meeting:
         raise ServerUnreachableError(next(iter(absent.values())) + others)
     refuse_unlike(list(servers.values()), spec.model)
     present = [endpoint for endpoint in endpoints if endpoint.address in servers]
+    await _refuse_bad_key(present, spec)
     agreement = await _compare_answers(present, spec) if len(present) > 1 else {}
     open_proxies = {endpoint.address: endpoint.open_proxy for endpoint in endpoints if endpoint.open_proxy}
     return Meeting(servers=servers, absent=absent, agreement=agreement, open_proxies=open_proxies)
+
+
+async def _refuse_bad_key(endpoints: Sequence[Endpoint], spec: ModelSpec) -> None:
+    """Make sure that a server takes the key, which many ask for only where something is generated.
+
+    Each gets a request without a prompt, for which nothing is generated: keys are looked at first.
+    """
+    body = json.dumps({"model": spec.model, "max_tokens": 1}).encode()
+
+    async def refusal(endpoint: Endpoint) -> Fault | None:
+        try:
+            async with asyncio.timeout(_KEY_PATIENCE):
+                said = await endpoint.attempt(body, lambda _: None)
+        except TimeoutError:
+            return None
+        return said if said is not None and said.status == _UNAUTHORISED else None
+
+    refusals = await asyncio.gather(*map(refusal, endpoints))
+    first = refusals[0]
+    if first is not None and all(refusals):
+        who = "each endpoint" if len(endpoints) > 1 else endpoints[0].address
+        raise ServerRefusedError(f"{who} refuses the key ({first.message}); {what_to_do(first, spec)}")
 
 
 async def objection_to(endpoint: Endpoint, meeting: Meeting, model: str) -> str | None:

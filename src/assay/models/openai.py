@@ -7,6 +7,7 @@ import logging
 import random
 import time
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
@@ -29,7 +30,7 @@ from assay.models.wire import read_reply
 from assay.types import Answer, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from types import TracebackType
 
     from assay.models.concurrency import Concurrency, ServerLoad
@@ -72,6 +73,7 @@ class OpenAIModel:
         meeting: what was found of several endpoints before.
         tell: is given a line when a server is down or set aside, and when it is back;
             by default the log.
+        headers: sent with every request beside the usual ones.
 
     Raises:
         SpecificationError: the base URL is no URL, the key cannot be sent in a header, or TLS cannot be set up.
@@ -88,6 +90,7 @@ class OpenAIModel:
         rng: random.Random | None = None,
         meeting: Meeting | None = None,
         tell: Callable[[str], None] | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.spec = spec
         self.clock = clock
@@ -96,14 +99,15 @@ class OpenAIModel:
         if not (key.isprintable() and key.isascii()):
             raise SpecificationError(f"the key in {spec.api_key_env} holds characters that cannot be sent in a header")
         # lm-eval sends the header without a key too.
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        all_headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **headers}
         self.redact = Redactor(key)
         self._read = partial(read_reply, endpoint=spec.endpoint)
         self._rng = rng or random.Random()
         self._tell = tell or _log.warning
         self._meeting = meeting
         self.endpoints = tuple(
-            Endpoint(base_url, spec, headers=headers, redact=self.redact, clock=clock) for base_url in spec.base_urls
+            Endpoint(base_url, spec, headers=all_headers, redact=self.redact, clock=clock)
+            for base_url in spec.base_urls
         )
         self.address = ", ".join(endpoint.address for endpoint in self.endpoints)
         """The servers' roots, for messages."""

@@ -75,6 +75,21 @@ def own_header(path: str) -> dict[str, Any]:
     return _parse(_read(path))
 
 
+def whole_file(path: str) -> dict[str, Any]:
+    """As :func:`own_header`, with all keys.
+
+    Raises:
+        OSError: It cannot be read.
+        TaskConfigError: It cannot be read as a mapping.
+    """
+    import yaml
+
+    try:
+        return _mapping(_read(path))
+    except (yaml.YAMLError, TypeError) as error:
+        raise TaskConfigError(_describe(path, error)) from None
+
+
 def checked_header(path: str) -> dict[str, Any]:
     """As :func:`own_header`, in words where it fails; no values where the file is YAML of another purpose.
 
@@ -112,12 +127,16 @@ def _describe(path: str, error: Any) -> str:
 
 
 def _parse(text: bytes) -> dict[str, Any]:
+    return {key: value for key, value in _mapping(text).items() if key in KEYS}
+
+
+def _mapping(text: bytes) -> dict[str, Any]:
     import yaml
 
     config = yaml.load(text, Loader=_loader())  # noqa: S506 - a subclass of the safe loader
     if not isinstance(config, dict):
         raise TypeError(f"a mapping is expected, not {type(config).__name__}")
-    return {key: value for key, value in config.items() if key in KEYS}
+    return config
 
 
 @functools.cache

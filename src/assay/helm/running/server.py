@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +16,7 @@ from assay.models.api_key import read_api_key
 from assay.models.auto_concurrency import concurrency_of
 from assay.models.completions import read_completions, read_echoed
 from assay.models.echo_probe import common_source, find_logprob_source
+from assay.models.endpoint import MARK
 from assay.models.openai import OpenAIModel
 from assay.models.urls import endpoint_url, server_root
 from assay.tasks.loglikelihood import LoglikelihoodBodies
@@ -103,7 +105,7 @@ class ServerSource:
         return [by_place[call.doc_id] for call in calls]
 
     async def _meet(self) -> Meeting:
-        async with self._open(self.spec) as model:
+        async with self._open(self.spec, headers=MARK) as model:
             return await model.meet()
 
     async def _find_source(self, meeting: Meeting) -> LogprobSource:
@@ -119,11 +121,17 @@ class ServerSource:
         return common_source(sources)
 
     def _open(
-        self, spec: ModelSpec, progress: Progress | None = None, concurrency: Concurrency | None = None
+        self,
+        spec: ModelSpec,
+        progress: Progress | None = None,
+        concurrency: Concurrency | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> OpenAIModel:
         tell = None if progress is None else progress.noted
         key = read_api_key(spec)
-        return OpenAIModel(spec, api_key=key, concurrency=concurrency, meeting=self._meeting, tell=tell)
+        return OpenAIModel(
+            spec, api_key=key, concurrency=concurrency, meeting=self._meeting, tell=tell, headers=headers
+        )
 
 
 class _Asker:

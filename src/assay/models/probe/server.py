@@ -11,6 +11,7 @@ import yarl
 
 from assay.errors import SpecificationError
 from assay.models.addresses import Addresses
+from assay.models.endpoint import MARK
 from assay.models.http1 import HTTP1
 from assay.models.messages import Redactor
 from assay.models.probe.report import Finding, no, unknown
@@ -39,9 +40,6 @@ PROMPT = "Write a long story about a river. Once upon a time, there was a river"
 TOKENS = 16
 """Tokens asked for at most, unless a question needs another number."""
 SEED = 1234
-
-MARK = {"X-Assay-Probe": "1"}
-"""A header that tells a probe's requests from those that are scored."""
 
 _TELLS_NOTHING = frozenset({401, 403, 407, 408, 425, 429, 502, 503, 504})
 """Statuses that are about the moment or the caller, not about what was asked for."""
