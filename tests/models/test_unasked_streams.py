@@ -60,6 +60,11 @@ def test_an_echoed_prompt_is_read() -> None:
     assert read_echo(whole_reply(body)).loglikelihood(TokenSpan(1, 2)) == (-1.0, True)
 
 
+def test_a_byte_order_mark_and_signs_of_life_before_it() -> None:
+    body = b"\xef\xbb\xbf: hm\n\nevent: ping\ndata: ping\n\n" + stream({"choices": [{"delta": {"content": "4"}}]})
+    assert read_reply(whole_reply(body), "chat").text == "4"
+
+
 @pytest.mark.parametrize(
     ("events", "text"),
     [
@@ -79,6 +84,7 @@ def test_messages_and_parts_in_events(events: list[Any], text: str) -> None:
     [
         (stream({"choices": [{"delta": {"content": "4"}}]}, end=b""), FailureCause.RESET),
         (b": ping\n\n", FailureCause.RESET),
+        (stream({"detail": "boom"}, end=b""), FailureCause.RESET),
         (stream(), FailureCause.EMPTY_CHOICES),
         (stream({"error": {"message": "boom"}}, end=b""), FailureCause.ERROR_IN_REPLY),
         (b'event: error\ndata: {"message": "boom"}\n\n', FailureCause.ERROR_IN_REPLY),

@@ -61,6 +61,8 @@ def test_missing_content_is_null_content() -> None:
         ([{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "4"}], "4", "hm"),
         ([{"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, "4"], "4", "hm"),
         ([{"type": "thinking", "thinking": "hm"}], None, "hm"),
+        ([{"text": "hm", "thought": True}, {"text": "4", "thought": False}], "4", "hm"),
+        ({"role": "model", "parts": [{"text": "4"}]}, "4", None),
         ([{"type": "text", "text": "4"}, {"type": "reference", "reference_ids": [1]}], "4", None),
         ([{"type": "tool_use", "name": "calculator", "input": {}}], None, None),
         ([{"type": "text", "text": None}], None, None),
@@ -83,7 +85,10 @@ def test_content_of_an_unknown_shape_is_quoted_and_not_asked_for_again(content: 
     assert json.dumps(content) in str(caught.value)
 
 
-@pytest.mark.parametrize("body", [b'{"choices": {}}', b'{"choices": [{"message": "4"}]}', b'{"choices": ["4"]}'])
+@pytest.mark.parametrize(
+    "body",
+    [b'{"choices": {}}', b'{"content": "4", "stop": true}', b'{"choices": [{"message": "4"}]}', b'{"choices": ["4"]}'],
+)
 def test_nor_is_a_reply_of_another_shape(body: bytes) -> None:
     with pytest.raises(ReplyError) as caught:
         read_reply(body, "chat")
@@ -91,7 +96,9 @@ def test_nor_is_a_reply_of_another_shape(body: bytes) -> None:
     assert body.decode() in str(caught.value)
 
 
-@pytest.mark.parametrize("body", [b"<html>", b'{"choices": [{"mess', b'{"detail": "busy"}', b'"busy"'])
+@pytest.mark.parametrize(
+    "body", [b"<html>", b"{}", b'{"choices": null}', b'{"choices": [{"mess', b'{"detail": "busy"}', b'"busy"']
+)
 def test_what_may_come_from_a_gateway_is_asked_for_again(body: bytes) -> None:
     with pytest.raises(ReplyError) as caught:
         read_reply(body, "chat")
@@ -165,7 +172,7 @@ def test_a_chat_reply_to_a_completions_request_is_no_answer() -> None:
     assert cause_of(chat({"content": "4"}), "completions") == FailureCause.MALFORMED_REPLY
 
 
-@pytest.mark.parametrize("nothing", [None, False, {}, ""])
+@pytest.mark.parametrize("nothing", [None, False, {}, "", {"code": 0, "message": ""}])
 def test_an_error_that_says_nothing_is_none(nothing: Any) -> None:
     assert read_reply(chat({"content": "4"}, error=nothing), "chat").text == "4"
 
@@ -181,6 +188,7 @@ def test_an_odd_usage_costs_no_answer(usage: Any) -> None:
         ("4", {"prompt_tokens": 0, "completion_tokens": 0}, (None, None)),
         ("4", {"prompt_tokens": -1, "completion_tokens": -1}, (None, None)),
         ("", {"prompt_tokens": 5, "completion_tokens": 0}, (5, 0)),
+        ("4", {"prompt_tokens": 1e300, "completion_tokens": 10**400}, (None, None)),
         ("4", {"prompt_tokens": 5.0, "completion_tokens": 1.5}, (5, None)),
         ("", {"prompt_tokens": 5, "completion_tokens": -3}, (5, None)),
     ],

@@ -16,7 +16,7 @@ _SAYS_NOTHING = frozenset(
     {"tool_use", "server_tool_use", "tool_call", "function_call", "reference", "refusal", "redacted_thinking"}
 )
 """Parts that hold no words of the answer, as ``tool_calls`` and ``refusal`` beside a null ``content`` do not."""
-_PLACES = ("text", "thinking", "reasoning", "summary", "content", "value")
+_PLACES = ("text", "thinking", "reasoning", "summary", "content", "parts", "value")
 """Where a part has its text, or its own parts."""
 _DEEPEST = 4
 _SHOWN = 160
@@ -62,8 +62,9 @@ def _texts(part: Any, *, is_reasoning: bool, depth: int) -> Iterator[tuple[str, 
             return
         if place is None:
             raise ValueError
-        is_reasoning = is_reasoning or kind in _REASONING or place in ("thinking", "reasoning")
-        yield from _texts(part[place], is_reasoning=is_reasoning, depth=depth + 1)
+        # "thought" is Google's mark.
+        is_thought = kind in _REASONING or place in ("thinking", "reasoning") or part.get("thought") is True
+        yield from _texts(part[place], is_reasoning=is_reasoning or is_thought, depth=depth + 1)
     elif part is not None:
         raise ValueError
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 DONE = b"[DONE]"
 """What the data of the last event begins with."""
 _STARTS = (b"data:", b"event:", b":", b"id:", b"retry:", b"error:")
+_SIGNS_OF_LIFE = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
+"""Names of events whose data says nothing."""
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 """What may stand before a body: white space, and a byte order mark."""
 
@@ -81,7 +83,7 @@ class EventSplitter:
 
     def _end_event(self) -> None:
         data = b"\n".join(self._data)
-        if data.strip():
+        if data.strip() not in (b"", b"null") and self._name not in _SIGNS_OF_LIFE:
             self._ready.append(Event(self._name, data))
         self._data.clear()
         self._name = ""

@@ -16,11 +16,13 @@ from assay.models.transport import LARGEST_REPLY
 from assay.models.wire import (
     ReplyError,
     Said,
+    broken_off,
     content_in,
     error_text,
     mended,
     read_finish_reason,
     read_reply,
+    says_error,
     str_or_none,
     token_count,
 )
@@ -77,6 +79,8 @@ class StreamReader:
         self._error: ReplyError | None = None
         self._done = False
 
+        self._last = b""
+        """The data of the last event."""
         self._first_token: float | None = None
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -128,7 +132,7 @@ class StreamReader:
         if self._error is not None:
             raise self._error
         if not self.is_complete:
-            raise ReplyError(FailureCause.RESET, "the stream ended before the answer was complete")
+            raise broken_off(b"" if self._has_choice else self._last)
         if not self._has_choice:
             raise ReplyError(FailureCause.EMPTY_CHOICES, "the stream held no choice")
         text = mended("".join(self._text))
@@ -170,14 +174,15 @@ class StreamReader:
             excerpt = event.data[:65536].decode("utf-8", "replace")
             self._fail(FailureCause.MALFORMED_REPLY, f"not an event of the protocol ({error}): {excerpt}")
             return
-        if decoded.error:
+        if says_error(decoded.error):
             self._fail(FailureCause.ERROR_IN_REPLY, error_text(decoded.error))
             return
+        self._last = event.data
         if isinstance(decoded.usage, dict):
             self._usage = decoded.usage
         self._model = self._model or str_or_none(decoded.model) or None
         for choice in decoded.choices or ():
-            if choice.index in (0, None):
+            if choice.index in (0, "0", None):
                 self._take_choice(choice)
 
     def _begin_again_with(self, message: str) -> None:
@@ -187,7 +192,7 @@ class StreamReader:
         self._text = [] if self._repeats else [so_far]
 
     def _take_choice(self, choice: _Choice) -> None:
-        if choice.error:
+        if says_error(choice.error):
             self._fail(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
             return
         self._has_choice = True

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assay.models.events import DONE, EventSplitter, is_stream
-from assay.models.wire import ReplyError
+from assay.models.events import DONE, EventSplitter, is_stream, without_mark
+from assay.models.wire import ReplyError, broken_off, says_error
 from assay.types import FailureCause
 
 _JOINED = frozenset({"content", "text", "reasoning_content", "reasoning"})
@@ -28,16 +28,18 @@ def whole_reply(body: bytes) -> bytes:
 def _joined(body: bytes) -> bytes:
     splitter = EventSplitter()
     joined = _Joined()
-    for event in (*splitter.feed(body), *splitter.end()):
+    last = b""
+    for event in (*splitter.feed(without_mark(body)), *splitter.end()):
         if event.data.lstrip().startswith(DONE):
             joined.is_complete = True
             break
         value = _value(event.data)
         joined.take({"error": value.get("error") or value} if event.name == "error" else value)
-        if joined.fields.get("error"):
+        if says_error(joined.fields.get("error")):
             break
+        last = event.data
     if not joined.is_complete:
-        raise ReplyError(FailureCause.RESET, "the stream ended before the answer was complete")
+        raise broken_off(b"" if joined.choices else last)
     return json.dumps({**joined.fields, "choices": list(joined.choices.values())}).encode()
 
 
@@ -55,7 +57,7 @@ class _Joined:
         """Add what an event says."""
         choices = event.pop("choices", None) or []
         self.fields |= {name: field for name, field in event.items() if field}
-        self.is_complete = self.is_complete or bool(event.get("error"))
+        self.is_complete = self.is_complete or says_error(event.get("error"))
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             raise ReplyError(FailureCause.MALFORMED_REPLY, f"the stream's choices are {choices!r}", is_final=True)
         for choice in choices:

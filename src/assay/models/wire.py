@@ -82,6 +82,9 @@ _decoder = msgspec.json.Decoder(Reply)
 # Finish reasons by which a server says that it broke off on its own account (SGLang and vLLM on shutdown, OpenRouter;
 # DeepSeek, Z.ai): the text is a torso, not the model's answer.
 _BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
+_TROUBLE = frozenset({"code", "detail", "error", "errors", "message", "msg", "status"})
+"""What a gateway's page in JSON has among its fields."""
+_MOST_TOKENS = 10**9
 # What some call the protocol's "length": Mistral, and gateways to Anthropic and Google.
 _LENGTH = frozenset({"model_length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "LENGTH"})
 
@@ -101,10 +104,11 @@ def said_in(reply: Reply, body: bytes, endpoint: EndpointKind) -> Said:
     Raises:
         ReplyError: it has no choices, or tells of an error.
     """
-    if reply.error:
+    if says_error(reply.error):
         raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(reply.error))
     if reply.choices is None:
-        raise ReplyError(FailureCause.MALFORMED_REPLY, f"a reply without choices: {_excerpt(body)}")
+        message = f"a reply without choices: {_excerpt(body)}"
+        raise ReplyError(FailureCause.MALFORMED_REPLY, message, is_final=_is_of_another_protocol(body))
     if not reply.choices:
         raise ReplyError(FailureCause.EMPTY_CHOICES, "the list of choices is empty")
     choice = reply.choices[0] if len(reply.choices) == 1 else in_order(reply.choices)[0]
@@ -180,7 +184,7 @@ def finish_reason_of(choice: Choice) -> str | None:
     Raises:
         ReplyError: it ended because something went wrong.
     """
-    if choice.error:
+    if says_error(choice.error):
         raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
     return read_finish_reason(choice.finish_reason)
 
@@ -191,7 +195,7 @@ def read_finish_reason(value: Any) -> str | None:
     Raises:
         ReplyError: the server broke off on its own account.
     """
-    finish_reason = str_or_none(value)
+    finish_reason = str_or_none(value) or None
     if finish_reason in _BROKEN_OFF:
         raise ReplyError(FailureCause.ERROR_IN_REPLY, f"the server broke off: finish_reason is {finish_reason!r}")
     return "length" if finish_reason in _LENGTH else finish_reason
@@ -242,6 +246,21 @@ def _reasoning_in(value: Any) -> str | None:
         return None  # It costs no answer.
 
 
+def says_error(error: Any) -> bool:
+    """Whether what stands in a reply's ``error`` is one: some send the field with nothing in it."""
+    return any(error.values()) if isinstance(error, dict) else bool(error)
+
+
+def broken_off(last: bytes) -> ReplyError:
+    """The error of a stream that ended before its answer was complete.
+
+    Args:
+        last: the data of its last event, where that may say why.
+    """
+    said = f"; it said: {_excerpt(last)}" if last else ""
+    return ReplyError(FailureCause.RESET, f"the stream ended before the answer was complete{said}")
+
+
 def error_text(error: Any) -> str:
     """The message in an error object of any of the shapes that servers send."""
     while isinstance(error, dict):
@@ -284,6 +303,15 @@ def _words_of_page(page: str) -> str:
     return " ".join(words[again:])
 
 
+def _is_of_another_protocol(body: bytes) -> bool:
+    """Whether an object holds an answer somewhere, and no word of trouble: it would be the same if asked for again."""
+    try:
+        value = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return bool(value) and "choices" not in value and _TROUBLE.isdisjoint(value)
+
+
 def _excerpt(body: bytes) -> str:
     # Far more than is shown: cutting it to size is left to whoever can blank secrets first.
     return body[:65536].decode("utf-8", "replace")
@@ -300,4 +328,4 @@ def token_count(value: Any, *, nothing_counted: bool = False) -> int | None:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool):
         return None
-    return value if value > 0 or (value == 0 and nothing_counted) else None
+    return value if 0 < value < _MOST_TOKENS or (value == 0 and nothing_counted) else None
