@@ -23,6 +23,7 @@ The tree, with the exit code that the command line gives each branch (all codes:
     ├── UnjudgeableError              4   no verdict can be given
     │   ├── ServerUnreachableError        nothing answers at the base URL
     │   ├── ServerRefusedError            the server answers, but refuses every request (key, permission, …)
+    │   ├── ServerChangedError            another model is served than when the run that goes on began
     │   ├── NothingMeasuredError          not one sample could be scored
     │   ├── SamplesFailedError            some samples have no score, and no check judged the run all the same
     │   └── BaselineMismatchError         the baseline is of another task version, other settings or other data
@@ -130,6 +131,10 @@ class ServerUnreachableError(UnjudgeableError):
 
 class ServerRefusedError(UnjudgeableError):
     """The server answers but refuses every request."""
+
+
+class ServerChangedError(UnjudgeableError):
+    """Another model is served where a run that goes on asked one before."""
 
 
 class NothingMeasuredError(UnjudgeableError):

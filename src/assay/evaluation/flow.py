@@ -24,6 +24,7 @@ from assay.evaluation.streams import streams
 from assay.evaluation.work import RunWork, open_work
 from assay.models.api_key import read_api_key
 from assay.models.endpoint import MARK
+from assay.models.known_server import changes_of_servers, decoded, known_servers
 from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
 from assay.progress import Progress
@@ -33,6 +34,7 @@ from assay.tasks.requests import until_refused
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from assay.journal import Journal
     from assay.models.meeting import Meeting
     from assay.tasks.requests import RequestWriter
     from assay.types import ModelSpec, Sample, Specification
@@ -104,7 +106,7 @@ async def _answer(plan: RunPlan, writer: RequestWriter, work: RunWork, progress:
     progress.watching(RunSoFar(work.scores, plan.checks, work.follower))
     if plan.specification.probe and work.journal.probe is None:
         work.journal.note_probe(await _seen_of_server(spec, plan.meeting))
-    for remark in plan.remarks:
+    for remark in [*await _changes_since_it_began(plan, work.journal), *plan.remarks]:
         progress.noted(remark)
     async with OpenAIModel(
         spec,
@@ -125,6 +127,21 @@ async def _answer(plan: RunPlan, writer: RequestWriter, work: RunWork, progress:
             load=model.load,
             together=TOGETHER if work.follower is None else 1,
         )
+
+
+async def _changes_since_it_began(plan: RunPlan, journal: Journal) -> list[str]:
+    """What of the servers changed since they gave the answers that the journal holds; and keeps what is known of them.
+
+    Raises:
+        ServerChangedError: another model is served under the same name.
+    """
+    spec, meeting = plan.specification.model, plan.meeting
+    then = decoded(journal.servers or {}) if journal.answers else {}
+    changes_of_servers(then, await known_servers(spec, meeting, ask=False), spec.model)
+    now = await known_servers(spec, meeting, ask=plan.specification.probe)
+    if now.keys() - then.keys():
+        journal.note_servers(msgspec.to_builtins({**now, **then}))
+    return changes_of_servers(then, now, spec.model)
 
 
 async def _seen_of_server(spec: ModelSpec, meeting: Meeting) -> dict[str, Any]:

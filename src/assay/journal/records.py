@@ -49,6 +49,14 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="p
     time: float
 
 
+class Known(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="known"):
+    """What is known of the run's servers, by which a run that goes on sees whether they are still the same."""
+
+    servers: dict[str, Any]
+    """By address."""
+    time: float
+
+
 class Finalised(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="finalised"):
     """Results are about to be written under this time stamp."""
 
@@ -68,7 +76,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 HEADER_BEGINNING = b'{"kind":"header",'
 """How every header begins, and no other record."""
 
-Record = Header | Probed | ResponseRecord | Finalised | Finished
+Record = Header | Probed | Known | ResponseRecord | Finalised | Finished
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Record)

@@ -15,6 +15,7 @@ from assay.journal.records import (
     Finalised,
     Finished,
     Header,
+    Known,
     Probed,
     Record,
     ResponseRecord,
@@ -82,6 +83,7 @@ class JournalState:
         self.date_id: str | None = None
         self.finished: Finished | None = None
         self.probe: dict[str, Any] | None = None
+        self.servers: dict[str, Any] | None = None
         self.end = 0
         """Where the last whole record ends."""
 
@@ -105,6 +107,8 @@ class JournalState:
                 self.header = self.header or item.record
             case Probed():
                 self.probe = item.record.report
+            case Known():
+                self.servers = item.record.servers
             case Finalised():
                 self.date_id = item.record.date_id
             case Finished():

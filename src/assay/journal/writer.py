@@ -19,6 +19,7 @@ from assay.journal.records import (
     Finalised,
     Finished,
     Header,
+    Known,
     Probed,
     Record,
     ResponseRecord,
@@ -50,6 +51,8 @@ class Journal:
     """Requests that had an answer when the journal was opened."""
     probe: dict[str, Any] | None
     """What the run's server was seen to do before it."""
+    servers: dict[str, Any] | None
+    """What is known of the run's servers, by address, since they gave its first answers."""
     date_id: str | None
     """Time stamp of the results that an earlier process was writing when it ended."""
 
@@ -100,6 +103,7 @@ class Journal:
         self.answers = len(state.answers)
         self.date_id = state.date_id
         self.probe = state.probe
+        self.servers = state.servers
         self._offsets = state.answers
         self._end = state.end
         self._fd: int | None = fd
@@ -173,6 +177,15 @@ class Journal:
         """
         self._append(Probed(report=report, time=time.time()))
         self.probe = report
+
+    def note_servers(self, servers: dict[str, Any]) -> None:
+        """Record what is known of the run's servers.
+
+        Raises:
+            OutputError: As :meth:`append`.
+        """
+        self._append(Known(servers=servers, time=time.time()))
+        self.servers = servers
 
     def finalise(self, date_id: str) -> None:
         """Record that results are about to be written under this time stamp.

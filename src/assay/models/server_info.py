@@ -34,6 +34,11 @@ class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
     owned_by: str | None = None
     """Which server it is, in practice: ``vllm``, ``sglang``, ``llamacpp``, …"""
     aliases: tuple[str, ...] = ()
+    root: str | None = None
+    """Where the server has the model from: a path or a repository."""
+    parameters: int | None = None
+    bytes: int | None = None
+    """Size of its weights, in which quantisations differ."""
 
 
 class ServerInfo(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,14 +119,19 @@ def _listed(body: bytes) -> tuple[ServedModel, ...]:
 
 
 def _served(entry: dict[str, Any]) -> ServedModel:
-    meta = entry.get("meta")
-    length = entry.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
-    owner, aliases = entry.get("owned_by"), entry.get("aliases")
+    told = entry.get("meta")
+    meta = told if isinstance(told, dict) else {}
+    length = entry.get("max_model_len") or meta.get("n_ctx")
+    owner, aliases, root = entry.get("owned_by"), entry.get("aliases"), entry.get("root")
+    parameters, size = meta.get("n_params"), meta.get("size")
     return ServedModel(
         id=entry["id"],
         max_model_len=length if isinstance(length, int) else None,
         owned_by=owner if isinstance(owner, str) else None,
         aliases=tuple(alias for alias in aliases if isinstance(alias, str)) if isinstance(aliases, list) else (),
+        root=root if isinstance(root, str) else None,
+        parameters=parameters if isinstance(parameters, int) else None,
+        bytes=size if isinstance(size, int) else None,
     )
 
 

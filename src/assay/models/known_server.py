@@ -1,0 +1,122 @@
+"""What was known of a server when its run began, and whether the server is still that one when the run goes on.
+
+A run that was interrupted keeps its answers. If another model answers the rest under the same name, its scores are no
+model's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.errors import ServerChangedError
+from assay.models.api_key import read_api_key
+from assay.models.meeting import SENTINELS
+from assay.models.probe.server import ServerUnderProbe, text_of
+from assay.models.server_info import ServedModel, answers_to, served_as
+from assay.models.urls import server_root
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.models.meeting import Meeting
+    from assay.types import ModelSpec
+
+_SECONDS = 10.0
+"""Longest that the answers to the short prompts are waited for."""
+
+
+class KnownServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One server; what it does not tell is left out."""
+
+    served: ServedModel | None = None
+    """What it lists of the run's model."""
+    answers: tuple[str | None, ...] = ()
+    """To the short prompts that all runs ask; None where there was no answer, empty where they were not asked."""
+
+
+async def known_servers(spec: ModelSpec, meeting: Meeting, *, ask: bool) -> dict[str, KnownServer]:
+    """What is known of each server that is there, by address.
+
+    Args:
+        spec: the run's model.
+        meeting: what the servers said of themselves.
+        ask: also for answers to short prompts.
+    """
+    present = [url for url in spec.base_urls if server_root(url) in meeting.servers]
+    said = await asyncio.gather(*(_answers(spec, url) for url in present)) if ask else [()] * len(present)
+    return {
+        server_root(url): KnownServer(served=served_as(meeting.servers[server_root(url)], spec.model), answers=answers)
+        for url, answers in zip(present, said, strict=True)
+    }
+
+
+async def _answers(spec: ModelSpec, base_url: str) -> tuple[str | None, ...]:
+    """To the short prompts, each without the key; None where there is none."""
+    one = msgspec.structs.replace(spec, base_url=base_url, replicas=())
+    async with ServerUnderProbe(one, api_key=read_api_key(spec), seconds=_SECONDS) as server:
+        replies = await asyncio.gather(*(server.ask(spec.endpoint, prompt, seed=spec.seed) for prompt in SENTINELS))
+        return tuple(None if reply.said is None else server.clean(text_of(reply.said)) for reply in replies)
+
+
+def changes_of_servers(then: dict[str, KnownServer], now: dict[str, KnownServer], model: str) -> list[str]:
+    """What of the servers changed since the run began, a line each.
+
+    Args:
+        then: by address, when the run began.
+        now: by address.
+        model: the name that the run asks for.
+
+    Raises:
+        ServerChangedError: another model is served at an address under the same name.
+    """
+    lines: list[str] = []
+    for address, server in now.items():
+        before = then.get(address)
+        if before is None:
+            continue
+        _refuse_other_model(address, before.served, server.served, model)
+        lines += (f"{address} {change}" for change in _changes(before, server))
+    return lines
+
+
+def _refuse_other_model(address: str, then: ServedModel | None, now: ServedModel | None, model: str) -> None:
+    if then is None or now is None:
+        return
+    for what, old, new in (
+        ("as", *(None if answers_to(one, model) else one.id for one in (then, now))),
+        ("from", then.root, now.root),
+        ("with parameters", then.parameters, now.parameters),
+        ("of bytes", then.bytes, now.bytes),
+    ):
+        if None not in (old, new) and old != new:
+            raise ServerChangedError(
+                f"{address} serves another model as {model!r} than when this run began ({what} {new}, then {old}): its "
+                "answers would be mixed with the other's; start anew with --fresh"
+            )
+
+
+def _changes(then: KnownServer, now: KnownServer) -> Iterator[str]:
+    if then.served is not None and now.served is not None:
+        for what, old, new in (
+            ("has a context length of", then.served.max_model_len, now.served.max_model_len),
+            ("names as the model's owner", then.served.owned_by, now.served.owned_by),
+        ):
+            if None not in (old, new) and old != new:
+                yield f"{what} {new}, and {old} when this run began: answers may differ; --fresh starts anew"
+    pairs = [(old, new) for old, new in zip(then.answers, now.answers, strict=False) if None not in (old, new)]
+    if differing := sum(old != new for old, new in pairs):
+        yield (
+            f"answered {differing} of {len(pairs)} short prompts at temperature 0 unlike when this run began: batching "
+            "in low precision can do that, another model, quantisation or chat template does; --fresh starts anew"
+        )
+
+
+def decoded(recorded: dict[str, Any]) -> dict[str, KnownServer]:
+    """What a journal holds, read back; nothing of what makes no sense."""
+    try:
+        return msgspec.convert(recorded, dict[str, KnownServer])
+    except msgspec.ValidationError:
+        return {}
