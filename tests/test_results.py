@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.errors import FileFormatError, OutputError, StorageError, TaskConfigError
+from assay.errors import FileFormatError, OutputError, SpecificationError, StorageError, TaskConfigError
 from assay.evaluation.totals import RunTotals
 from assay.results.writing import date_id, model_folder, read_results, refuse_unwritable, write_results
 from assay.types import Answer, Failure, FailureCause
@@ -54,6 +54,12 @@ def test_a_full_disk_is_no_wrong_usage_and_keeps_no_part_of_a_file(
         write_results(tmp_path, "now", {"results": {}}, {})
     assert told.value.exit_code == 74
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "x\0", "n" * 300, "\ud800"])
+def test_a_model_after_which_no_folder_can_be_named_is_refused(name: str) -> None:
+    with pytest.raises(SpecificationError, match="no folder can be named after the model"):
+        model_folder("out", name)
 
 
 @pytest.mark.parametrize("name", ["a/b", "../../evil", "x\0", "n" * 240])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 
 def printable(text: str, limit: int = 200) -> str:
     """`text` in one line, cut to `limit` characters; what is not printable, such as control codes, is shown escaped.
@@ -18,6 +20,14 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(character if character in "\n\t" else _visible(character) for character in text)
+
+
+def clock(seconds: float, pattern: str, *, utc: bool = False) -> str:
+    """A Unix time as ``strftime`` writes it, local unless `utc`; a file may hold one that no calendar has."""
+    try:
+        return time.strftime(pattern, (time.gmtime if utc else time.localtime)(seconds))
+    except (OverflowError, ValueError, OSError):
+        return f"an impossible time ({seconds:g} s)"
 
 
 def _visible(character: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from assay._util.text import printable
+from assay._util.json_text import json_line
+from assay._util.text import clock, printable
 
 if TYPE_CHECKING:
     from assay.journal import Header, JournalReport, ResponseRecord
@@ -37,7 +37,7 @@ def show(path: Path, as_json: bool) -> None:
     for number, file in enumerate(_journals(path)):
         summary = _summarise(file)
         if as_json:
-            print(msgspec.json.encode(summary).decode())
+            print(json_line(summary))
         else:
             print(("\n" if number else "") + "\n".join(_lines(summary)))
 
@@ -193,10 +193,12 @@ def _run_line(report: JournalReport) -> str:
 
 def _asked_line(header: Header | None) -> str:
     specification = header.specification if header is not None else {}
+    from assay.journal.records import task_names
+
     model = specification.get("model")
     if not isinstance(model, dict):
         return "?"
-    tasks = ", ".join(str(task) for task in specification.get("tasks", ()))
+    tasks = ", ".join(str(task) for task in task_names(specification))
     # A model that ran in the process has no address.
     where = f" at {model['base_url']} ({model.get('endpoint')})" if "base_url" in model else ""
     return printable(f"{tasks} of {model.get('model')}{where}", 500)
@@ -205,7 +207,7 @@ def _asked_line(header: Header | None) -> str:
 def _begun_line(summary: _Summary) -> str:
     if summary.begun is None or summary.last is None:
         return "?"
-    begun = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(summary.begun))
+    begun = clock(summary.begun, "%Y-%m-%d %H:%M:%S")
     resumptions = summary.starts - 1
     times = "once" if resumptions == 1 else f"{resumptions} times"
     resumed = f"; resumed {times}" if resumptions > 0 else ""

@@ -102,7 +102,7 @@ def load_policy(path: str | Path) -> Policy:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileFormatError(f"there is no policy file {path}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileFormatError(f"cannot read {path} as TOML: {error}") from error
     return _resolve_paths(_policy(document, str(path)), file.parent)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay._util.storage import is_of_storage, unwritten
 from assay.errors import JournalError, JournalLockedError, OutputError, SpecificationError, StorageError
+from assay.journal.records import task_names
 from assay.journal.state import first_header, headers, is_finished_for_good
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _was_begun_by(run: Run, path: Path, fd: int) -> bool:
 def _was_gone_on_with_by(run: Run, fd: int) -> bool:
     """Whether a journal that was begun at another endpoint is of a run that has, or had, one of this run's."""
     for header in headers(fd, os.fstat(fd).st_size):
-        if list(header.specification.get("tasks", ())) != list(run.specification.get("tasks", ())):
+        if task_names(header.specification) != task_names(run.specification):
             return False  # after one look: there may be many, and they may be long
         if not {header.fingerprint, *header.replicas}.isdisjoint(run.fingerprints):
             return True

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from assay.errors import JournalVersionError
 from assay.types import Response  # noqa: TC001 - msgspec resolves the annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SCHEMA_VERSION = 1
 """Raised when a reader of the version before could misread a record; not for a new kind or a new optional field."""
@@ -113,6 +116,12 @@ def decode_record(payload: bytes) -> Record | None:
     if isinstance(record, Header) and record.version > SCHEMA_VERSION:
         raise _later_version(record.version)
     return record
+
+
+def task_names(specification: Mapping[str, Any]) -> list[Any]:
+    """The tasks that a header's specification names; none where it says something else."""
+    tasks = specification.get("tasks")
+    return list(tasks) if isinstance(tasks, list | tuple) else []
 
 
 class _AnyHeader(msgspec.Struct, tag_field="kind", tag="header"):

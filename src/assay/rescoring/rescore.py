@@ -142,7 +142,7 @@ def _specification_of(run: RunSamples, rescoring: Rescoring) -> Specification:
         raise FileFormatError(f"{run.file} was not made by an Assay run: there are no recorded answers to score")
     try:
         specification = msgspec.convert(recorded, Specification)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise FileFormatError(f"{run.file}: its specification cannot be read ({error})") from error
     asked = {"include_path": rescoring.include_path, "data_dir": rescoring.data_dir}
     options = msgspec.structs.replace(

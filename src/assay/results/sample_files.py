@@ -81,7 +81,7 @@ def read_lines(file: Path) -> Iterator[PlacedLine]:
         raise FileFormatError(
             f"there is no samples file {file}: lm-eval writes it only with --log_samples, and runs are compared by it"
         ) from None
-    except (OSError, ValueError, AttributeError) as error:
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise FileFormatError(f"{file}, line {number}: cannot be read as a sample ({error})") from error
 
 
@@ -111,7 +111,7 @@ class OpenedLines:
                 self._lines, self._file = file.open("rb"), file
             self._lines.seek(offset)
             return _parsed(self._lines.readline())
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise FileFormatError(f"{file}, byte {offset}: cannot be read as a sample ({error})") from error
 
 
@@ -128,7 +128,7 @@ def reading(file: Path, which: str) -> Iterator[None]:
     """
     try:
         yield
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise FileFormatError(f"{file}, {which}: cannot be read as a sample ({error!r})") from error
 
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay._util.storage import unwritten
-from assay.errors import FileFormatError, OutputError, TaskConfigError
+from assay._util.text import printable
+from assay.errors import FileFormatError, OutputError, SpecificationError, TaskConfigError
 from assay.results.sample_files import may_name_file
 from assay.results.shape import refuse_misshapen
 from assay.tasks.lm_eval_json import as_written, lm_eval_json
@@ -37,15 +38,31 @@ if TYPE_CHECKING:
 
 _BLOCK = 2**20
 """Bytes that are written at once."""
+_LONGEST_NAME = 255
+"""Bytes, on the usual file systems."""
 _BOOTSTRAP_ITERATIONS = 100_000
 """lm-eval's default, used where it has no formula for a metric's standard error."""
 
 
 def model_folder(output_dir: str | Path, model: str) -> Path:
-    """The folder of one model's results, named as lm-eval names it."""
+    """The folder of one model's results, named as lm-eval names it.
+
+    Raises:
+        SpecificationError: no folder can have that name.
+    """
     from lm_eval.utils import sanitize_model_name
 
-    return Path(output_dir) / str(sanitize_model_name(model))
+    name = str(sanitize_model_name(model))
+    if not _may_name_folder(name):
+        raise SpecificationError(f"no folder can be named after the model '{printable(model)}'")
+    return Path(output_dir) / name
+
+
+def _may_name_folder(name: str) -> bool:
+    try:
+        return name not in ("", ".", "..") and "\0" not in name and len(os.fsencode(name)) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
 
 
 def aggregate(tasks: Mapping[str, TaskScores], loaded: LoadedTasks) -> dict[str, Any]:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Where a function lay in memory: part of its ``repr``, which lm-eval writes for Python functions in a task."""
+_HASH = re.compile("[0-9a-f]{8,}")
 _COMPARED = ("output_type", "repeats", "generation_kwargs", "filter_list", "metric_list", "process_results")
 """Entries of a task's configuration that change scores. What changes the prompts shows in their hashes."""
 
@@ -204,7 +205,7 @@ class _Samples:
     def _take(self, line: SampleLine, identities: dict[int, tuple[str, str]]) -> None:
         doc_id = int(value_of(line, "doc_id"))
         if doc_id not in identities:
-            doc, prompt, target = (value_of(line, f"{name}_hash") for name in ("doc", "prompt", "target"))
+            doc, prompt, target = (_hash(line, f"{name}_hash") for name in ("doc", "prompt", "target"))
             identities[doc_id] = (document_hash(doc, target), prompt_hash(prompt))
         for metric in value_of(line, "metrics"):
             key = f"{metric},{filter_of(line)}"
@@ -219,6 +220,13 @@ class _Samples:
             if len(known) == len(scores):
                 found[key] = known
         return found
+
+
+def _hash(line: SampleLine, key: str) -> str:
+    value = value_of(line, key)
+    if not isinstance(value, str) or not _HASH.fullmatch(value):
+        raise ValueError(f"{key} is no hash")
+    return value
 
 
 def _groups(document: Mapping[str, Any], tasks: Mapping[str, TaskRecord]) -> dict[str, GroupRecord]:

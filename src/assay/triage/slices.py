@@ -7,11 +7,11 @@ by nature, so they are looked at only against a baseline, document by document.
 from __future__ import annotations
 
 from collections import Counter
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from assay._util.text import clock
 from assay.stats.multiple import holm
 from assay.stats.slices import worse_slice
 from assay.triage.evidence import Reference
@@ -165,6 +165,6 @@ def _mean_difference(evidence: Evidence, places: frozenset[tuple[str, int]]) -> 
 def _named(cause: Cause, parts: Sequence[_Slice], inside: Sequence[SampleFacts]) -> str:
     if cause is Cause.ONE_TIME_SPAN:
         times = [sample.time for sample in inside if sample.time is not None]
-        first, last = (datetime.fromtimestamp(moment, UTC).strftime("%H:%M:%S") for moment in (min(times), max(times)))
+        first, last = (clock(moment, "%H:%M:%S", utc=True) for moment in (min(times), max(times)))
         return f"from {first} to {last} UTC"
     return ", ".join(part.name for part in parts)
