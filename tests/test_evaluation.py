@@ -32,6 +32,7 @@ from assay.errors import (
 from assay.evaluation import Evaluation, evaluate, evaluate_async
 from assay.journal import check, find_journals, records
 from assay.journal.records import ResponseRecord
+from assay.report.html import write_report
 from assay.types import Answer, Check, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 
@@ -459,6 +460,24 @@ def test_samples_files_are_left_out_on_request(server: ScriptedServer, tmp_path:
     assert bare.results["task_hashes"] == {} != whole.results["task_hashes"]
     assert bare.results["results"] == whole.results["results"]
     assert samples(bare) == {}
+
+
+def test_a_task_whose_name_is_no_file_name_runs_without_samples_files(server: ScriptedServer, tmp_path: Path) -> None:
+    (tmp_path / "both.yaml").write_text(
+        f"include: {TASKS}/_template_yaml\ntask: one/other\ndataset_kwargs: {{kind: a}}\n"
+    )
+    (tmp_path / "rows.py").write_text((TASKS / "rows.py").read_text())
+    asked = msgspec.structs.replace(
+        specification(server, tmp_path / "out"),
+        tasks=("one/other",),
+        options=TaskOptions(include_path=str(tmp_path), limit=5),
+    )
+    with pytest.raises(TaskConfigError, match=r"'one/other' cannot have a samples file: .*--no-log-samples"):
+        evaluate(asked)
+    assert server.answered == []
+    run = evaluate(msgspec.structs.replace(asked, log_samples=False))
+    assert [(score.task, score.n) for score in run.scores] == [("one/other", 5)]
+    assert write_report(run.results_file).exists()
 
 
 def test_inside_an_event_loop_the_other_function_is_named(server: ScriptedServer, tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_commands_say_so_in_one_line(command: str, tmp_path: Path, capsys: pytes
     assert "$.assay.checks[0]" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["triage", "report", "show", "compare"])
+@pytest.mark.parametrize("command", ["triage", "show", "compare"])
 @pytest.mark.parametrize("name", ["a/b", "a\0b", "x" * 300])
 def test_tasks_that_name_no_file_are_refused(
     command: str, name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

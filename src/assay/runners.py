@@ -9,6 +9,7 @@ Each asks a served model one of lm-eval's tasks and gives back its metrics and t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 from collections import Counter
 from pathlib import Path
@@ -212,9 +213,10 @@ class _RunLog(Progress):
         self.noted(f"{sum(expected.values())} samples, {kept} answers kept in {journal}")
 
     def noted(self, remark: str) -> None:
-        """Write a line."""
-        self._file.write(f"{remark}\n")
-        self._file.flush()
+        """Write a line; that it cannot be written is no reason to end the run."""
+        with contextlib.suppress(OSError):
+            self._file.write(f"{remark}\n")
+            self._file.flush()
 
     def conclude(self, evaluation: Evaluation) -> None:
         """Write the tables that lm-eval prints, and where the results are."""

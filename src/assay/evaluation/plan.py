@@ -81,9 +81,10 @@ def make_plan(specification: Specification, meeting: Meeting) -> RunPlan:
     ensure_writable(folder)
     loaded = load_tasks(specification.tasks, options, model_args(model))
     refuse_unscorable(loaded.tasks, model)
-    refuse_unwritable(loaded.tasks)
     refuse_odd_settings(loaded.tasks)
-    if not specification.log_samples:
+    if specification.log_samples:
+        refuse_unwritable(loaded.tasks)
+    else:
         refuse_unlogged_answers(loaded.tasks)
     require_scoring_needs(loaded.tasks)
     tokenizer = None if model.tokenizer is None else Tokenizer(model.tokenizer)

@@ -14,7 +14,7 @@ from assay.errors import FileFormatError
 from assay.report.endpoints import endpoint_rows
 from assay.report.gate import asked_words
 from assay.report.remarks import other_models
-from assay.results.sample_files import samples_file_of
+from assay.results.sample_files import may_name_file, samples_file_of
 from assay.runs.files import read_run
 from assay.scoring.measure import Score, interval_of, metric_keys, stderr_key
 from assay.triage import Triage
@@ -221,7 +221,7 @@ def difference_bounds(comparison: Comparison) -> tuple[float, float]:
 
 def has_samples(file: Path, tasks: Iterable[str]) -> bool:
     """Whether the run kept its samples; lm-eval does not unless asked to."""
-    return any(samples_file_of(file, task).exists() for task in tasks)
+    return any(may_name_file(task) and samples_file_of(file, task).exists() for task in tasks)
 
 
 def _scores(file: Path, results: Mapping[str, Any]) -> list[Score]:

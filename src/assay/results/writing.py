@@ -247,7 +247,10 @@ def refuse_unwritable(tasks: Iterable[str]) -> None:
     """
     for name in tasks:
         if not may_name_file(name):
-            raise TaskConfigError(f"task {name!r} cannot have a samples file: its name is no file name")
+            raise TaskConfigError(
+                f"task {name!r} cannot have a samples file: its name is no file name; --no-log-samples (log_samples = "
+                "false) writes none"
+            )
 
 
 def read_results(path: str | Path) -> dict[str, Any]:
