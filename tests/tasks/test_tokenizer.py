@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import FileFormatError, SpecificationError
+from assay.tasks.patches import datasets_library
 from assay.tasks.tokenizer import Tokenizer
 from tests.small_tokenizer import write_small_tokenizer
 
@@ -86,3 +87,14 @@ def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
     (folder / name).write_text('{"model": ')
     with pytest.raises(FileFormatError, match=name.replace(".", r"\.")):
         Tokenizer(str(folder))
+
+
+def test_a_name_that_is_nowhere_is_one_line_without_asking_a_hub_out_of_reach(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(datasets_library, "_accepts_connection", lambda _: False)
+    with pytest.raises(
+        SpecificationError, match=r"'nosuch/model' is neither a folder nor to be had .* be reached, and"
+    ):
+        Tokenizer("nosuch/model")
+    assert caplog.records == []

@@ -166,8 +166,11 @@ def _find_on_hub(repository: str, name: str) -> Path | None:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
+    from assay.tasks.patches.datasets_library import hub_is_reachable
+
     try:
-        return Path(hf_hub_download(repository, name))
+        # The library itself would try for half a minute, and say so at each attempt.
+        return Path(hf_hub_download(repository, name, local_files_only=not hub_is_reachable()))
     except LocalEntryNotFoundError:
         if name != _VOCABULARY:
             return None  # Offline, a file that was never there looks like one that was never fetched.
