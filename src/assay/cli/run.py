@@ -101,7 +101,7 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="Data sets on disk: DIR/<owner>/<name>, or a Hugging Face datasets cache.",
     metavar="DIR",
 )
-@click.option("--include-path", help="Folder with task YAML of your own.", metavar="DIR")
+@click.option("--include-path", help="Folder with task YAML of your own; it may run code.", metavar="DIR")
 @click.option(
     "--confirm-run-unsafe-code",
     is_flag=True,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     help="Only this task of the run; with =NEW, its answers are scored by the task NEW. May be repeated.",
     metavar="NAME[=NEW]",
 )
-@click.option("--include-path", help="Folder with task YAML, in place of the run's.", metavar="DIR")
+@click.option("--include-path", help="Folder with task YAML, in place of the run's; it may run code.", metavar="DIR")
 @click.option(
     "--data-dir", envvar="ASSAY_DATA_DIR", show_envvar=True, help="Data sets, in place of the run's.", metavar="DIR"
 )
