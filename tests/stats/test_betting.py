@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from math import comb, inf
 
 import numpy as np
 import pytest
@@ -83,11 +84,61 @@ def test_bets_on_a_true_claim_are_fair(population: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("population", [(0, 0, 1, 1, 1, 0, 1), (0, 0.5, 0.5, 1, 0.25, 1), (0, 0, 0, 0, 0, 0, 1)])
 @pytest.mark.parametrize("alpha", [0.3, 0.1, 0.05, 0.01])
-def test_a_true_claim_is_rarely_rejected(population: tuple[float, ...], alpha: float) -> None:
+@pytest.mark.parametrize("has_bar", [False, True])
+@pytest.mark.parametrize("stakes", [score_stakes(0.5), difference_stakes()], ids=["scores", "differences"])
+def test_a_true_claim_is_rarely_rejected(
+    population: tuple[float, ...], alpha: float, has_bar: bool, stakes: Stakes
+) -> None:
     """Ville's inequality, counted over all orders: exact, at every stopping time."""
     orders = np.array(list(permutations(population)), dtype=float)
-    portfolio = Portfolio(orders.shape[1], np.full(len(orders), orders[0].mean()), score_stakes(0.5))
+    bar = 1 / alpha if has_bar else inf
+    portfolio = Portfolio(orders.shape[1], np.full(len(orders), orders[0].mean()), stakes, bar)
     assert (portfolio.advance(orders).max(axis=1) >= 1 / alpha).mean() <= alpha
+
+
+@pytest.mark.parametrize("bar", [1.5, 4.0, inf])
+@pytest.mark.parametrize("population", [(0, 0, 1, 1, 1, 0, 1), (0, 0.5, 0.5, 1, 0.25, 1), (2, 0, 0, 1, 0.5)])
+def test_no_next_bet_of_adapting_stakes_is_expected_to_win(population: tuple[float, ...], bar: float) -> None:
+    """A supermartingale: after every beginning the mean over what may follow is at most the wealth there is."""
+    orders = np.array(list(permutations(population)), dtype=float)
+    n, null = orders.shape[1], float(np.mean(population))
+    wealth = Portfolio(n, np.full(len(orders), null), score_stakes(1 - null), bar).advance(orders)
+    for seen in range(n - 1):
+        before = np.ones(len(orders)) if not seen else wealth[:, seen - 1]
+        for beginning in np.unique(orders[:, :seen], axis=0):
+            alike = (orders[:, :seen] == beginning).all(axis=1)
+            finite = alike & np.isfinite(wealth[:, seen])
+            assert wealth[finite, seen].sum() / alike.sum() <= before[alike][0] * (1 + 1e-6)
+
+
+def test_stakes_are_cut_at_the_bar_while_values_are_right_or_wrong() -> None:
+    whole, graded = np.array([[0.0] + [1] * 14]), np.array([[0.5] + [1] * 14])
+    cut = Portfolio(100, np.array([0.5]), score_stakes(0.5), 8.0).advance(whole)[0]
+    free = Portfolio(100, np.array([0.5]), score_stakes(0.5)).advance(whole)[0]
+    assert cut.max() == pytest.approx(8.0)
+    assert (cut >= 8).argmax() == (free >= 8).argmax()
+    assert free.max() > 10
+    assert Portfolio(100, np.array([0.5]), score_stakes(0.5), 8.0).advance(graded)[0].max() > 10
+
+
+def test_a_growing_stake_is_the_ratio_of_two_hypergeometric_likelihoods(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, null, truth = 40, 16, 24
+    monkeypatch.setattr(betting, "_SHARES", np.array([(truth - null) / (n - null)]))
+    values = VALUES[VALUES % 1 == 0]
+    wealth = Portfolio(n, np.array([null / n]), Stakes((1.0,), adapt=True)).advance(values[None, :])[0]
+    for seen in range(1, values.size + 1):
+        right = int(values[:seen].sum())
+        likelihoods = [comb(of, right) * comb(n - of, seen - right) for of in (truth, null)]
+        assert wealth[seen - 1] == pytest.approx(likelihoods[0] / likelihoods[1], rel=1e-6)
+
+
+@given(st.lists(st.sampled_from([0, 0.3, 1]), min_size=1, max_size=40), st.integers(0, 60))
+def test_wealth_falls_as_the_claimed_mean_grows(values: list[float], unseen: int) -> None:
+    nulls = np.linspace(0.02, 0.98, 30)
+    rows = np.tile(np.array(values, dtype=float), (nulls.size, 1))
+    wealth = Portfolio(len(values) + unseen, nulls, score_stakes(0.5)).advance(rows)
+    with np.errstate(invalid="ignore"):
+        assert not (wealth[1:] > wealth[:-1] * (1 + 1e-9)).any()
 
 
 def test_an_impossible_claim_is_rejected_for_certain() -> None:

@@ -167,6 +167,19 @@ def test_documents_needed_against_a_threshold(score: float, most: float) -> None
 
 
 @pytest.mark.parametrize(
+    ("score", "best"),
+    [(0.0, 11), (0.2, 38.2), (0.3, 120.8), (0.38, 447.2), (0.42, 1153.9), (0.45, 1126.3), (0.5, 372.8), (0.6, 82.5)],
+    ids=lambda value: f"{value}",
+)
+def test_no_rival_is_far_ahead(score: float, best: float) -> None:
+    """N = 1319, threshold 0.435, α = 0.01: the best of ten tests, each in its best case, needs `best` documents."""
+    orders = permuted(right_or_wrong(1319, round(score * 1319)), 250 if score else 1, seed=4)
+    _, documents = decide_many(threshold_plan(1319, 0.435, 0.01, resolution=1), orders)
+    noise = 3 * float(documents.std()) / len(orders) ** 0.5
+    assert documents.mean() <= 1.08 * best + noise
+
+
+@pytest.mark.parametrize(
     ("lost", "gained", "most"), [(0.01, 0.01, 294), (0.165, 0.035, 158)], ids=["healthy", "13 points lost"]
 )
 def test_documents_needed_against_a_baseline(lost: float, gained: float, most: float) -> None:

@@ -189,10 +189,10 @@ def test_a_decision_stays_while_requests_in_flight_arrive() -> None:
     test = SequentialTest(threshold_plan(1000, 0.4, 0.01))
     for _ in range(12):
         test.add(1.0)
-    assert (test.decision, test.decided_after) == (Decision.PASS, 8)
+    assert (test.decision, test.decided_after) == (Decision.PASS, 7)
     for _ in range(12):
         assert test.add(0.0) is Decision.PASS
-    assert test.decided_after == 8
+    assert test.decided_after == 7
     assert test.seen == 24
 
 
@@ -225,7 +225,7 @@ def test_a_handful_of_documents_forecasts_nothing() -> None:
     assert later.decision is Decision.OPEN
     forecast = later.forecast()
     assert forecast is not None
-    assert forecast >= 5
+    assert forecast > 1
 
 
 def test_weights_make_the_groups_aggregate() -> None:

@@ -45,9 +45,14 @@ def decide_many(
     if np.isnan(orders).any():
         raise SpecificationError("orders must hold a score for every document")
     plan.check(orders)
-    levels = 1 / np.array([plan.alpha] if alphas is None else alphas)
     evidence = plan.gains_and_losses(orders, np.ones((1, 1)))
-    for_pass, for_fail = first_crossings(plan.portfolio(orders.shape[0]), evidence, levels)
+    for_pass, for_fail = np.stack(
+        [
+            first_crossings(plan.portfolio(orders.shape[0], alpha), evidence, 1 / alpha)
+            for alpha in ([plan.alpha] if alphas is None else alphas)
+        ],
+        axis=2,
+    )
     passed, documents = for_pass < for_fail, np.minimum(for_pass, for_fail)
     # The last document brings certainty, whatever the wealth.
     for run in np.flatnonzero((documents >= plan.population).any(axis=1)):
@@ -56,30 +61,28 @@ def decide_many(
     return passed, np.minimum(documents, plan.population)
 
 
-def first_crossings(portfolio: Portfolio, evidence: Floats, levels: Floats) -> NDArray[np.int64]:
-    """After how many values each side first reaches each level; more than there are values where it never does.
+def first_crossings(portfolio: Portfolio, evidence: Floats, bar: float) -> NDArray[np.int64]:
+    """After how many values each side first reaches the bar; more than there are values where it never does.
 
-    A run is followed until all its levels are decided one way or the other.
+    A run is followed until it is decided one way or the other.
 
     Args:
         portfolio: As from :meth:`SequentialPlan.portfolio`, for as many runs.
         evidence: Shape (2, runs, n), as from :meth:`SequentialPlan.gains_and_losses`.
-        levels: The wealths to be reached.
+        bar: The wealth to be reached.
 
     Returns:
-        Shape (2, runs, levels).
+        Shape (2, runs).
     """
     _, runs, n = evidence.shape
-    crossings = np.full((2, runs, levels.size), n + 1, dtype=np.int64)
+    crossings = np.full((2, runs), n + 1, dtype=np.int64)
     going = np.arange(runs)
     for start in range(0, n, BLOCK):
         block = evidence[:, going, start : start + BLOCK]
-        wealths = portfolio.advance(block.reshape(2 * going.size, -1)).reshape(block.shape)
-        for index, level in enumerate(levels):
-            reached = wealths >= level
-            at = np.where(reached.any(axis=2), start + reached.argmax(axis=2) + 1, n + 1)
-            crossings[:, going, index] = np.minimum(crossings[:, going, index], at)
-        undecided = (crossings[:, going].min(axis=0) > n).any(axis=1)
+        reached = portfolio.advance(block.reshape(2 * going.size, -1)).reshape(block.shape) >= bar
+        at = np.where(reached.any(axis=2), start + reached.argmax(axis=2) + 1, n + 1)
+        crossings[:, going] = np.minimum(crossings[:, going], at)
+        undecided = crossings[:, going].min(axis=0) > n
         if not undecided.any():
             break
         portfolio = portfolio.keep(np.tile(undecided, 2))

@@ -84,15 +84,22 @@ class SequentialPlan(msgspec.Struct, frozen=True, kw_only=True):
         return (score - worst) / (best - worst)
 
     def gains_and_losses(self, scores: Floats, weights: Floats) -> Floats:
-        """Shape (2, …): weighted gains and losses; both 0 for a missing score (NaN), no evidence either way."""
+        """Shape (2, …): weighted gains and losses; both NaN for a missing score (NaN), no evidence either way."""
         gains = self.gain(scores)
-        return np.nan_to_num(np.stack([gains, 1 - gains]) * weights)
+        both: Floats = np.stack([gains, 1 - gains]) * weights
+        return both
 
-    def portfolio(self, runs: int) -> Portfolio:
-        """First ``runs`` rows that bet on gains, against every mean that does not pass; then as many on losses."""
+    def portfolio(self, runs: int, alpha: float | None = None) -> Portfolio:
+        """First ``runs`` rows that bet on gains, against every mean that does not pass; then as many on losses.
+
+        Args:
+            runs: How many of each.
+            alpha: Error rate; the plan's own if None.
+        """
+        bar = 1 / (self.alpha if alpha is None else alpha)
         unsatisfying, satisfying = self._bounding_means()
-        on_gains = Portfolio(self.population, np.full(runs, self.gain(unsatisfying)), self.stakes_for_pass)
-        on_losses = Portfolio(self.population, np.full(runs, 1 - self.gain(satisfying)), self.stakes_for_fail)
+        on_gains = Portfolio(self.population, np.full(runs, self.gain(unsatisfying)), self.stakes_for_pass, bar)
+        on_losses = Portfolio(self.population, np.full(runs, 1 - self.gain(satisfying)), self.stakes_for_fail, bar)
         return on_gains.beside(on_losses)
 
     def certain_bounds(self, scores: Floats, weights: Sequence[Weight]) -> Support:

@@ -15,7 +15,7 @@ fail as the best; each is still right then, whatever made the document fail (its
 from __future__ import annotations
 
 from array import array
-from math import inf, isnan
+from math import inf, isnan, nan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,7 +92,7 @@ class SequentialTest:
             raise SpecificationError("weighted scores have no resolution: make the plan without one")
         if score is None:
             self.failed += 1
-            evidence = (0.0, 0.0)
+            evidence = (nan, nan)
         else:
             if isnan(score):
                 raise SpecificationError("score is not a number; a document that failed has None")
@@ -202,8 +202,8 @@ class SequentialTest:
         chosen = random.integers(scores.size, size=(runs, self.plan.population - self.seen))
         evidence = self.plan.gains_and_losses(scores[chosen], weights[chosen])
         portfolio = self._portfolio.keep(np.repeat([0, 1], runs))
-        crossed = first_crossings(portfolio, evidence, np.array([1 / self.plan.alpha]))
-        return int(np.median(np.minimum(crossed.min(axis=(0, 2)), chosen.shape[1])))
+        crossed = first_crossings(portfolio, evidence, 1 / self.plan.alpha)
+        return int(np.median(np.minimum(crossed.min(axis=0), chosen.shape[1])))
 
     def _decide(self, wealth_for_pass: float, wealth_for_fail: float) -> Decision:
         if self.seen == self.plan.population:
