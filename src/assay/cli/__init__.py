@@ -10,6 +10,7 @@ import importlib
 import io
 import logging
 import os
+import signal
 import sys
 from typing import Any
 
@@ -161,7 +162,15 @@ def main(arguments: list[str] | None = None) -> None:
         place = _keep_traceback()
         end(f"internal error, please report it: {type(error).__name__}: {error}; traceback in {place}", 70)
     else:
-        sys.exit(result if isinstance(result, int) else 0)
+        _leave(result if isinstance(result, int) else 0, is_own_process=arguments is None)
+
+
+def _leave(exit_code: int, *, is_own_process: bool) -> None:
+    """End when all is done and told: no signal changes any more what the exit code says."""
+    if is_own_process:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+    sys.exit(exit_code)
 
 
 def leave_pipe() -> None:

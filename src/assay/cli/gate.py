@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -80,17 +81,19 @@ def gate(file: Path, **options: Any) -> int:
     from assay.gate.run import run_gate
     from assay.report.progress import watch
 
-    report = run_gate(policy, str(file), watch)
+    return run_gate(policy, str(file), watch, functools.partial(_tell, options)).verdict.exit_code
+
+
+def _tell(options: dict[str, Any], report: GateReport) -> None:
     _write_reports(report, options)
     if options["as_json"]:
         from assay._util.json_text import json_line
 
-        print(json_line(report))
+        print(json_line(report), flush=True)
     else:
         from assay.report.gate import gate_text
 
         _console().print(gate_text(report), soft_wrap=True)
-    return report.verdict.exit_code
 
 
 def _explain(policy: Policy, *, as_json: bool) -> int:

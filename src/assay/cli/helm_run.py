@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 from pathlib import Path
@@ -130,12 +131,13 @@ def run(**options: Any) -> None:
             raise NothingMeasuredError("no metric can be computed")
         if run.is_in(folder):
             raise SpecificationError(f"{folder} would be replaced, which is the run to be asked; name another --suite")
-        with watch() as progress:
-            work = answered(run.run_spec, run.state, source, journals, progress, fresh=options["fresh"])
-            with work as done:
-                files = RunFiles(run.run_spec, run.scenario, done.state)
+        with contextlib.ExitStack() as until_told:
+            with watch() as progress:
+                done = until_told.enter_context(
+                    answered(run.run_spec, run.state, source, journals, progress, fresh=options["fresh"])
+                )
                 evaluated = write_run(
-                    files,
+                    RunFiles(run.run_spec, run.scenario, done.state),
                     plans.metrics,
                     folder,
                     service,
@@ -143,9 +145,9 @@ def run(**options: Any) -> None:
                     unsafe_code=unsafe_code,
                     allow_fewer=options["allow_fewer"],
                 )
-    remark_evaluated(evaluated)
-    print_stats(evaluated.stats, options["as_json"], show_all=False)
-    _remark_answered(done, folder, is_quiet=options["as_json"])
+            remark_evaluated(evaluated)
+            print_stats(evaluated.stats, options["as_json"], show_all=False)
+            _remark_answered(done, folder, is_quiet=options["as_json"])
     if done.failures:
         raise SamplesFailedError(
             f"{len(done.failures)} of {len(done.state.request_states)} requests have no answer ({done.causes}) and are "

@@ -173,19 +173,24 @@ def run(**options: Any) -> int:
     Example:
       assay run gsm8k_cot --base-url http://localhost:8000 --model my-model --min exact_match,strict-match=0.6
     """
+    from assay._util.interruption import interruptible
     from assay.cli.output import helm_runs_of, present, report_beside
     from assay.evaluation import evaluate
+    from assay.evaluation.plan import run_folder
     from assay.report.progress import watch
 
     specification = specification_of(options)
     if options["helm_dir"] and not options["log_samples"]:
         raise click.UsageError("--helm-dir needs the samples files: leave out --no-log-samples")
-    with watch() as progress, contextlib.redirect_stdout(sys.stderr):  # tasks print; standard output is for results
-        evaluation = evaluate(specification, progress)
-    report = report_beside(evaluation.results_file) if options["report"] else None
-    if options["helm_dir"]:
-        helm_runs_of(evaluation.results_file, options["helm_dir"])
-    return present(evaluation, as_json=options["as_json"], report=report)
+    with interruptible(run_folder(specification) / "journal"):
+        with watch() as progress, contextlib.redirect_stdout(sys.stderr):  # tasks print; standard output is for results
+            evaluation = evaluate(specification, progress, finish=False)
+        report = report_beside(evaluation.results_file) if options["report"] else None
+        if options["helm_dir"]:
+            helm_runs_of(evaluation.results_file, options["helm_dir"])
+        exit_code = present(evaluation, as_json=options["as_json"], report=report)
+        evaluation.finish()
+    return exit_code
 
 
 def specification_of(options: dict[str, Any]) -> Any:

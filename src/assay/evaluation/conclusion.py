@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.checks.planned import judge_checks
+from assay.journal.finishing import finish_journal
 from assay.results.provenance import provenance
 from assay.results.writing import (
     aggregate,
@@ -51,6 +52,10 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     triage: Triage | None = None
     """Why it scored as it did; None where all checks passed, or it was not to be said."""
 
+    def finish(self) -> None:
+        """Let the run count as finished, where :func:`assay.evaluate` was told not to."""
+        finish_journal(self.journal, failed=len(self.failures))
+
 
 def conclude(plan: RunPlan, work: RunWork) -> Evaluation:
     """Aggregate, judge and write."""
@@ -85,7 +90,6 @@ def conclude(plan: RunPlan, work: RunWork) -> Evaluation:
     if triage is not None:
         results["assay"]["triage"] = triage.recorded
         write_document(file, results)
-    work.journal.finish(failed=len(failures))
     return Evaluation(
         results=results,
         results_file=file,

@@ -46,12 +46,14 @@ _PROBE_SECONDS = 10.0
 """Longest that a run waits for what its server is seen to do."""
 
 
-def evaluate(specification: Specification, progress: Progress | None = None) -> Evaluation:
+def evaluate(specification: Specification, progress: Progress | None = None, *, finish: bool = True) -> Evaluation:
     """Run `specification` and write its results.
 
     Args:
         specification: what to ask of which model.
         progress: is told what happens.
+        finish: let the run count as finished. Whoever has its outcome yet to tell does that afterwards, by
+            :meth:`Evaluation.finish`: until then the same call asks nothing again and has the same outcome.
 
     Raises:
         UsageError: it cannot be done as asked (a bad value, an unknown task or metric, missing data, …).
@@ -67,7 +69,10 @@ def evaluate(specification: Specification, progress: Progress | None = None) -> 
         writer = run_stoppable(runner, request_writer(plan))
         with open_work(plan) as work:
             run_stoppable(runner, _answer(plan, writer, work, progress or Progress()))
-            return conclude(plan, work)
+            evaluation = conclude(plan, work)
+        if finish:
+            evaluation.finish()
+        return evaluation
 
 
 def _refuse_inside_event_loop() -> None:
@@ -90,7 +95,9 @@ async def evaluate_async(specification: Specification, progress: Progress | None
     writer = await request_writer(plan)
     with open_work(plan) as work:
         await _answer(plan, writer, work, progress or Progress())
-        return conclude(plan, work)
+        evaluation = conclude(plan, work)
+    evaluation.finish()
+    return evaluation
 
 
 async def _meet_servers(spec: ModelSpec) -> Meeting:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from assay.evaluation import Evaluation
     from assay.gate.policy import Policy
     from assay.progress import Progress
     from assay.types import Specification, StoppedEarly
@@ -54,7 +55,12 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True):
         return [(model, check) for model in self.models for check in model.checks]
 
 
-def run_gate(policy: Policy, name: str, watch: Callable[[], AbstractContextManager[Progress]]) -> GateReport:
+def run_gate(
+    policy: Policy,
+    name: str,
+    watch: Callable[[], AbstractContextManager[Progress]],
+    tell: Callable[[GateReport], None] = lambda _: None,
+) -> GateReport:
     """Evaluate every model of a policy, one after another.
 
     A model whose server is gone, refuses everything or cannot be compared makes its own checks ``invalid``; the others
@@ -64,26 +70,36 @@ def run_gate(policy: Policy, name: str, watch: Callable[[], AbstractContextManag
         policy: what is demanded.
         name: the policy's file, for reports.
         watch: opens a progress display for one run.
+        tell: is given the report. Only then do the runs count as finished: whatever interrupts the gate before, the
+            same call asks no model anything again.
 
     Raises:
         UsageError: a model cannot be evaluated as the policy asks.
         RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
     """
-    outcomes = []
+    outcomes: list[ModelOutcome] = []
+    evaluations: list[Evaluation] = []
     for model_name, specification in specifications(policy).items():
         with watch() as progress:
-            outcomes.append(_outcome(model_name, specification, progress))
+            outcomes.append(_outcome(model_name, specification, progress, evaluations))
     results = [check for outcome in outcomes for check in outcome.checks]
-    return GateReport(policy=name, verdict=worst(results), models=tuple(outcomes))
+    report = GateReport(policy=name, verdict=worst(results), models=tuple(outcomes))
+    tell(report)
+    for evaluation in evaluations:
+        evaluation.finish()
+    return report
 
 
-def _outcome(name: str, specification: Specification, progress: Progress) -> ModelOutcome:
+def _outcome(
+    name: str, specification: Specification, progress: Progress, evaluations: list[Evaluation]
+) -> ModelOutcome:
+    """What comes of one model, whose run is added to the others where it was evaluated."""
     from assay.evaluation import evaluate
 
     started = time.monotonic()
     model = specification.model
     try:
-        evaluation = evaluate(specification, progress)
+        evaluation = evaluate(specification, progress, finish=False)
     except UnjudgeableError as error:
         return ModelOutcome(
             name=name,
@@ -93,6 +109,7 @@ def _outcome(name: str, specification: Specification, progress: Progress) -> Mod
             error=str(error),
             seconds=time.monotonic() - started,
         )
+    evaluations.append(evaluation)
     return ModelOutcome(
         name=name,
         model=model.model,

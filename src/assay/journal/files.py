@@ -74,7 +74,7 @@ def _lock_resumable(folder: Path, run: Run, *, even_finished: bool) -> tuple[Pat
             continue  # somebody else's
         try:
             if (is_named_so and _was_begun_by(run, path, fd)) or _was_gone_on_with_by(run, fd):
-                _lock(fd, path)
+                lock(fd, path)
                 if not even_finished and is_finished_for_good(fd, os.fstat(fd).st_size, path):
                     return None
                 kept, fd = fd, -1
@@ -114,7 +114,7 @@ def _create(folder: Path, fingerprint: str) -> tuple[Path, int]:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             break
     try:
-        _lock(fd, path)
+        lock(fd, path)
         _sync_folder(folder)
     except BaseException:
         os.close(fd)
@@ -153,7 +153,7 @@ def make_again(path: Path, fd: int, size: int, answers: int) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         made = _copy(fd, size, path.with_name(f".{path.name}.partial"))
         try:
-            _lock(made.fd, path)
+            lock(made.fd, path)
             if path.exists():
                 aside = path.with_name(f"{path.name}.replaced-{os.getpid()}")
                 os.rename(path, aside)
@@ -204,7 +204,7 @@ def _kept_elsewhere(path: Path, fd: int, size: int, answers: int, error: OSError
     )
 
 
-def _lock(fd: int, path: Path) -> None:
+def lock(fd: int, path: Path) -> None:
     """Lock a journal until its descriptor is closed, by whatever death."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

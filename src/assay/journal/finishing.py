@@ -1,0 +1,43 @@
+"""Marks a run as finished once its outcome has been told, after its journal is closed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import TYPE_CHECKING
+
+from assay.errors import JournalLockedError
+from assay.journal.files import lock
+from assay.journal.frames import encode_frame
+from assay.journal.records import Finished, encode_record
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_log = logging.getLogger(__name__)
+
+
+def finish_journal(path: Path, failed: int) -> None:
+    """Record that a run's results are written and told, in the journal that was closed before.
+
+    Where that fails, the run stays one that can be gone on with: the same command asks nothing and tells its outcome
+    again. So it is no error.
+
+    Args:
+        path: the journal.
+        failed: samples without a response.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            lock(fd, path)
+            frame = encode_frame(encode_record(Finished(failed=failed, time=time.time())))
+            os.pwrite(fd, frame, os.fstat(fd).st_size)
+            os.fdatasync(fd)
+        finally:
+            os.close(fd)
+    except JournalLockedError:
+        return  # another process goes on with it
+    except OSError as error:
+        _log.warning("%s cannot be marked as finished (%s); the results are there", path, error.strerror)
