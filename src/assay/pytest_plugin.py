@@ -16,6 +16,7 @@ report in place of a traceback; so does one that could not be judged.
 from __future__ import annotations
 
 import logging
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,9 @@ class AssayGate:
             pytest.fail(f"assay: {refusal}", pytrace=False)
         if report.verdict is not Verdict.PASS:
             pytest.fail(_readable(report), pytrace=False)
+        for model in report.models:
+            if model.triage is not None:
+                warnings.warn(f"assay: {model.name}: {model.triage}", stacklevel=2)
         return report
 
     def _policy(self, path: str | Path | None, check: dict[str, Any]) -> tuple[str, Policy]:

@@ -178,3 +178,15 @@ def test_reports_take_nothing_for_markup() -> None:
     assert "\n" not in line
     assert line.startswith("::error title=")
     assert "%0A" not in line.replace("%250A", "")
+
+
+def test_a_fault_is_in_every_report_of_a_gate_that_passes() -> None:
+    check = CheckResult(task="t", metric=KEY, min=0.5, verdict=Verdict.PASS, reason="0.9000 >= 0.5")
+    fault = "triage: every check passes, and yet: the BOS token is doubled"
+    model = ModelOutcome(name="main", model="m", base_url="http://x", checks=(check,), triage=fault)
+    report = GateReport(policy="p", verdict=Verdict.PASS, models=(model,))
+    assert fault in junit_xml(report).decode()
+    assert "the BOS token is doubled" in gate_markdown(report)
+    assert annotation_lines(report) == [f"::warning title=assay%3A main::{fault}"]
+    silent = ModelOutcome(name="main", model="m", base_url="http://x", checks=(check,))
+    assert annotation_lines(GateReport(policy="p", verdict=Verdict.PASS, models=(silent,))) == []

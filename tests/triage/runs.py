@@ -23,6 +23,7 @@ def run(
     checks: tuple[Check, ...] = (),
     options: dict[str, Any] | None = None,
     triage: bool = True,
+    probe: bool = False,
 ) -> Evaluation:
     """Evaluate a model; several of them are replicas behind endpoints of their own."""
     with ExitStack() as stack:
@@ -40,5 +41,6 @@ def run(
                 checks=checks,
                 output_dir=str(output_dir),
                 triage=triage,
+                probe=probe,
             )
         )

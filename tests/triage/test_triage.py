@@ -65,6 +65,37 @@ def test_a_run_that_passes_its_checks_is_not_explained(tmp_path: Path) -> None:
     assert "triage" not in evaluation.results["assay"]
 
 
+def test_a_fault_that_is_certain_is_told_where_every_check_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = {"chat_template": {"seen": "no", "evidence": "7 prompt tokens in chat, 7 of the bare text"}}
+
+    async def joins_turns(*_: Any) -> dict[str, Any]:
+        return {"url": "http://x", "findings": seen}
+
+    monkeypatch.setattr("assay.evaluation.flow._seen_of_server", joins_turns)
+    evaluation = run(tmp_path, SimulatedModel(), checks=(Check(task="sums", metric=KEY, min=0.4),), probe=True)
+    assert [check.verdict for check in evaluation.checks] == [Verdict.PASS]
+    assert evaluation.triage is not None
+    assert [finding.cause for finding in evaluation.triage.findings] == [Cause.CHAT_TEMPLATE_MISSING]
+    words = (
+        "every check passes, and yet: the model's chat template is not applied: "
+        "the probe saw: 7 prompt tokens in chat, 7 of the bare text"
+    )
+    assert evaluation.triage.headline == words
+    assert words in (triage_remark(evaluation.triage) or "")
+    assert evaluation.results["assay"]["triage"]["headline"] == words
+
+
+def test_a_fault_is_told_where_a_run_is_no_worse_than_its_baseline(tmp_path: Path) -> None:
+    before = run(tmp_path / "before", SimulatedModel())
+    check = Check(task="sums", metric=KEY, baseline=str(before.results_file), margin=0.1)
+    after = run(tmp_path / "after", SimulatedModel(extra_tokens=1), checks=(check,))
+    assert after.checks[0].verdict is Verdict.PASS
+    assert after.triage is not None
+    assert "the BOS token is doubled" in after.triage.headline
+
+
 def test_an_explanation_that_fails_costs_no_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

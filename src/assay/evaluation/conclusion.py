@@ -22,7 +22,7 @@ from assay.results.writing import (
 )
 from assay.scoring.corrections import Correction, corrections
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals
-from assay.triage import Triage, explain_scores, needs_explanation
+from assay.triage import Triage, explain_scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     stopped_early: StoppedEarly | None = None
     """How much was asked, where that is not everything: the scores are then no full run's."""
     triage: Triage | None = None
-    """Why it scored as it did; None where all checks passed, or it was not to be said."""
+    """Why it scored as it did; where all checks passed, faults that are certain alone, if there are any."""
 
     def finish(self) -> None:
         """Let the run count as finished, where :func:`assay.evaluate` was told not to."""
@@ -85,8 +85,7 @@ def conclude(plan: RunPlan, work: RunWork) -> Evaluation:
     if stopped_early is not None:
         mark_stopped_early(results, stopped_early)
     file = write_results(plan.folder, stamp, results, logged)
-    is_explained = plan.specification.triage and logged and needs_explanation(checks)
-    triage = explain_scores(file) if is_explained else None
+    triage = explain_scores(file, checks) if plan.specification.triage and logged else None
     if triage is not None:
         results["assay"]["triage"] = triage.recorded
         write_document(file, results)

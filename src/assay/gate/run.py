@@ -37,7 +37,7 @@ class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     results_file: str | None = None
     stopped_early: StoppedEarly | None = None
     triage: str | None = None
-    """The most probable cause of what is not as demanded, in one line."""
+    """The most probable cause of what is not as demanded, or a fault that is certain where all is, in one line."""
     seconds: float = 0.0
 
 

@@ -40,13 +40,19 @@ def write_step_summary(report: GateReport, environment: Mapping[str, str]) -> No
 
 
 def annotation_lines(report: GateReport) -> list[str]:
-    """Workflow commands, one for each check that did not pass."""
-    return [
+    """Workflow commands, one for each check that did not pass, and one for each model with a fault all the same."""
+    lines = [
         f"::{_LEVELS[check.verdict]} title={_property(f'assay: {model.name} {check.task} {check.verdict}')}"
         f"::{_message(f'{check.metric} {check.demand}: {check.reason}')}"
         for model, check in report.checks
         if check.verdict in _LEVELS
     ]
+    lines += [
+        f"::warning title={_property(f'assay: {model.name}')}::{_message(model.triage)}"
+        for model in report.models
+        if model.triage is not None and all(check.verdict is Verdict.PASS for check in model.checks)
+    ]
+    return lines
 
 
 def _message(text: str) -> str:

@@ -42,7 +42,7 @@ def _suite(model: ModelOutcome) -> ET.Element:
             time=f"{model.seconds / max(len(model.checks), 1):.3f}",
         )
         if check.verdict is Verdict.PASS:
-            ET.SubElement(case, "system-out").text = _plain(check.reason)
+            ET.SubElement(case, "system-out").text = _plain(f"{check.reason}{_why(model)}")
             continue
         kind = "failure" if check.verdict is Verdict.FAIL else "error"
         element = ET.SubElement(case, kind, type=check.verdict, message=_plain(check.reason))
@@ -52,8 +52,12 @@ def _suite(model: ModelOutcome) -> ET.Element:
 
 def _details(model: ModelOutcome, check: CheckResult) -> str:
     place = f"; results in {model.results_file}" if model.results_file else ""
-    why = f"; {model.triage}" if model.triage else ""
-    return f"{check.verdict}: {check.task} {check.metric} {check.demand}: {check.reason}; {model.base_url}{place}{why}"
+    said = f"{check.task} {check.metric} {check.demand}: {check.reason}; {model.base_url}{place}"
+    return f"{check.verdict}: {said}{_why(model)}"
+
+
+def _why(model: ModelOutcome) -> str:
+    return f"; {model.triage}" if model.triage else ""
 
 
 def _count(element: ET.Element, checks: list[CheckResult]) -> None:

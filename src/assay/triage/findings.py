@@ -94,6 +94,21 @@ TITLES: dict[Cause, str] = {
 """How a person reads them."""
 
 
+FAULTS = frozenset(
+    {
+        Cause.WRONG_MODEL,
+        Cause.CHAT_TEMPLATE_MISSING,
+        Cause.CHAT_TEMPLATE_DOUBLED,
+        Cause.BOS_DOUBLED,
+        Cause.BOS_MISSING,
+        Cause.SYSTEM_PROMPT_IGNORED,
+        Cause.TOKENIZER_CHANGED,
+        Cause.HARNESS_CHANGED,
+    }
+)
+"""What is wrong with server or harness whatever the score is: a passed check is no excuse for it."""
+
+
 class Confidence(StrEnum):
     """How sure a finding is to be what it says."""
 
@@ -144,6 +159,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return TITLES[self.cause]
 
     @property
+    def is_certain_fault(self) -> bool:
+        """Whether it is worth being told where every check passes, too."""
+        return self.cause in FAULTS and self.confidence is Confidence.CERTAIN
+
+    @property
     def explains(self) -> float | None:
         """The gain in score if the affected samples were repaired; None where that cannot be told."""
         if self.score is None or self.score_repaired is None:
@@ -183,3 +203,8 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     def causes(self) -> tuple[Finding, ...]:
         """The findings that can explain a material part of the loss."""
         return tuple(finding for finding in self.findings if finding.is_cause)
+
+    @property
+    def faults(self) -> tuple[Finding, ...]:
+        """The findings that are certain faults, also if they cost nothing."""
+        return tuple(finding for finding in self.findings if finding.is_certain_fault)

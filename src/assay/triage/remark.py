@@ -13,7 +13,7 @@ _LENGTH = 600
 
 
 def triage_remark(triage: Triage) -> str | None:
-    """One line for the end of a run, if there is anything to tell: the most probable cause, and how to see the rest."""
-    if not triage.causes and not triage.unmet_checks:
+    """One line for the end of a run, if there is anything to tell: a cause or certain fault, and how to see more."""
+    if not (triage.causes or triage.faults or triage.unmet_checks):
         return None
     return f"triage: {printable(triage.headline, _LENGTH)}; more: assay triage {triage.run}"

@@ -76,13 +76,27 @@ def needs_explanation(checks: Sequence[CheckResult]) -> bool:
     return not checks or any(check.verdict is not Verdict.PASS for check in checks)
 
 
-def explain_scores(results_file: Path) -> Triage | None:
-    """:func:`triage_run` for the end of a run: what goes wrong here is logged, and costs no results."""
+def explain_scores(results_file: Path, checks: Sequence[CheckResult]) -> Triage | None:
+    """:func:`triage_run` for the end of a run: what goes wrong here is logged, and costs no results.
+
+    Args:
+        results_file: the run's.
+        checks: its checks; where all are passed, only faults that are certain are told.
+    """
     try:
-        return triage_run(results_file)
+        triage = triage_run(results_file)
+        return triage if needs_explanation(checks) else _faults_alone(triage)
     except Exception as error:
         _log.warning("the scores in %s could not be explained (%s: %s)", results_file, type(error).__name__, error)
         return None
+
+
+def _faults_alone(triage: Triage) -> Triage | None:
+    """What a passed run has to be told of: that it is not the run it seems to be; None if nothing is seen."""
+    if not triage.faults:
+        return None
+    headline = f"every check passes, and yet: {'; '.join(f'{each.title}: {each.evidence}' for each in triage.faults)}"
+    return msgspec.structs.replace(triage, headline=headline, findings=triage.faults)
 
 
 def triage_samples(samples: RunSamples, baseline: str | Path | None = None, *, score_again: bool = False) -> Triage:
@@ -104,7 +118,7 @@ def diagnose(evidence: Evidence) -> Triage:
         score=evidence.score,
         baseline_score=evidence.baseline_score,
         unmet_checks=len(evidence.unmet),
-        headline=_headline(evidence, found),
+        headline=_headline(evidence, found) + _certain_all_the_same(found),
         findings=tuple(each.finding for each in found),
     )
 
@@ -164,6 +178,14 @@ def _gain(finding: Finding) -> str:
     if not finding.explains or finding.score is None or finding.score_repaired is None:
         return ""
     return f" (score {finding.score:.3f}, repaired about {finding.score_repaired:.3f})"
+
+
+def _certain_all_the_same(found: list[Found]) -> str:
+    """Faults that are seen, where none is blamed for anything."""
+    if any(each.finding.is_cause for each in found):
+        return ""
+    faults = [each.finding for each in found if each.finding.is_certain_fault]
+    return "".join(f"; certain all the same: {each.title}: {each.evidence}" for each in faults)
 
 
 def _headline(evidence: Evidence, found: list[Found]) -> str:
