@@ -42,7 +42,8 @@ class Addresses:
             {kind: yarl.URL(url) for kind, url in reading._asdict().items()} for reading in readings(base_url)
         ]
         self._reading = self._readings[0]
-        self._is_settled = len(self._readings) == 1
+        self.is_settled = len(self._readings) == 1
+        """Whether it is known which reading is meant."""
         self._both_asked = False
 
     def __getitem__(self, kind: EndpointKind | Literal["models"]) -> yarl.URL:
@@ -51,7 +52,7 @@ class Addresses:
 
     def tried(self, kind: EndpointKind | Literal["models"]) -> str:
         """The addresses at which an endpoint was looked for, in words."""
-        asked = self._readings if self._both_asked and not self._is_settled else [self._reading]
+        asked = self._readings if self._both_asked and not self.is_settled else [self._reading]
         return " and ".join(without_secrets(str(reading[kind])) for reading in asked)
 
     async def ask(self, kind: EndpointKind | Literal["models"], send: Callable[[yarl.URL], Awaitable[Reply]]) -> Reply:
@@ -62,10 +63,10 @@ class Addresses:
         """
         asked = self._reading
         reply = await send(asked[kind])
-        if self._is_settled and asked is self._reading:
+        if self.is_settled and asked is self._reading:
             return reply
         if reply.status not in _NOT_THERE:
-            self._is_settled = self._is_settled or _is_answer(reply)
+            self.is_settled = self.is_settled or _is_answer(reply)
             return reply
         if _ABOUT_THE_MODEL.search(reply.body or b""):
             return reply
@@ -77,7 +78,7 @@ class Addresses:
             return reply
         if not _is_answer(second) and second.status not in _SAYS_SO_AT_THE_RIGHT_ADDRESS:
             return reply
-        self._reading, self._is_settled = other, True
+        self._reading, self.is_settled = other, True
         return second
 
 

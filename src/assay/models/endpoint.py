@@ -21,7 +21,7 @@ from assay.models.wire import ReplyError
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from assay.models.messages import Redactor
     from assay.models.wire import Said
@@ -155,10 +155,12 @@ class Endpoint:
         except ReplyError as error:
             return self._misread(error)
 
-    async def _post(self, body: bytes, stream: Stream | None = None) -> Reply:
-        client, timeout = self._open_client(), self._timeout
-        return await self._addresses.ask(
-            self._endpoint, lambda url: client.request("POST", url, body, timeout=timeout, stream=stream)
+    def _post(self, body: bytes, stream: Stream | None = None) -> Awaitable[Reply]:
+        request, addresses = self._open_client().request, self._addresses
+        if addresses.is_settled:
+            return request("POST", addresses[self._endpoint], body, timeout=self._timeout, stream=stream)
+        return addresses.ask(
+            self._endpoint, lambda url: request("POST", url, body, timeout=self._timeout, stream=stream)
         )
 
     def _fault_of(self, reply: Reply) -> Fault | None:

@@ -104,4 +104,4 @@ def without_mark(body: bytes) -> bytes:
 
 def is_stream(body: bytes) -> bool:
     """Whether a body is a stream of events, whatever its reply's head calls it."""
-    return body[:1] != b"{" and without_mark(body[:256]).startswith(_STARTS)
+    return without_mark(body[:256]).startswith(_STARTS)

@@ -142,7 +142,8 @@ class ReplyReader:
         """Its head is there."""
         self._status = self._parser.get_status_code()
         self._size = 0
-        self._compressions = self._read_compressions()
+        encoding = self._field(b"content-encoding")
+        self._compressions = _named_compressions(encoding) if encoding else []
         if not self._is_good or self._compressions:
             self._feed = None
         if self._status < 100:
@@ -177,8 +178,9 @@ class ReplyReader:
     def _end(self, *, is_too_large: bool = False) -> None:
         body = None if is_too_large else b"".join(self._parts)
         try:
-            for compression in reversed(self._compressions):
-                body = body and _decompressed(body, compression)
+            if self._compressions:
+                for compression in reversed(self._compressions):
+                    body = body and _decompressed(body, compression)
         except (zlib.error, ValueError) as error:
             if self._is_good:
                 hope = Hope.NONE if isinstance(error, _UnknownCompressionError) else Hope.SOME
@@ -208,16 +210,13 @@ class ReplyReader:
         """Whether nothing but the connection's end says where the body ends."""
         return self._field(b"content-length") is None and "chunked" not in (self._field(b"transfer-encoding") or "")
 
-    def _read_compressions(self) -> list[str]:
-        named = self._field(b"content-encoding")
-        if not named or named == "identity":
-            return []
-        return [name for part in named.split(",") if (name := part.strip()) in _COMPRESSIONS]
-
     def _field(self, wanted: bytes) -> str | None:
         """The field of that name, in lower case; several as one, which they mean."""
-        values = [value for name, value in self._fields if name.lower() == wanted]
-        return b",".join(values).decode("latin-1").strip().lower() if values else None
+        found = None
+        for name, value in self._fields:
+            if name.lower() == wanted:
+                found = value if found is None else b"%b,%b" % (found, value)
+        return None if found is None else found.decode("latin-1").strip().lower()
 
 
 def _not_http(error: Exception, beginning: bytes) -> Fault:
@@ -225,6 +224,10 @@ def _not_http(error: Exception, beginning: bytes) -> Fault:
         if protocol.match(beginning):
             return Fault(FailureCause.UNREACHABLE, advice, Hope.NONE)
     return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {error}", Hope.SOME)
+
+
+def _named_compressions(encoding: str) -> list[str]:
+    return [name for part in encoding.split(",") if (name := part.strip()) in _COMPRESSIONS]
 
 
 class _UnknownCompressionError(ValueError):

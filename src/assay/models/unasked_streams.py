@@ -22,7 +22,7 @@ def whole_reply(body: bytes) -> bytes:
     Raises:
         ReplyError: the stream broke off, or is none of the protocol.
     """
-    return _joined(body) if is_stream(body) else body
+    return body if body.startswith(b"{") or not is_stream(body) else _joined(body)
 
 
 def _joined(body: bytes) -> bytes:

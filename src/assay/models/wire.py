@@ -104,7 +104,7 @@ def said_in(reply: Reply, body: bytes, endpoint: EndpointKind) -> Said:
     Raises:
         ReplyError: it has no choices, or tells of an error.
     """
-    if says_error(reply.error):
+    if reply.error and says_error(reply.error):
         raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(reply.error))
     if reply.choices is None:
         message = f"a reply without choices: {_excerpt(body)}"
@@ -184,7 +184,7 @@ def finish_reason_of(choice: Choice) -> str | None:
     Raises:
         ReplyError: it ended because something went wrong.
     """
-    if says_error(choice.error):
+    if choice.error and says_error(choice.error):
         raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
     return read_finish_reason(choice.finish_reason)
 
@@ -227,7 +227,7 @@ def content_in(content: Any, *reasoning: Any) -> Content:
     Raises:
         ReplyError: the content is of no known shape.
     """
-    apart = next(filter(None, map(_reasoning_in, reasoning)), None)
+    apart = next(filter(None, map(_reasoning_in, reasoning)), None) if any(reasoning) else None
     if content is None or isinstance(content, str):
         return Content(content, apart)
     try:
