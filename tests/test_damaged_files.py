@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from assay.cli import main
+from assay.errors import FileFormatError
 from assay.evaluation import evaluate
 from assay.journal.frames import MAGIC, encode_frame
 from assay.runs.baseline import save_baseline
@@ -236,3 +237,20 @@ def test_answers_scored_again_stay_in_their_folder(
         main(["score", str(file), "--output-dir", str(tmp_path / "a" / "b"), "--include-path", str(TASKS)])
     assert (ended.value.code, capsys.readouterr().err.count("\n")) == (2, 1)
     assert not [*tmp_path.glob("a/results*")]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda lines: lines[1:], "has 59 documents, and its results file says 60"),
+        (lambda lines: [*lines, lines[3]], "document 3 has a second line of the same filter"),
+    ],
+)
+def test_a_samples_file_with_other_documents_than_were_scored_is_refused(
+    whole: Path, tmp_path: Path, change: Callable[[list[bytes]], list[bytes]], words: str
+) -> None:
+    shutil.copytree(whole, tmp_path / "copy")
+    file = file_of(tmp_path / "copy", "samples")
+    file.write_bytes(b"".join(change(file.read_bytes().splitlines(keepends=True))))
+    with pytest.raises(FileFormatError, match=words):
+        read_run(tmp_path / "copy" / "scripted")

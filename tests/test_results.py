@@ -7,6 +7,7 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -14,6 +15,11 @@ from assay.errors import FileFormatError, OutputError, SpecificationError, Stora
 from assay.evaluation.totals import RunTotals
 from assay.results.writing import date_id, model_folder, read_results, refuse_unwritable, write_results
 from assay.types import Answer, Failure, FailureCause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.scoring.task_scores import TaskScores
 
 
 def test_folders_are_named_as_lm_eval_names_them() -> None:
@@ -53,6 +59,20 @@ def test_a_full_disk_is_no_wrong_usage_and_keeps_no_part_of_a_file(
     with pytest.raises(StorageError, match="answers are kept in its journal; make room, then run the same") as told:
         write_results(tmp_path, "now", {"results": {}}, {})
     assert told.value.exit_code == 74
+    assert list(tmp_path.iterdir()) == []
+
+
+class FullScores:
+    """Whose samples cannot be kept until they are written."""
+
+    def sample_lines(self) -> Iterator[bytes]:
+        yield b"{}\n"
+        raise StorageError("cannot write scored samples")
+
+
+def test_no_part_of_a_samples_file_stays_behind(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="scored samples"):
+        write_results(tmp_path, "now", {"results": {}}, {"t": cast("TaskScores", FullScores())})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -283,17 +283,26 @@ def _write_whole(path: Path, chunks: Iterable[bytes]) -> Path:
     beside = path.with_name(f".{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)  # it may have been removed while the run went on
-        with beside.open("wb", buffering=_BLOCK) as file:
+        with _removed_unless_whole(beside), beside.open("wb", buffering=_BLOCK) as file:
             for chunk in chunks:
                 file.write(chunk)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        with suppress(OSError):
-            beside.unlink()  # where the disk is full, what did fit is of no use
         raise unwritten(f"cannot write {path}", error, "the run's answers are kept in its journal") from error
     return path
+
+
+@contextmanager
+def _removed_unless_whole(file: Path) -> Iterator[None]:
+    """Where the disk is full, what did fit is of no use."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            file.unlink()
+        raise
 
 
 def _version(package: str) -> str:

@@ -131,6 +131,7 @@ def _task(name: str, document: Mapping[str, Any], samples_file: Path) -> TaskRec
     failures = (document.get("assay") or {}).get("failures", ())
     failed = tuple(sorted(int(failure["doc_id"]) for failure in failures if failure["task"] == name))
     samples = _Samples.read(samples_file, may_be_missing=_scored_nothing(document, name))
+    _refuse_part(samples, document, name, samples_file)
     scores = {key: found for key, found in samples.scores().items() if _explains(found, values.get(key))}
     return TaskRecord(
         name=name,
@@ -174,6 +175,17 @@ def _scored_nothing(document: Mapping[str, Any], name: str) -> bool:
     return isinstance(counts, dict) and counts.get("effective") == 0
 
 
+def _refuse_part(samples: _Samples, document: Mapping[str, Any], name: str, file: Path) -> None:
+    """Refuse a samples file of Assay's that lacks lines, or is of another run than the results file."""
+    counts = document.get("n-samples", {}).get(name)
+    # Some may have more: documents to which no metric gives a score.
+    if document.get("assay") and samples.doc_ids and counts and counts["effective"] > len(samples.doc_ids):
+        raise FileFormatError(
+            f"{file} has {len(samples.doc_ids)} documents, and its results file says {counts['effective']}: "
+            "it is damaged, or of another run"
+        )
+
+
 def _explains(scores: Sequence[Score], value: float | None) -> bool:
     """Whether the metric is the mean of the documents' scores; others (BLEU, perplexity) cannot be paired."""
     return value is None or isclose(mean(scores), value, rel_tol=1e-9, abs_tol=1e-12)
@@ -209,7 +221,10 @@ class _Samples:
             identities[doc_id] = (document_hash(doc, target), prompt_hash(prompt))
         for metric in value_of(line, "metrics"):
             key = f"{metric},{filter_of(line)}"
-            self._found.setdefault(key, {})[doc_id] = score_of(value_of(line, metric))
+            by_document = self._found.setdefault(key, {})
+            if doc_id in by_document:
+                raise ValueError(f"document {doc_id} has a second line of the same filter")
+            by_document[doc_id] = score_of(value_of(line, metric))
 
     def scores(self) -> dict[str, tuple[Score, ...]]:
         """By metric key, where every document has a score that can be averaged."""
