@@ -143,6 +143,7 @@ def test_a_baseline_is_matched_by_document_and_prompt(server: ScriptedServer, tm
     compared = evaluate(specification(server, tmp_path / "allowed", allowed, system_instruction="Be brief."))
     assert compared.checks[0].verdict is Verdict.FAIL
     assert compared.checks[0].n < 20
+    assert "allowed: counting: prompts: that of document" in compared.checks[0].reason
 
 
 def test_a_full_run_against_a_baseline(server: ScriptedServer, tmp_path: Path) -> None:
@@ -216,6 +217,20 @@ def test_checks_share_alpha_in_python_as_on_the_command_line(server: ScriptedSer
     )
     told = json.loads(done.stdout)["assay"]["checks"]
     assert [check["interval"]["confidence"] for check in told] == [interval.confidence for interval in intervals]
+
+
+def test_the_alpha_that_is_shown_is_the_one_that_decided(server: ScriptedServer, tmp_path: Path) -> None:
+    checks = [minimum(0.8), minimum(0.2)]
+    for holm, shown in ((False, 0.005), (True, 0.01)):
+        stopping = EarlyStopping(order_seed=3, holm=holm)
+        run = evaluate(specification(server, tmp_path / str(holm), *checks, stopping=stopping))
+        assert {check.verdict for check in run.checks} == {Verdict.PASS}
+        assert shown in {check.alpha for check in run.checks}
+        for check in run.checks:
+            assert f"met at alpha {check.alpha:.2g}" in check.reason
+            assert (" by Holm's method" in check.reason) == (check.alpha == 0.01)
+    full = evaluate(specification(server, tmp_path / "full", *checks, stopping=None))
+    assert [check.alpha for check in full.checks] == [None, None]
 
 
 def test_a_killed_run_goes_on_in_its_own_order_to_the_same_verdict(server: ScriptedServer, tmp_path: Path) -> None:

@@ -144,6 +144,9 @@ def test_explain_asks_nothing(server: ScriptedServer, tmp_path: Path) -> None:
     assert outlooks[0]["detectable"] > 0
     assert outlooks[1]["detectable"] > 0.05
     assert outlooks[1]["demand"].endswith("b.json, which is not there yet")
+    assert [outlook["alpha"] for outlook in outlooks] == [0.005, 0.005]
+    whole = write_policy(tmp_path, server.url, MINIMUM, "stop_early = false")
+    assert json.loads(run(whole, "--explain", "--json").stdout)[0]["alpha"] is None
     assert server.requests == []
     assert server.lookups == []
 

@@ -60,14 +60,17 @@ def judge_against_baseline(
         for pairing in pairings
         if pairing.not_asked
     ]
-    return (
-        msgspec.structs.replace(result, reason=f"{result.reason}; allowed: {_listed(changes)}") if changes else result
-    )
+    return msgspec.structs.replace(result, reason=f"{result.reason}{allowed_words(changes)}")
 
 
 def mismatch_words(changes: Sequence[str]) -> str:
     """Say what changed, and what to do."""
     return f"the baseline does not match: {_listed(changes)}; save a new baseline, or allow the mismatch"
+
+
+def allowed_words(changes: Sequence[str]) -> str:
+    """What changed and was allowed to, at the end of a reason; empty where nothing did."""
+    return f"; allowed: {_listed(changes)}" if changes else ""
 
 
 def _listed(changes: Sequence[str]) -> str:

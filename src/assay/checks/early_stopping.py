@@ -157,7 +157,7 @@ class Follower:
             adjusted = holm([1.0 if test is None else test.p_values[side] for test in tests])
             for check, test, p_value in zip(self.checks, tests, adjusted, strict=True):
                 if p_value <= level and test is not None and test.failed < test.seen and check.is_open:
-                    check.decide(decision)
+                    check.decide(decision, level)
 
     def _may_ask(self) -> bool:
         budget = self._stopping.budget

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from assay.checks.against_baseline import mismatch_words
+from assay.checks.against_baseline import allowed_words, mismatch_words
 from assay.checks.verdicts import CheckResult, Verdict, demand_of, describe, refuse_outside
 from assay.errors import SpecificationError
 from assay.runs.pairing import BaselineDocuments
@@ -84,6 +84,8 @@ class FollowedCheck:
         self._scored = 0
         self._sum = self._sum_of_weights = 0.0
         self._lost = self._gained = 0
+        self._mismatches: list[str] = []
+        self._alpha = check.error_rate
         if scope.may_stop_early:
             self.test = SequentialTest(plan_of(check, scope, self._population, self._weights))
 
@@ -121,17 +123,20 @@ class FollowedCheck:
         if self.test is not None:
             self.test, self.why_all = None, why
 
-    def decide(self, decision: Decision) -> None:
-        """Settle the check: by its own test, or by one that several checks share."""
+    def decide(self, decision: Decision, shared_alpha: float | None = None) -> None:
+        """Settle the check: by its own test, or by one that several checks share at an error rate for all of them."""
         if self.decision is Decision.OPEN:
             self.decision = decision
+            self._alpha = self._alpha if shared_alpha is None else shared_alpha
 
     def _earlier(self, baseline: _Before, task: str, doc_id: int, score: float | None, book: ScoreBook) -> float | None:
         """What the document scored in the baseline, and count it as lost or gained; None where it has no such score."""
         identity = None if score is None else book.identity(task, doc_id)
         before, mismatch = baseline.pair(task, doc_id, identity)
-        if not self.check.allow_mismatch:
-            self.fault = mismatch
+        if mismatch is not None:
+            self._mismatches.append(mismatch)
+        if self._mismatches and not self.check.allow_mismatch:
+            self.fault = mismatch_words(self._mismatches)
         if not isinstance(before, float):
             return None
         if score is not None:
@@ -188,9 +193,11 @@ class FollowedCheck:
             demand = "within" if verdict is Verdict.PASS else "beyond"
             held = f"{demand} the margin of {self.check.margin:g}" if self._before else _held(self.check, verdict)
             shared = "" if self.test.decision is self.decision else " by Holm's method, together with the other checks"
+            figures["alpha"] = self._alpha
+            besides = f"{_failures(self.test.failed)}{allowed_words(self._mismatches)}"
             reason = (
-                f"decided after {so_far}{shared}: {sure}; {held}; {_on_these(figures)}, biased by stopping when it was "
-                f"clear: not the full run's{_failures(self.test.failed)}"
+                f"decided after {so_far}{shared}: {sure}; {held} at alpha {self._alpha:.2g}; {_on_these(figures)}, "
+                f"biased by stopping when it was clear: not the full run's{besides}"
             )
             return describe(self.check, verdict, reason, **figures)
         more = _forecast(self.test)
@@ -277,10 +284,11 @@ class _Before:
         place = None if identity is None else self._documents[task].find(doc_id, identity[0])
         if identity is None or place is None:
             is_known = doc_id in before.failed or (identity is None and doc_id in before.doc_ids)
-            return None, None if is_known else mismatch_words([f"{task}: data: document {doc_id} is not in it"])
+            return None, None if is_known else f"{task}: data: document {doc_id} is not in it"
         changed = identity[1] != before.prompts[place]
-        reason = mismatch_words([f"{task}: prompts: that of document {doc_id} differs"]) if changed else None
-        return before.scores[self._metric][place], reason
+        return before.scores[self._metric][place], (
+            f"{task}: prompts: that of document {doc_id} differs" if changed else None
+        )
 
 
 def _sure(interval: Interval, *, is_difference: bool) -> str:

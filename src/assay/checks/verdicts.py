@@ -68,6 +68,9 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     population: int = 0
     """Documents of the whole benchmark (as far as ``limit`` leaves it)."""
     failed: int = 0
+    alpha: float | None = None
+    """Where some of the documents decided: the greatest chance of a wrong pass, and of a wrong fail; by Holm's method,
+    that any of the run's checks is wrong so. None where all decided."""
     more_needed: int | None = None
     """Where inconclusive: how many more documents would probably decide."""
 

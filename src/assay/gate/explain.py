@@ -51,7 +51,8 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     """Documents there are, as far as ``limit`` leaves them."""
     budget: int
     """Documents that may be asked."""
-    alpha: float
+    alpha: float | None
+    """None where all documents decide, by arithmetic."""
     detectable: float | None
     """Smallest drop below the threshold, or loss against the baseline, that a fixed-size test of ``budget`` documents
     shows with probability 0.8; 0 or the margin where all documents may be asked, which decides exactly. None where the
@@ -103,7 +104,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
             demand=_demand(check),
             population=population,
             budget=budget,
-            alpha=check.error_rate,
+            alpha=check.error_rate if stopping is not None and scope.may_stop_early else None,
             detectable=None,
             healthy=None,
             healthy_documents=population,

@@ -21,7 +21,7 @@ _HEADINGS = ("model", "task", "metric", "demanded", "n", "alpha", "sees", "healt
 _LONGEST = 600
 _NOTES = """
 n: documents that may be asked of those there are
-alpha: greatest chance of a wrong pass, and of a wrong fail
+alpha: greatest chance of a wrong pass, and of a wrong fail, the check's share; none where all documents decide
 sees: the smallest drop that n documents would show in four runs of five; exact where n is everything
 healthy, broken: what is assumed, and the documents after which half of such runs are decided"""
 
@@ -47,7 +47,7 @@ def _cells(outlook: Outlook) -> tuple[str, ...]:
         outlook.metric,
         outlook.demand,
         f"{outlook.budget} of {outlook.population}",
-        f"{outlook.alpha:.2g}",
+        "–" if outlook.alpha is None else f"{outlook.alpha:.2g}",
         _sees(outlook),
         _expected(outlook, outlook.healthy, outlook.healthy_documents),
         _expected(outlook, outlook.broken, outlook.broken_documents),
