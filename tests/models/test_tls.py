@@ -15,6 +15,7 @@ import trustme
 import yarl
 
 from assay.errors import ServerUnreachableError, SpecificationError
+from assay.models import connecting
 from assay.models.connecting import Connector
 from assay.models.openai import OpenAIModel
 from assay.models.retry import Hope, NetworkError
@@ -178,11 +179,29 @@ def test_another_protocol_at_the_port_is_named_and_ends_the_run(kind: str) -> No
     assert "permitted" not in str(caught.value)
 
 
+def read_once(connection: socket.socket) -> None:
+    connection.recv(65536)
+
+
 def test_a_handshake_that_just_ends_is_an_outage() -> None:
-    with one_connection(lambda connection: None) as port:
+    with one_connection(read_once) as port:
         url = yarl.URL(f"https://127.0.0.1:{port}")
         connector = Connector(url, None, client_context(TLS()))
         with pytest.raises(NetworkError, match="ended the TLS handshake: the connection was closed") as caught:
+            asyncio.run(connector.connect(asyncio.Protocol))
+    assert caught.value.fault.hope is Hope.SERVER_DOWN
+
+
+def test_a_handshake_without_an_answer_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connecting, "HANDSHAKE_TIMEOUT", 0.1)
+
+    def read_on(connection: socket.socket) -> None:
+        while connection.recv(4096):
+            pass
+
+    with one_connection(read_on) as port:
+        connector = Connector(yarl.URL(f"https://127.0.0.1:{port}"), None, client_context(TLS()))
+        with pytest.raises(NetworkError, match=r"does not answer in TLS.*http://") as caught:
             asyncio.run(connector.connect(asyncio.Protocol))
     assert caught.value.fault.hope is Hope.SERVER_DOWN
 

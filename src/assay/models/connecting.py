@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 30.0
 """Seconds for all of it."""
+HANDSHAKE_TIMEOUT = 20.0
+"""Seconds of them for TLS, so that it can be told what did not come about."""
 _ADDRESSES_LAST = 10.0
 _SECOND_FAMILY_AFTER = 0.25
 _LARGEST_HEAD = 2**16
@@ -119,6 +121,7 @@ class Connector:
                 protocol or asyncio.Protocol(),
                 self._context,
                 server_hostname=_looked_up(peer).partition("%")[0],
+                ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
             )
         except (OSError, UnicodeError) as error:
             raise NetworkError(handshake_fault(error, self._named(peer))) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 
-from assay.models.retry import Fault, Hope
+from assay.models.retry import Fault, Hope, os_reason
 from assay.types import FailureCause
 
 _SPEAKS_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
@@ -28,6 +28,9 @@ def handshake_fault(error: Exception, peer: str) -> Fault:
             f"{peer}'s certificate is not trusted: {error.verify_message}; "
             "name the file of its authority (--ca-file), or take any certificate (--insecure)"
         )
+    if isinstance(error, ConnectionAbortedError):  # asyncio's, when the time is up
+        message = f"{peer} is connected but does not answer in TLS: should the address begin with http://?"
+        return Fault(FailureCause.UNREACHABLE, message, Hope.SERVER_DOWN)
     reason = _reason(error)
     if reason in _SPEAKS_NO_TLS:
         return _final(f"{peer} does not speak TLS at this port: should the address begin with http://?")
@@ -70,5 +73,6 @@ def _reason(error: Exception) -> str:
 
 def _words(error: Exception) -> str:
     """What OpenSSL says. Its errors are numbered like the operating system's, and mean something else."""
-    reason = _reason(error).replace("_", " ").lower()
-    return reason or str(error) or "the connection was closed"
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return os_reason(error) if str(error) else "the connection was closed"

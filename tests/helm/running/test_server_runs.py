@@ -21,7 +21,7 @@ from assay.tasks.tokenizer import Tokenizer
 from tests.helm.running.runs import NAME, number_of, read, run_command, stat, write_run
 from tests.helm.scoring.test_code import PROBLEM, RIGHT, WRONG, code_run
 from tests.servers.echoing import ImaginaryModel
-from tests.servers.scripted import ScriptedServer
+from tests.servers.scripted import Fault, ScriptedServer
 from tests.small_tokenizer import write_small_tokenizer
 
 Body = dict[str, Any]
@@ -227,6 +227,15 @@ def test_chat_has_no_tokens_and_no_log_probability(tmp_path: Path) -> None:
     (first, *_) = read(tmp_path / ANSWERED, "scenario_state.json")["request_states"]
     expected = {"text": "a0", "logprob": 0, "tokens": [], "finish_reason": {"reason": "stop"}}
     assert first["result"]["completions"] == [expected]
+
+
+@pytest.mark.parametrize("kind", ["content_in_parts", "unasked_stream"])
+def test_odd_replies_are_answers_at_the_first_attempt(tmp_path: Path, kind: str) -> None:
+    run_dir = write_run(tmp_path / "earlier")
+    with ScriptedServer(lambda body: f"a{number_of(body)}", models=["served"], faults=[Fault(kind)]) as server:
+        ask(run_dir, server, tmp_path, "--chat")
+        assert server.count == 6
+    assert stat(tmp_path / ANSWERED, "exact_match") == 1
 
 
 def test_empty_answers_are_scored_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
