@@ -6,8 +6,10 @@ from math import isclose
 
 import numpy as np
 import pytest
+from lm_eval.api.group import Group
+from lm_eval.config.group import AggMetricConfig
 
-from assay.scoring.measure import _failure_bounds, interval_of, metric_keys
+from assay.scoring.measure import Score, _failure_bounds, _group_scores, interval_of, metric_keys
 from assay.stats.intervals import Interval, clustered_mean_interval, failure_bounds, mean_interval, wilson
 from assay.stats.strata import stratified_interval
 
@@ -78,3 +80,23 @@ def test_weights_count() -> None:
     combined = stratified_interval([0.9, 0.5], [sure, unsure], [3, 1])
     assert isclose(combined.low, 0.8 - 0.125)
     assert isclose(combined.high, 0.8 + 0.125)
+
+
+def test_a_metric_that_some_documents_lack_weighs_as_its_task_does() -> None:
+    def score(task: str, key: str, value: float, n: int) -> Score:
+        interval = wilson(round(value * n), n)
+        bounds = Interval(low=value, high=value, confidence=1.0, method="failure bounds")
+        return Score(
+            task=task, metric=key, value=value, stderr=None, interval=interval, bounds=bounds, n=n, outcomes={}
+        )
+
+    rare, whole = score("a", "some,none", 1.0, 2), score("a", "all,none", 0.5, 30)
+    other = score("b", "some,none", 0.5, 10)
+    group = Group("g", aggregate_metric_list=[AggMetricConfig(metric="some")])
+    entry = {"some,none": (1.0 * 30 + 0.5 * 10) / 40}
+    found = _group_scores(group, entry, [{"some,none": rare, "all,none": whole}, {"some,none": other}])["some,none"]
+    assert rare.interval is not None
+    assert other.interval is not None
+    assert found.interval == stratified_interval([1.0, 0.5], [rare.interval, other.interval], [30, 10])
+    assert found.bounds is not None
+    assert isclose(found.bounds.low, entry["some,none"])

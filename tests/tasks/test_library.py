@@ -355,9 +355,9 @@ def refused(kind: type[Exception], names: Sequence[str], options: TaskOptions) -
             r"needs the Python module 'yaml.no_such_part', which the installed PyYAML [\d.]+ does not have: the task",
         ),
         (
-            "raise KeyError('two\\nlines')",
+            "raise KeyError('Correct Answer')",
             TaskConfigError,
-            r"cannot be loaded: there is no 'two\\nlines' \(KeyError, code.py line 1\)$",
+            r"cannot be loaded: there is no 'Correct Answer' \(KeyError, code.py line 1\)$",
         ),
         (
             "raise KeyError('no such thing\\nthere are others')",

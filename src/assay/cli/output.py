@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay._util.json_text import json_line
 from assay._util.text import printable
 from assay.checks.verdicts import worst
 from assay.cli import leave_pipe
@@ -71,7 +71,7 @@ def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None
         NothingMeasuredError: there are no checks and no sample has a score.
     """
     try:
-        shown = json.dumps(_document(evaluation, report), default=str) if as_json else _table(evaluation, report)
+        shown = json_line(_document(evaluation, report)) if as_json else _table(evaluation, report)
         print(shown, flush=True)
     except BrokenPipeError:
         leave_pipe()  # the exit code says the verdict, whoever has stopped reading

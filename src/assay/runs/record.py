@@ -6,7 +6,7 @@ Read from result files by :mod:`assay.runs.files`, kept for later as a baseline 
 from __future__ import annotations
 
 import hashlib
-from math import fsum
+from math import fsum, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,9 +116,9 @@ def prompt_hash(full: str) -> str:
 
 
 def score_of(value: Any) -> Score | None:
-    """A task's metric of one document as a score; None if it is of another kind and cannot be averaged."""
+    """A task's metric of one document as a score; None if it is no number, or of another kind, and has no mean."""
     if isinstance(value, int | float):
-        return float(value)
+        return float(value) if isfinite(value) else None
     if isinstance(value, list | tuple) and value and all(isinstance(item, bool) for item in value):
         return tuple(value)
     return None

@@ -152,6 +152,8 @@ def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mappin
     scores = {}
     for key in metric_keys(entry) or expected_group_keys(group):
         parts = [member[key] for member in members if key in member]
+        # lm-eval weighs a task by its documents, also for a metric that only some of them have.
+        sizes = [max(score.n for score in member.values()) for member in members if key in member]
         weigh = weighs_by_size(group, key.split(",", 1)[0])
         outcomes: Counter[Outcome] = Counter()
         for part in parts:
@@ -161,8 +163,8 @@ def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mappin
             metric=key,
             value=_number(entry.get(key)),
             stderr=_number(entry.get(stderr_key(key))),
-            interval=_combined([(part.value, part.interval, part.n if weigh else 1) for part in parts]),
-            bounds=_combined_bounds(parts, weigh) if len(parts) == len(members) else None,
+            interval=_combined(parts, sizes if weigh else [1] * len(parts)),
+            bounds=_combined_bounds(parts, sizes if weigh else None) if len(parts) == len(members) else None,
             n=sum(part.n for part in parts),
             outcomes=dict(outcomes),
             higher_is_better=_common(part.higher_is_better for part in parts),
@@ -171,20 +173,27 @@ def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mappin
     return scores
 
 
-def _combined(parts: Sequence[tuple[float | None, Interval | None, int]]) -> Interval | None:
-    known = [(value, interval, weight) for value, interval, weight in parts if value is not None and interval]
-    if not known or len(known) < len(parts):
+def _combined(parts: Sequence[Score], weights: Sequence[int]) -> Interval | None:
+    values = [part.value for part in parts if part.value is not None]
+    intervals = [part.interval for part in parts if part.interval is not None]
+    if not parts or len(values) < len(parts) or len(intervals) < len(parts):
         return None
-    values, intervals, weights = zip(*known, strict=True)
     return stratified_interval(values, intervals, weights)
 
 
-def _combined_bounds(parts: Sequence[Score], weigh: bool) -> Interval | None:
-    bounds = [(part.bounds, part.n + part.failed if weigh else 1) for part in parts]
-    total = sum(weight for _, weight in bounds)
-    if not total or any(bound is None for bound, _ in bounds):
+def _combined_bounds(parts: Sequence[Score], sizes: Sequence[int] | None) -> Interval | None:
+    """The group's bounds, its parts weighed by their documents, failed ones too; alike where there are no sizes."""
+    weights = (
+        [1] * len(parts) if sizes is None else [size + part.failed for part, size in zip(parts, sizes, strict=True)]
+    )
+    total = sum(weights)
+    bounds = [part.bounds for part in parts if part.bounds is not None]
+    if not total or len(bounds) < len(parts):
         return None
-    low, high = (sum(getattr(bound, end) * weight for bound, weight in bounds) / total for end in ("low", "high"))
+    low, high = (
+        sum(getattr(bound, end) * weight for bound, weight in zip(bounds, weights, strict=True)) / total
+        for end in ("low", "high")
+    )
     return Interval(low=low, high=high, confidence=1.0, method="failure bounds")
 
 

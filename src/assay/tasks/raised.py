@@ -7,6 +7,7 @@ import traceback
 from pathlib import Path
 
 _LONGEST = 600
+_LONGEST_KEY = 40
 _STANDARD_LIBRARY = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 _TASKS_OF_LM_EVAL = "/lm_eval/tasks/"
 _ASSAY = str(Path(__file__).parents[1])
@@ -29,9 +30,10 @@ def _said_by(error: BaseException) -> str:
     try:
         text = str(error)
         if isinstance(error, KeyError) and len(error.args) == 1:
-            # Its text is its argument's `repr`, line breaks and all.
+            # Its text is its argument's `repr`, line breaks and all; some put a sentence there.
             key = error.args[0]
-            text = key if isinstance(key, str) and " " in key.strip() else f"there is no {key!r}"
+            is_sentence = isinstance(key, str) and (len(key) > _LONGEST_KEY or "\n" in key)
+            text = key if is_sentence else f"there is no {key!r}"
     except Exception:
         return "an error that cannot be shown"
     return " ".join(text.split())[:_LONGEST].encode("utf-8", "backslashreplace").decode()
