@@ -479,6 +479,7 @@ def test_a_proxy_that_sees_the_key_is_told_of(monkeypatch: pytest.MonkeyPatch) -
         [response] = asyncio.run(ask("http://model.invalid", [request(1)]))
         assert isinstance(response, Failure)
         assert "chat/completions (through the proxy 127.0.0.1:" in response.message
+        proxy.api_key = None
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         assert asyncio.run(remarks(proxy.url)) == []
 

@@ -214,6 +214,12 @@ def test_replicas_end_the_run_only_if_each_asks_to_wait() -> None:
     both = play(lambda *_: quota, lambda *_: quota, give_up_after=20)
     assert str(both.error).startswith("each of 2 endpoints asks to wait 23 h 12 min")
     assert both.seconds < 2
+    beside = play(
+        lambda *_: says(401, "who?"), lambda now, _: "fine" if now < 5 else quota, requests=2000, give_up_after=60
+    )
+    assert str(beside.error).startswith("http://server-1 asks to wait 23 h 12 min (HTTP 429: quota exceeded), longer")
+    assert "and the other endpoints refuse every request" in str(beside.error)
+    assert beside.seconds < 10
     one = play(lambda *_: quota, lambda *_: "fine", give_up_after=20)
     assert one.error is None
     assert one.answers == 200
@@ -241,6 +247,19 @@ def test_the_same_refusal_for_all_ends_the_run(fault: Fault, words: str) -> None
     assert "the answers so far are kept" in str(played.error)
     assert played.answers > 30
     assert 29 <= len(played.failures) <= 34
+
+
+def test_answers_in_the_making_are_waited_for_before_everything_else_that_is_refused_ends_the_run() -> None:
+    """The key expires while three requests are being worked on, for minutes; all others are refused at once."""
+    slow = {prompt(number) for number in range(3)}
+    played = play(
+        lambda _, body: "fine" if asks_for(body) in slow else says(401, "token expired"),
+        seconds=lambda _, body: 600.0 if asks_for(body) in slow else 0.01,
+        concurrency=8,
+    )
+    assert isinstance(played.error, ServerRefusedError)
+    assert played.answers == 3
+    assert played.told[0].endswith("(HTTP 401: token expired): the run ends unless one of the 3 under way is answered")
 
 
 def test_before_any_answer_three_suffice_where_it_is_about_the_key_or_the_address() -> None:

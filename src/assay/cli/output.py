@@ -143,7 +143,7 @@ def _remark_failures(evaluation: Evaluation) -> None:
     if len(failures) > _FAILURES_SHOWN:
         print(f"  … all are listed in {evaluation.results_file}", file=sys.stderr)
     print(what_to_do([failed.cause for failed in failures]), file=sys.stderr)
-    if not evaluation.checks:
+    if not evaluation.checks and any(score.n for score in evaluation.scores):
         print("no check (--min, --max) has judged the scores without them: exit code 4", file=sys.stderr)
 
 

@@ -35,6 +35,7 @@ _TOLD_AFTER = 3.0
 """Seconds; whoever watches is not bothered with shorter outages."""
 _TOLD_AGAIN_AFTER = 30.0
 _TOLD_AT_LEAST_EVERY = 600.0
+_LOOK_SOON_EVERY = 0.25
 _LOOK_EVERY = 5.0
 """Seconds between looks at whether an answer is still in the making, when time is up."""
 _SHORTEST_PAUSE = 0.01
@@ -105,11 +106,13 @@ class Patience:
         self._is_told = False
         self._long_waits: dict[Endpoint, Fault] = {}
         """What servers said last that ask to wait for longer than the limit."""
+        self._refusing: set[Endpoint] = set()
+        """Servers that said last that they take no request at all."""
         self._ever_answered = False
         self._refused = 0
         """Requests refused for good since the last answer."""
         self._refusals_allowed = _REFUSALS_LATER
-        self._is_trying = False
+        self._is_in_question = False
         self._waiting: set[asyncio.Timeout] = set()
         self._end: _End | None = None
 
@@ -144,6 +147,7 @@ class Patience:
             self._tell(f"{self._who} answers again after {duration_words(self._clock() - self._failing_since)}")
         self._stop_clock()
         self._long_waits.pop(endpoint, None)
+        self._refusing.discard(endpoint)
         self._ever_answered = True
         self._refused = 0
         self._refusals_allowed = _REFUSALS_LATER
@@ -158,6 +162,8 @@ class Patience:
         self._raise_if_over()
         fault = attempt.fault
         if fault.hope is Hope.NONE:
+            if fault.status in REFUSALS:
+                self._refusing.add(attempt.endpoint)
             return
         self._last = attempt
         self._start_clock()
@@ -166,8 +172,8 @@ class Patience:
             self._long_waits.pop(attempt.endpoint, None)
             return
         self._long_waits[attempt.endpoint] = fault
-        if len(self._long_waits) == self._servers and not self._under_way:
-            self._finish(ServerUnreachableError, self._asked_to_wait(fault.retry_after, fault))
+        if len(self._refusing | self._long_waits.keys()) == self._servers and not self._under_way:
+            self._finish(ServerUnreachableError, self._asked_to_wait(attempt.endpoint, fault.retry_after))
             self._raise_if_over()
 
     async def refused(self, attempt: LostAttempt) -> None:
@@ -176,26 +182,50 @@ class Patience:
         Raises:
             ServerRefusedError: so did many before it, with no answer between them, and a short question is refused too.
         """
+        if attempt.fault.status is None:
+            return
         self._refused += 1
         is_about_server = attempt.fault.status in REFUSALS and not self._ever_answered
         allowed = min(self._refusals_allowed, _REFUSALS_AT_FIRST) if is_about_server else self._refusals_allowed
-        if self._refused < allowed or self._is_trying or attempt.fault.status is None:
+        if self._refused < allowed:
             return
-        self._is_trying = True
+        if self._is_in_question:
+            await self._until_that_is_decided()
+            return
+        self._is_in_question = True
         try:
-            result = await _result(attempt)
+            await self._end_if_all_is_refused(attempt)
         finally:
-            self._is_trying = False
-        if isinstance(result, Fault) and result.hope is Hope.NONE:
+            self._is_in_question = False
+        self._raise_if_over()
+
+    async def _end_if_all_is_refused(self, attempt: LostAttempt) -> None:
+        result = await _result(attempt)
+        if not isinstance(result, Fault) or result.hope is not Hope.NONE:
+            # It is the requests that are refused, or cannot be said now: that is not asked again soon.
+            self._refused, self._refusals_allowed = 0, 2 * self._refusals_allowed
+            self._ever_answered = True
+            return
+        refusal = f"{self._who} {_how_refused(result)} ({result.message})"
+        await self._until_all_under_way_has_ended(refusal)
+        if self._refused:
             self._finish(
                 ServerRefusedError,
-                f"{self._who} {_how_refused(result)} ({result.message}); {self._advice(result)}; {_KEPT}, and the same "
-                "command goes on with them",
+                f"{refusal}; {self._advice(result)}; {_KEPT}, and the same command goes on with them",
             )
-            self._raise_if_over()
-        # It is the requests that are refused, or cannot be said now: that is not asked again soon.
-        self._refused, self._refusals_allowed = 0, 2 * self._refusals_allowed
-        self._ever_answered = True
+
+    async def _until_that_is_decided(self) -> None:
+        while self._is_in_question:
+            await self.wait(_LOOK_SOON_EVERY)
+
+    async def _until_all_under_way_has_ended(self, refusal: str) -> None:
+        """Wait for answers in the making, one of which would show that not everything is refused."""
+        since, is_told = self._clock(), False
+        while self._under_way and self._refused:
+            await self._sleep(_LOOK_SOON_EVERY)
+            if self._under_way and not is_told and self._clock() - since >= _TOLD_AFTER:
+                is_told = True
+                self._tell(f"{refusal}: the run ends unless one of the {len(self._under_way)} under way is answered")
 
     async def wait(self, seconds: float) -> None:
         """Wait before the next attempt.
@@ -303,10 +333,13 @@ class Patience:
             "the same command again"
         )
 
-    def _asked_to_wait(self, seconds: float, fault: Fault) -> str:
+    def _asked_to_wait(self, endpoint: Endpoint, seconds: float) -> str:
+        all_do = len(self._long_waits) == self._servers
         return (
-            f"{self._who} asks to wait {duration_words(seconds)} ({fault.message}), longer than --give-up-after "
-            f"({self._limit:g} s); {_KEPT}: run the same command again after that"
+            f"{self._who if all_do else endpoint.address} asks to wait {duration_words(seconds)} "
+            f"({self._long_waits[endpoint].message}), longer than --give-up-after ({self._limit:g} s)"
+            f"{'' if all_do else ', and the other endpoints refuse every request'}; {_KEPT}: run the same command "
+            "again after that"
         )
 
     @property
