@@ -101,7 +101,7 @@ def test_right_and_wrong_programs(
     assert right.results["results"][task][metric] == 1.0
     assert right.failures == ()
     assert [check.verdict for check in right.checks] == [Verdict.PASS]
-    assert set(right.results["assay"]["provenance"]["sandbox"]) == {"system_calls", "namespaces", "user"}
+    assert set(right.results["assay"]["provenance"]["sandbox"]) == {"system_calls", "files", "namespaces", "user"}
     wrong = run(lambda body: f"    return NotImplemented\n{solve(body)[:0]}", tmp_path / "wrong", **settings)
     assert wrong.results["results"][task][metric] == 0.0
     assert [check.verdict for check in wrong.checks] == [Verdict.FAIL]

@@ -17,7 +17,13 @@ from assay.sandbox.program import Ending, Limits, Program, RunResult
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="most protections are Linux's")
 
-PROTECTIONS: list[tuple[str, ...]] = [(), ("namespaces",), ("system_calls",), ("namespaces", "system_calls", "user")]
+PROTECTIONS: list[tuple[str, ...]] = [
+    (),
+    ("namespaces",),
+    ("system_calls",),
+    ("namespaces", "user"),
+    ("namespaces", "system_calls", "files", "user"),
+]
 
 
 @pytest.fixture(scope="module", params=PROTECTIONS, ids=lambda without: "without " + (" ".join(without) or "nothing"))
@@ -136,7 +142,14 @@ if os.fork() == 0:
 os.wait()
 """
     run(sandbox, source, 1.0)
-    assert children_of({server._process.pid for server in sandbox._servers}) == []
+    assert programs_of(sandbox) == []
+
+
+def programs_of(sandbox: Sandbox) -> list[int]:
+    """Processes below the servers, which with namespaces wait for a child of theirs that serves."""
+    servers = {server._process.pid for server in sandbox._servers}
+    has_namespaces = sandbox.confinement is not None and sandbox.confinement.namespaces
+    return children_of(set(children_of(servers)) if has_namespaces else servers)
 
 
 def children_of(parents: set[int]) -> list[int]:
@@ -175,7 +188,7 @@ def test_what_full_protection_refuses() -> None:
 def wait_for_programs(sandbox: Sandbox, count: int) -> None:
     """Until so many servers have a program that runs."""
     deadline = time.monotonic() + 60
-    while sum(bool(children_of({server._process.pid})) for server in sandbox._servers) < count:
+    while len(programs_of(sandbox)) < count:
         assert time.monotonic() < deadline, "the programs do not start"
         time.sleep(0.01)
 
@@ -188,7 +201,7 @@ def test_programs_run_at_the_same_time() -> None:
 
 
 def test_a_program_that_takes_its_server_down_is_wrong_and_no_other_is() -> None:
-    with Sandbox(width=1, without=("system_calls", "user")) as sandbox:
+    with Sandbox(width=1, without=("system_calls", "files", "namespaces", "user")) as sandbox:
         killing = Program("import os, signal; os.kill(os.getppid(), signal.SIGKILL); import time; time.sleep(1)", 30)
         assert [result.ending for result in sandbox.run([Program("", 30), killing, Program("", 30)])] == [
             Ending.FINISHED,
@@ -216,23 +229,25 @@ def test_servers_end_when_nobody_listens_any_more(tmp_path: Path) -> None:
 from assay.sandbox.pool import Sandbox
 from assay.sandbox.program import Program
 sandbox = Sandbox(width=1)
-sandbox.start()
-print(sandbox._servers[0]._process.pid, flush=True)
+confinement = sandbox.start()
+print(sandbox._servers[0]._process.pid, int(confinement.namespaces), flush=True)
 sandbox.run([Program("import time; time.sleep(600)", 600)])
 """
     tidy = {**os.environ, "TMPDIR": str(tmp_path)}  # an empty folder stays behind
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=tidy) as running:
         assert running.stdout is not None
-        server = Path(f"/proc/{int(running.stdout.readline())}")
+        server, namespaces = map(int, running.stdout.readline().split())
         deadline = time.monotonic() + 30
-        while len(children_of({int(server.name)})) == 0 and time.monotonic() < deadline:
+        begun = {server}  # with namespaces, what serves is its child
+        while len(begun) < 3 and time.monotonic() < deadline:
+            begun |= set(children_of(begun))
+            if len(begun) == 2 and not namespaces:
+                break
             time.sleep(0.01)
-        [program] = children_of({int(server.name)})
         running.kill()
-    while server.exists() and time.monotonic() < deadline:
+    while any(Path(f"/proc/{process}").exists() for process in begun) and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert not server.exists()
-    assert not Path(f"/proc/{program}").exists()
+    assert not any(Path(f"/proc/{process}").exists() for process in begun)
 
 
 def test_a_machine_on_which_no_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:

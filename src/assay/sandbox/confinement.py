@@ -11,8 +11,11 @@ import shutil
 import signal
 import sys
 import tempfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from assay.sandbox.file_access import allow_changes_only_in
+from assay.sandbox.linux import call
+from assay.sandbox.namespaces import enter_namespaces, mount_memory, unmount
 from assay.sandbox.program import Confinement
 from assay.sandbox.system_calls import refuse_system_calls
 
@@ -24,42 +27,52 @@ if TYPE_CHECKING:
 _NOBODY = 65534
 _SPARE_PROCESSOR_SECONDS = 10
 """For what is imported before a program; its wall-clock time is the limit that counts."""
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a program gets an empty one of its own
+_MOST_FILES = 10_000
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the C library keeps it
 
 # Linux constants, from the kernel's headers.
-_NEW_MOUNTS, _NEW_IPC, _NEW_USER, _NEW_NETWORK = 0x00020000, 0x08000000, 0x10000000, 0x40000000
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 1, 2, 4, 0x4000, 1 << 18
-_MNT_DETACH = 2
-_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = 442, -100, 0x8000, 1
-_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 24, 38, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 4, 24, 38, 36
 _CAPABILITY_VERSION, _CAPABILITIES = 0x20080522, 64
+
+
+class _Way(NamedTuple):
+    """A way to set up the server."""
+
+    namespaces: bool
+    own_user_namespace: bool
+    nobody: bool
+    """Whether programs run as nobody."""
+
+
+_WAYS = (
+    _Way(namespaces=True, own_user_namespace=False, nobody=True),
+    _Way(namespaces=True, own_user_namespace=True, nobody=True),
+    _Way(namespaces=True, own_user_namespace=True, nobody=False),
+    _Way(namespaces=False, own_user_namespace=False, nobody=True),
+    _Way(namespaces=False, own_user_namespace=False, nobody=False),
+)
+"""The best first."""
 
 
 def confine_server(folder: str, without: Collection[str]) -> Confinement:
     """Shut this process in as far as the machine lets it; each step is tried in a child first.
 
+    With namespaces it goes on in a child, as their first process.
+
     Args:
         folder: an empty folder, where programs will work.
         without: steps not to take, by their names in :class:`Confinement`.
     """
-    _adopt_orphans()
-    user, enter = _best_way_in(folder, without)
-    _settle(folder, user, enter)
-    filtered = "system_calls" not in without and _works(_filter_for_good)
-    return Confinement(system_calls=filtered, namespaces=enter is not None, user=user)
-
-
-def _best_way_in(folder: str, without: Collection[str]) -> tuple[bool, Callable[[], None] | None]:
-    """Whether to become nobody, and how to enter namespaces, if at all."""
-    ways: list[tuple[bool, Callable[[], None] | None]] = []
-    if "namespaces" not in without:
-        ways += [(True, _enter_own_user_namespace), (False, _enter_own_user_namespace), (False, _enter_as_root)]
-    ways.append((True, None))
-    for as_nobody, enter in ways:
-        allowed = not as_nobody or ("user" not in without and os.geteuid() == 0)
-        if allowed and _works(functools.partial(_settle, folder, as_nobody, enter)):
-            return as_nobody, enter
-    return False, None
+    if sys.platform.startswith("linux"):
+        # Whatever loses its parent becomes this process's own, so that it can be found and killed.
+        call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        # No program of the same user may look into it.
+        call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    way = next(way for way in _WAYS if _is_wanted(way, without) and _works(functools.partial(_settle, folder, way)))
+    _settle(folder, way)
+    filtered = "system_calls" not in without and _works(functools.partial(_filter, changes_of_files=True))
+    files = "files" not in without and _works(functools.partial(_restrict_files, folder))
+    return Confinement(system_calls=filtered, files=files, namespaces=way.namespaces, user=way.nobody)
 
 
 @contextlib.contextmanager
@@ -68,23 +81,30 @@ def workplace(folder: str, confinement: Confinement, limits: Limits) -> Iterator
     if not confinement.namespaces:
         place = tempfile.mkdtemp(dir=folder)
         try:
+            _give_away(place, confinement)
             yield place
         finally:
             _remove(place)
         return
-    mounted = [place for place in (folder, _SHARED_MEMORY) if os.path.isdir(place)]
-    options = f"size={limits.storage},nr_inodes=10000,mode=700"
-    for place in mounted:
-        _mount("tmpfs", place, _MS_NOSUID | _MS_NODEV, options)
+    mount_memory(folder, size=limits.storage, files=_MOST_FILES)
     try:
-        yield folder
+        for place in (_home(folder), _shared_memory(folder)):
+            os.mkdir(place, 0o700)
+            _give_away(place, confinement)
+        yield _home(folder)
     finally:
-        for place in mounted:
-            _call("umount2", place.encode(), _MNT_DETACH)
+        unmount(folder)
 
 
-def confine_program(place: str, confinement: Confinement, limits: Limits, seconds: float) -> None:
+def confine_program(folder: str, place: str, confinement: Confinement, limits: Limits, seconds: float) -> None:
     """Shut this process in for good, with a folder of its own as the working directory.
+
+    Args:
+        folder: where all programs of the server work.
+        place: this one's, from :func:`workplace`.
+        confinement: which steps to take.
+        limits: what it may use.
+        seconds: its wall-clock time.
 
     Raises:
         OSError: a step that worked before does not.
@@ -98,22 +118,31 @@ def confine_program(place: str, confinement: Confinement, limits: Limits, second
     _limit(resource.RLIMIT_CPU, int(seconds) + _SPARE_PROCESSOR_SECONDS)
     _limit(resource.RLIMIT_FSIZE, limits.storage)
     _limit(resource.RLIMIT_NOFILE, limits.open_files)
-    if sys.platform.startswith("linux"):
-        _limit(resource.RLIMIT_AS, limits.memory)
-        _limit(resource.RLIMIT_NPROC, limits.threads if confinement.namespaces else 16 * limits.threads)
-        _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-        _give_up_privileges()
+    if not sys.platform.startswith("linux"):
+        return
+    _limit(resource.RLIMIT_AS, limits.memory)
+    # Without a user namespace they are counted together with all others of the user.
+    counted_alone = confinement.namespaces and os.geteuid() != 0
+    _limit(resource.RLIMIT_NPROC, limits.threads if counted_alone else 16 * limits.threads)
+    if confinement.user:
+        _become_nobody()
+    call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    _give_up_privileges()
+    if confinement.files:
+        # Semaphores are files in shared memory. With namespaces it is in the folder.
+        allow_changes_only_in(*((folder,) if confinement.namespaces else (place, _SHARED_MEMORY)))
     if confinement.system_calls:
-        refuse_system_calls()
+        refuse_system_calls(changes_of_files=confinement.namespaces or confinement.user)
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
 
 
-def _adopt_orphans() -> None:
-    """Become the parent of whatever loses its own, so that it can be found and killed."""
-    if sys.platform.startswith("linux"):
-        _call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+def _is_wanted(way: _Way, without: Collection[str]) -> bool:
+    if way.nobody and (os.geteuid() != 0 or "user" in without):
+        return False
+    return not (way.namespaces and "namespaces" in without)
 
 
 def _works(step: Callable[[], object]) -> bool:
@@ -128,54 +157,46 @@ def _works(step: Callable[[], object]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def _settle(folder: str, as_nobody: bool, enter: Callable[[], None] | None) -> None:
-    if as_nobody:
-        _become_nobody(folder)
+def _settle(folder: str, way: _Way) -> None:
+    needed = [place for place in {*sys.path, sys.prefix, sys.base_prefix} if os.path.exists(place)]
+    if way.nobody and way.own_user_namespace:
+        os.chown(folder, _NOBODY, _NOBODY)
+        _become_nobody()
     else:
-        os.chown(folder, os.geteuid(), os.getegid())  # an attempt at the other may have given it away
-    if enter is not None:
-        enter()
-        _mount(None, "/", _MS_REC | _MS_PRIVATE)
-        _make_read_only("/")
-        _mount("tmpfs", folder, _MS_NOSUID | _MS_NODEV, "size=4096")
-        _call("umount2", folder.encode(), _MNT_DETACH)
+        os.chown(folder, os.geteuid(), os.getegid())  # an attempt at that may have given it away
+    if way.namespaces:
+        enter_namespaces(
+            own_user=way.own_user_namespace,
+            shared_memory=_shared_memory(folder),
+            needed=[*needed, folder],
+            reader=_NOBODY if way.nobody and not way.own_user_namespace else None,
+        )
+        mount_memory(folder, size=4096, files=2)
+        unmount(folder)
+    elif way.nobody:
+        os.chmod(folder, 0o711)  # noqa: S103 - so that a program reaches its own folder in there
+        needed.append(os.path.dirname(folder))
+    if way.nobody and not _works(functools.partial(_read_as_nobody, needed)):
+        raise PermissionError("nobody may not read the interpreter")
 
 
-def _become_nobody(folder: str) -> None:
-    needed = [place for place in (*sys.path, folder) if os.path.exists(place)]
-    os.chown(folder, _NOBODY, _NOBODY)
-    os.setgroups([])
-    os.setresgid(_NOBODY, _NOBODY, _NOBODY)
-    os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    if closed := [place for place in needed if not os.access(place, os.R_OK)]:
-        raise PermissionError(f"nobody may not read {closed[0]}")
+def _read_as_nobody(needed: Collection[str]) -> None:
+    _become_nobody()
+    if not all(os.access(place, os.X_OK if os.path.isdir(place) else os.R_OK) for place in needed):
+        raise PermissionError
 
 
-def _enter_own_user_namespace() -> None:
-    user, group = os.geteuid(), os.getegid()
-    _call("unshare", _NEW_USER | _NEW_MOUNTS | _NEW_IPC | _NEW_NETWORK)
-    for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        with open(f"/proc/self/{file}", "w") as writing:
-            writing.write(text)
+def _give_away(place: str, confinement: Confinement) -> None:
+    if confinement.user and os.geteuid() == 0:
+        os.chown(place, _NOBODY, _NOBODY)
 
 
-def _enter_as_root() -> None:
-    """Without a user namespace other processes' environments could be read, so there is no /proc either."""
-    _call("unshare", _NEW_MOUNTS | _NEW_IPC | _NEW_NETWORK)
-    _mount(None, "/", _MS_REC | _MS_PRIVATE)
-    _mount("tmpfs", "/proc", _MS_RDONLY, "size=4096")
+def _home(folder: str) -> str:
+    return os.path.join(folder, "home")
 
 
-def _make_read_only(place: str) -> None:
-    attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY, 0, 0, 0)
-    _call(
-        "syscall",
-        *map(ctypes.c_long, (_MOUNT_SETATTR, _AT_FDCWD)),
-        place.encode(),
-        ctypes.c_long(_AT_RECURSIVE),
-        attributes,
-        ctypes.c_long(ctypes.sizeof(attributes)),
-    )
+def _shared_memory(folder: str) -> str:
+    return os.path.join(folder, "shm")
 
 
 def _remove(place: str) -> None:
@@ -198,31 +219,28 @@ def _limit(kind: int, most: int) -> None:
     resource.setrlimit(kind, (value, value))
 
 
-def _filter_for_good() -> None:
+def _filter(*, changes_of_files: bool) -> None:
     _give_up_privileges()
-    refuse_system_calls()
+    refuse_system_calls(changes_of_files=changes_of_files)
+
+
+def _restrict_files(folder: str) -> None:
+    _give_up_privileges()
+    allow_changes_only_in(folder)
+
+
+def _become_nobody() -> None:
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(_NOBODY, _NOBODY, _NOBODY)
+        os.setresuid(_NOBODY, _NOBODY, _NOBODY)
 
 
 def _give_up_privileges() -> None:
     """Drop every capability, and the ways to get one back."""
     for capability in range(_CAPABILITIES):
         with contextlib.suppress(OSError):
-            _call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
+            call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _call("capset", header, (ctypes.c_uint32 * 6)())
-    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-
-
-# -- the C library ----------------------------------------------------------------------------------------------------
-
-
-def _mount(kind: str | None, place: str, flags: int, options: str = "") -> None:
-    name = None if kind is None else kind.encode()
-    _call("mount", name, place.encode(), name, ctypes.c_ulong(flags), options.encode() or None)
-
-
-def _call(name: str, *arguments: object) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if getattr(libc, name)(*arguments) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
+    call("capset", header, (ctypes.c_uint32 * 6)())
+    call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import select
 import shutil
@@ -24,6 +25,8 @@ from assay.sandbox.server import read_message, write_message
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+_log = logging.getLogger(__name__)
+
 _START_SECONDS = 60.0
 _SPARE_SECONDS = 90.0
 """How long beyond a program's own time its server may take to answer, preparations included."""
@@ -34,6 +37,8 @@ _HANDED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 class Sandbox:
     """Runs programs. To be closed after use; a context manager.
+
+    What the machine cannot keep them from is logged before the first of them runs.
 
     Args:
         limits: what each program may use.
@@ -116,7 +121,11 @@ class Sandbox:
             self._servers = [server for server in self._servers if not server.is_gone]
             server = _ServerProcess(self._limits, self._without)
             self._servers.append(server)
-        self.confinement = server.greet()
+        confinement = server.greet()
+        with self._lock:
+            is_first, self.confinement = self.confinement is None, confinement
+        if is_first and (gaps := confinement.gaps(as_root=hasattr(os, "geteuid") and os.geteuid() == 0)):
+            _log.warning("programs that the model writes could %s: this machine offers no wall", ", ".join(gaps))
         return server
 
 

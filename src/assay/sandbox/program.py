@@ -59,8 +59,11 @@ class Confinement:
 
     system_calls: bool
     """A filter refuses sockets, other processes, signals to others and whatever would undo the rest."""
+    files: bool
+    """A rule lets programs change files in their own folder only, and not look into other processes."""
     namespaces: bool
-    """There is no network, and no file can be written but in a folder in memory that vanishes with the program."""
+    """There is no network, no other process, and no file system that can be written but one in memory that vanishes
+    with the program."""
     user: bool
     """Programs run as the user ``nobody``, not as the user who started this."""
 
@@ -68,3 +71,18 @@ class Confinement:
     def cuts_network(self) -> bool:
         """Whether programs are kept from the network."""
         return self.system_calls or self.namespaces
+
+    def gaps(self, *, as_root: bool) -> tuple[str, ...]:
+        """What programs can do that they should not, because the machine lacks the means; in words for its user.
+
+        Args:
+            as_root: whether root started this.
+        """
+        found = {
+            "reach the network": not self.cuts_network,
+            "write files outside their folder": not (self.files or self.namespaces),
+            "see and signal other processes": not (self.system_calls or self.namespaces),
+            "fill the disk": not self.namespaces,
+            "act as root": as_root and not self.user,
+        }
+        return tuple(words for words, is_open in found.items() if is_open)

@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn
 
 from assay.sandbox.confinement import confine_program, confine_server, workplace
 from assay.sandbox.program import Confinement, Ending, Limits, Program
@@ -33,6 +33,7 @@ _PREPARATION_SECONDS = 60.0
 """For everything before a program's own time begins."""
 _BEGUN = b"!"
 """What a child writes when that is."""
+_TOKEN_BYTES = 32
 _LONGEST_REPORT = 1 << 16
 _LONGEST_MESSAGE = 500
 _MOST_SWEEPS = 1000
@@ -106,14 +107,19 @@ def _take_channels() -> tuple[int, int]:
 def _run(server: _Server, program: Program) -> bytes:
     try:
         with workplace(server.folder, server.confinement, server.limits) as place:
-            reading, writing = os.pipe()
+            reading, report_to = os.pipe()
+            token_from, writing = os.pipe()
             child = os.fork()
             if child == 0:
                 os.close(reading)
-                _be_the_child(server, program, place, writing)
-            os.close(writing)
+                os.close(writing)
+                _be_the_child(server, program, place, report_to, token_from)
+            os.close(report_to)
+            os.close(token_from)
             try:
-                return _await_report(child, reading, server.requests, program.seconds + _GRACE)
+                with os.fdopen(writing, "wb", buffering=0) as token_to:
+                    waiting = _Child(child, reading, token_to)
+                    return _await_report(waiting, server.requests, program.seconds + _GRACE)
             finally:
                 _end(child, server.confinement)
                 os.close(reading)
@@ -128,12 +134,12 @@ class _TimeoutException(Exception):  # noqa: N818 - programs may see it
     pass
 
 
-def _be_the_child(server: _Server, program: Program, place: str, report_to: int) -> NoReturn:
-    write, leave, getpid, own_pid = os.write, os._exit, os.getpid, os.getpid()
+def _be_the_child(server: _Server, program: Program, place: str, report_to: int, token_from: int) -> NoReturn:
+    write, leave = os.write, os._exit
     try:
         os.close(server.requests)
         os.close(server.replies)
-        confine_program(place, server.confinement, server.limits, program.seconds)
+        confine_program(server.folder, place, server.confinement, server.limits, program.seconds)
         for name in program.imports:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
@@ -143,27 +149,37 @@ def _be_the_child(server: _Server, program: Program, place: str, report_to: int)
     except BaseException as error:
         write(report_to, json.dumps({"error": f"{type(error).__name__}: {error}"}).encode() + b"\n")
         leave(1)
-    report = _execute(program)
-    if getpid() == own_pid:
-        write(report_to, report)
+    write(report_to, _execute(program, report_to, token_from))
     leave(0)
 
 
-def _execute(program: Program, dumps: Any = json.dumps, stop: Any = signal.setitimer) -> bytes:
+def _execute(program: Program, report_to: int, token_from: int) -> bytes:
+    """Run the program to its end; what is returned, if anything, says that it did not get there.
+
+    That it did is told with the token, which comes into this process when all is set up, and which no name and no
+    object leads to while the program runs: arguments of a call are evaluated from left to right, and the interpreter
+    keeps those that it has where Python code cannot look. They vanish with whatever is raised meanwhile.
+    """
+    dumps, read, run, stop, write = json.dumps, os.read, exec, signal.setitimer, os.write
+    leave, getpid, own_pid = os._exit, os.getpid, os.getpid()
+
+    def finish(token: bytes, *_: object) -> NoReturn:
+        if getpid() == own_pid:
+            write(report_to, token)
+        leave(0)
+
     signal.signal(signal.SIGALRM, _raise_timeout)
     stop(signal.ITIMER_REAL, program.seconds)
     try:
         try:
-            exec(program.source, {})  # noqa: S102 - what this module is for
+            finish(read(token_from, _TOKEN_BYTES), run(program.source, {}), stop(signal.ITIMER_REAL, 0))
         finally:
             stop(signal.ITIMER_REAL, 0)
-        report = {"ending": "finished"}
     except _TimeoutException:
         report = {"ending": "timed_out"}
     except BaseException as error:
         report = {"ending": "raised", "message": f"{error}"[:_LONGEST_MESSAGE]}
-    encoded: bytes = dumps(report).encode() + b"\n"
-    return encoded
+    return b"" if getpid() != own_pid else dumps(report).encode() + b"\n"
 
 
 def _raise_timeout(_: int, __: FrameType | None) -> None:
@@ -173,33 +189,47 @@ def _raise_timeout(_: int, __: FrameType | None) -> None:
 # -- its parent -------------------------------------------------------------------------------------------------------
 
 
-def _await_report(child: int, reading: int, requests: int, seconds: float) -> bytes:
+class _Child(NamedTuple):
+    pid: int
+    reports: int
+    """To be read."""
+    token_to: IO[bytes]
+    """To be written once, and closed."""
+
+
+def _await_report(child: _Child, requests: int, seconds: float) -> bytes:
     """The child's report; or, if it ends or takes too long before it has written one, what that means."""
     deadline = time.monotonic() + _PREPARATION_SECONDS
-    os.set_blocking(reading, False)
+    os.set_blocking(child.reports, False)
     poll = select.poll()
-    poll.register(reading, select.POLLIN)
+    poll.register(child.reports, select.POLLIN)
     poll.register(requests, 0)  # tells when nobody listens any more
-    end = os.pidfd_open(child) if hasattr(os, "pidfd_open") else None
+    end = os.pidfd_open(child.pid) if hasattr(os, "pidfd_open") else None
     if end is not None:
         poll.register(end, select.POLLIN)
-    report = b""
+    token, report = b"", b""
     try:
         while (left := deadline - time.monotonic()) > 0:
             ready = dict(poll.poll(1000 * (left if end is not None else min(left, _LOOK_EVERY))))
             if requests in ready:
-                _end(child, None)
+                _end(child.pid, None)
                 raise SystemExit
-            ended = end in ready if end is not None else os.waitid(os.P_PID, child, _LOOK) is not None
+            ended = end in ready if end is not None else os.waitid(os.P_PID, child.pid, _LOOK) is not None
             try:
-                part = os.read(reading, _LONGEST_REPORT)
+                part = os.read(child.reports, _LONGEST_REPORT)
             except BlockingIOError:
                 part = None
-            if not report and part is not None and part.startswith(_BEGUN):
+            if not token and part == _BEGUN:
+                token = os.urandom(_TOKEN_BYTES // 2).hex().encode()  # not before the fork: the child has none of it
+                child.token_to.write(token)
+                child.token_to.close()
                 deadline = time.monotonic() + seconds
+                continue
             report += part or b""
+            if token and report == token:
+                return b'{"ending": "finished"}'
             if b"\n" in report or len(report) > _LONGEST_REPORT:
-                return _checked(report)
+                return _checked(report, has_begun=bool(token))
             if ended or part == b"":
                 return b'{"ending": "died"}'
         return b'{"ending": "timed_out"}'
@@ -211,14 +241,17 @@ def _await_report(child: int, reading: int, requests: int, seconds: float) -> by
 _LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
-def _checked(report: bytes) -> bytes:
-    """The report, if it is one: a program can write what it likes."""
-    line = report.removeprefix(_BEGUN).partition(b"\n")[0]
+def _checked(report: bytes, *, has_begun: bool) -> bytes:
+    """The report, if it is one: a program can write what it likes, and only the token says that it finished."""
+    line = report.partition(b"\n")[0]
     try:
         told = json.loads(line)
-        if told.get("error") is None:
-            Ending(told["ending"])
-    except (ValueError, KeyError, AttributeError, RecursionError):
+        if has_begun:
+            if Ending(told["ending"]) is Ending.FINISHED or "error" in told:
+                raise ValueError
+        elif not told["error"]:
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return b'{"ending": "died"}'
     return line
 
@@ -234,23 +267,32 @@ def _end(child: int, confinement: Confinement | None) -> None:
         os.waitpid(child, 0)
     except ChildProcessError:
         return
-    if confinement is None or not confinement.system_calls:
-        _sweep()
+    if confinement is not None and not confinement.system_calls:
+        _sweep(all_others=confinement.namespaces)
 
 
-def _sweep() -> None:
-    """Kill descendants that left the child's process group: when their parents die they become this process's own."""
+def _sweep(*, all_others: bool) -> None:
+    """Kill what the child left behind.
+
+    Args:
+        all_others: whether this is the first of processes that are all to go. Else it looks for those that left the
+            child's process group: when their parents die they become this process's own.
+    """
     for _ in range(_MOST_SWEEPS):
-        try:
-            with open(f"/proc/self/task/{os.getpid()}/children") as file:
-                orphans = [int(pid) for pid in file.read().split()]
-        except OSError:
-            return
-        for orphan in orphans:
-            os.kill(orphan, signal.SIGKILL)
+        for orphan in [-1] if all_others else _own_children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(orphan, signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         except ChildProcessError:
             return
         time.sleep(0.001)
+
+
+def _own_children() -> list[int]:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except OSError:
+        return []

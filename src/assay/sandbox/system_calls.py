@@ -1,65 +1,95 @@
 """A filter on system calls (Linux, seccomp) for a process that is to compute and nothing else.
 
-It needs no privileges. Refused are sockets, starting processes, replacing the program, signals to and views into other
-processes, and whatever could change mounts or namespaces. Threads, files and socket pairs stay.
+It needs no privileges. What a Python program needs to compute, to keep files and to run threads is allowed; whatever is
+not listed here is refused, so also what kernels will learn. There are no sockets but connected pairs, no other
+processes, no signals to them and no views into them, no memory that the limits do not count, and nothing that changes
+mounts, namespaces, keys or clocks.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
+import functools
 import os
 import struct
 import sys
 
+from assay.sandbox.linux import call
+
 # Offsets in the kernel's struct seccomp_data.
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 
 # Instructions of classic BPF as the kernel's linux/bpf_common.h numbers them.
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _JUMP_IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
-_CLONE_THREAD = 0x10000
+_PR_SET_SECCOMP, _FILTER_MODE = 22, 2
 _X32_NUMBERS = 0x40000000
 
-_PR_SET_SECCOMP, _FILTER_MODE = 22, 2
+# Numbers are (x86-64, AArch64), from the kernel's tables; None where an architecture has no such call.
+ALLOWED: dict[str, tuple[int | None, int | None]] = {
+    "read": (0, 63), "write": (1, 64), "open": (2, None), "close": (3, 57), "stat": (4, None), "fstat": (5, 80),
+    "lstat": (6, None), "poll": (7, None), "lseek": (8, 62), "mmap": (9, 222), "mprotect": (10, 226),
+    "munmap": (11, 215), "brk": (12, 214), "rt_sigaction": (13, 134), "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139), "pread64": (17, 67), "pwrite64": (18, 68), "readv": (19, 65), "writev": (20, 66),
+    "access": (21, None), "pipe": (22, None), "select": (23, None), "sched_yield": (24, 124), "mremap": (25, 216),
+    "msync": (26, 227), "mincore": (27, 232), "madvise": (28, 233), "dup": (32, 23), "dup2": (33, None),
+    "pause": (34, None), "nanosleep": (35, 101), "getitimer": (36, 102), "alarm": (37, None), "setitimer": (38, 103),
+    "getpid": (39, 172), "sendfile": (40, 71), "socketpair": (53, 199), "recvfrom": (45, 207), "shutdown": (48, 210),
+    "getsockname": (51, 204), "getpeername": (52, 205), "setsockopt": (54, 208), "getsockopt": (55, 209),
+    "exit": (60, 93), "wait4": (61, 260), "waitid": (247, 95), "uname": (63, 160), "flock": (73, 32),
+    "fsync": (74, 82), "fdatasync": (75, 83), "truncate": (76, 45), "ftruncate": (77, 46), "getdents": (78, None),
+    "getdents64": (217, 61), "getcwd": (79, 17), "chdir": (80, 49), "fchdir": (81, 50), "rename": (82, None),
+    "mkdir": (83, None), "rmdir": (84, None), "creat": (85, None), "link": (86, None), "unlink": (87, None),
+    "symlink": (88, None), "readlink": (89, None), "umask": (95, 166), "gettimeofday": (96, 169),
+    "getrlimit": (97, 163), "getrusage": (98, 165), "sysinfo": (99, 179), "times": (100, 153), "getuid": (102, 174),
+    "getgid": (104, 176), "geteuid": (107, 175), "getegid": (108, 177), "getpgid": (121, 155), "getppid": (110, 173),
+    "getpgrp": (111, None), "getgroups": (115, 158), "getresuid": (118, 148), "getresgid": (120, 150),
+    "getsid": (124, 156), "rt_sigpending": (127, 136), "rt_sigtimedwait": (128, 137), "rt_sigsuspend": (130, 133),
+    "sigaltstack": (131, 132), "statfs": (137, 43), "fstatfs": (138, 44), "getpriority": (140, 141),
+    "sched_getparam": (143, 121), "sched_getscheduler": (145, 120), "sched_get_priority_max": (146, 125),
+    "sched_get_priority_min": (147, 126), "arch_prctl": (158, None), "gettid": (186, 178), "getxattr": (191, 8),
+    "lgetxattr": (192, 9), "fgetxattr": (193, 10), "listxattr": (194, 11), "llistxattr": (195, 12),
+    "flistxattr": (196, 13), "time": (201, None), "futex": (202, 98), "sched_getaffinity": (204, 123),
+    "set_tid_address": (218, 96), "restart_syscall": (219, 128), "fadvise64": (221, 223), "clock_gettime": (228, 113),
+    "clock_getres": (229, 114), "clock_nanosleep": (230, 115), "exit_group": (231, 94), "epoll_wait": (232, None),
+    "epoll_ctl": (233, 21), "epoll_create": (213, None), "epoll_create1": (291, 20), "epoll_pwait": (281, 22),
+    "openat": (257, 56), "mkdirat": (258, 34), "newfstatat": (262, 79), "unlinkat": (263, 35), "renameat": (264, 38),
+    "linkat": (265, 37), "symlinkat": (266, 36), "readlinkat": (267, 78), "faccessat": (269, 48),
+    "pselect6": (270, 72), "ppoll": (271, 73), "set_robust_list": (273, 99), "fallocate": (285, 47),
+    "dup3": (292, 24), "pipe2": (293, 59), "preadv": (295, 69), "pwritev": (296, 70), "preadv2": (327, 286),
+    "pwritev2": (328, 287), "getcpu": (309, 168), "renameat2": (316, 276), "getrandom": (318, 278),
+    "membarrier": (324, 283), "statx": (332, 291), "rseq": (334, 293), "faccessat2": (439, 439),
+    "close_range": (436, 436), "mbind": (237, 235), "get_mempolicy": (239, 236), "copy_file_range": (326, 285),
+}  # fmt: skip
+CHANGES_OF_FILES: dict[str, tuple[int | None, int | None]] = {
+    "chmod": (90, None), "fchmod": (91, 52), "chown": (92, None), "fchown": (93, 55), "lchown": (94, None),
+    "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
+    "fchmodat": (268, 53), "fchownat": (260, 54), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
+}  # fmt: skip
+"""Changes of what is known about a file: allowed where a program finds no file that is its user's but its own."""
+CONDITIONAL: dict[str, tuple[int, int]] = {
+    "clone": (56, 220), "tgkill": (234, 131), "prlimit64": (302, 261), "sched_setaffinity": (203, 122),
+    "fcntl": (72, 25), "ioctl": (16, 29), "prctl": (157, 167), "sendto": (44, 206), "clone3": (435, 435),
+}  # fmt: skip
+_NEWEST_KNOWN = 451
+"""Of a call with a greater number the C library must hear that there is none: it has another way then."""
 
-# (x86-64, AArch64), from the kernel's tables; None where an architecture has no such call.
-_REFUSED: dict[str, tuple[int | None, int | None]] = {
-    "socket": (41, 198),
-    "fork": (57, None),
-    "vfork": (58, None),
-    "execve": (59, 221),
-    "execveat": (322, 281),
-    "kill": (62, 129),
-    "tkill": (200, 130),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-    "pidfd_open": (434, 434),
-    "pidfd_send_signal": (424, 424),
-    "pidfd_getfd": (438, 438),
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "mount_setattr": (442, 442),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "bpf": (321, 280),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "io_uring_setup": (425, 425),
-    "keyctl": (250, 219),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-}
-_CLONE, _CLONE3, _TGKILL, _PRLIMIT = (56, 220), (435, 435), (234, 131), (302, 261)
+_CLONE_THREAD = 0x10000
+_FCNTL_COMMANDS = (
+    0, 1, 2, 3, 4,  # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL
+    5, 6, 7, 36, 37, 38,  # F_GETLK, F_SETLK, F_SETLKW and the same for open files
+    1030, 1032,  # F_DUPFD_CLOEXEC, F_GETPIPE_SZ
+)  # fmt: skip
+"""Not among them: who gets a signal when a file is ready, leases, notices of changes, seals, larger pipes."""
+_IOCTL_COMMANDS = (
+    0x5401, 0x802C542A, 0x5413,  # TCGETS, TCGETS2, TIOCGWINSZ: is it a terminal?
+    0x541B, 0x5421, 0x5450, 0x5451,  # FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
+)  # fmt: skip
+_PRCTL_COMMANDS = (15, 16, 0x53564D41)
+"""PR_SET_NAME, PR_GET_NAME, PR_SET_VMA: threads and memory get names."""
+
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
@@ -67,53 +97,88 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def refuse_system_calls() -> None:
+def refuse_system_calls(*, changes_of_files: bool) -> None:
     """Put the filter on this process, for good. It must not be able to gain privileges any more.
+
+    Args:
+        changes_of_files: whether it may change modes, owners and times of files.
 
     Raises:
         OSError: the machine has no such filters.
     """
-    code = _filter(os.getpid())
+    code = _filter(changes_of_files) + _for_process(os.getpid())
     program = _FilterProgram(len(code) // 8, code)
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_SECCOMP, _FILTER_MODE, ctypes.byref(program), 0, 0):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+    call("prctl", _PR_SET_SECCOMP, _FILTER_MODE, ctypes.byref(program), 0, 0)
 
 
-def _filter(own_pid: int) -> bytes:
-    machine = os.uname().machine
-    if not sys.platform.startswith("linux") or machine not in _ARCHITECTURES or sys.maxsize < 2**32:
-        raise OSError(errno.ENOSYS, f"no filter is known for {sys.platform} on {machine}")
-    column, architecture = _ARCHITECTURES[machine]
+@functools.cache
+def _filter(changes_of_files: bool) -> bytes:
+    """The part that is the same for all processes."""
+    column, architecture = _machine()
     code = [
         _instruction(_LOAD, _ARCHITECTURE),
         _instruction(_JUMP_IF_EQUAL, architecture, 1, 0),
         _instruction(_RETURN, _KILL),
         _instruction(_LOAD, _NUMBER),
     ]
-    if machine == "x86_64":
-        code += [_instruction(_JUMP_IF_AT_LEAST, _X32_NUMBERS, 0, 1), _refusal(errno.ENOSYS)]
-    for numbers in _REFUSED.values():
+    for numbers in (ALLOWED | CHANGES_OF_FILES if changes_of_files else ALLOWED).values():
         if (number := numbers[column]) is not None:
-            code += [_instruction(_JUMP_IF_EQUAL, number, 0, 1), _refusal(errno.EPERM)]
-    # The C library falls back on clone, whose flags a filter can see.
-    code += [_instruction(_JUMP_IF_EQUAL, _CLONE3[column], 0, 1), _refusal(errno.ENOSYS)]
-    code += _unless_first_argument(_CLONE[column], _JUMP_IF_ANY_BIT, _CLONE_THREAD)
-    code += _unless_first_argument(_TGKILL[column], _JUMP_IF_EQUAL, own_pid)
-    code += _unless_first_argument(_PRLIMIT[column], _JUMP_IF_EQUAL, 0)
-    code.append(_instruction(_RETURN, _ALLOW))
+            code += [_instruction(_JUMP_IF_EQUAL, number, 0, 1), _instruction(_RETURN, _ALLOW)]
+    code += _if_argument("clone", 0, _CLONE_THREAD, jump=_JUMP_IF_ANY_BIT)
+    code += _if_argument("prlimit64", 0, 0)
+    code += _if_argument("sched_setaffinity", 0, 0)
+    code += _if_argument("fcntl", 1, *_FCNTL_COMMANDS)
+    code += _if_argument("ioctl", 1, *_IOCTL_COMMANDS)
+    code += _if_argument("prctl", 0, *_PRCTL_COMMANDS)
+    code += _if_pointer_is_null("sendto", 4)  # datagrams of a pair could have any socket's address
     return b"".join(code)
 
 
-def _unless_first_argument(number: int, jump: int, operand: int) -> list[bytes]:
-    """Refuse a call unless its first argument, as far as its lower half goes, meets a condition."""
-    return [
-        _instruction(_JUMP_IF_EQUAL, number, 0, 4),
-        _instruction(_LOAD, _FIRST_ARGUMENT),
-        _instruction(jump, operand, 1, 0),
+def _for_process(own_pid: int) -> bytes:
+    column, _ = _machine()
+    code = _if_argument("tgkill", 0, own_pid)
+    code += [
+        _instruction(_JUMP_IF_EQUAL, CONDITIONAL["clone3"][column], 1, 0),  # its flags cannot be seen; clone's can
+        _instruction(_JUMP_IF_AT_LEAST, _NEWEST_KNOWN + 1, 0, 1),  # x32's numbers are greater, too
+        _refusal(errno.ENOSYS),
         _refusal(errno.EPERM),
+    ]
+    return b"".join(code)
+
+
+def _machine() -> tuple[int, int]:
+    """The column of numbers, and the kernel's number of the architecture."""
+    machine = os.uname().machine
+    if not sys.platform.startswith("linux") or machine not in _ARCHITECTURES or sys.maxsize < 2**32:
+        raise OSError(errno.ENOSYS, f"no filter is known for {sys.platform} on {machine}")
+    return _ARCHITECTURES[machine]
+
+
+def _if_argument(name: str, position: int, *values: int, jump: int = _JUMP_IF_EQUAL) -> list[bytes]:
+    """Decide about a call by one of its arguments, as far as its lower half goes."""
+    decision = [_instruction(_LOAD, _ARGUMENTS + 8 * position)]
+    for value in values:
+        decision += [_instruction(jump, value, 0, 1), _instruction(_RETURN, _ALLOW)]
+    return _decide(name, decision)
+
+
+def _if_pointer_is_null(name: str, position: int) -> list[bytes]:
+    decision = [
+        _instruction(_LOAD, _ARGUMENTS + 8 * position),
+        _instruction(_JUMP_IF_EQUAL, 0, 0, 3),
+        _instruction(_LOAD, _ARGUMENTS + 8 * position + 4),
+        _instruction(_JUMP_IF_EQUAL, 0, 0, 1),
         _instruction(_RETURN, _ALLOW),
+    ]
+    return _decide(name, decision)
+
+
+def _decide(name: str, decision: list[bytes]) -> list[bytes]:
+    column, _ = _machine()
+    return [
+        _instruction(_JUMP_IF_EQUAL, CONDITIONAL[name][column], 0, len(decision) + 1),
+        *decision,
+        _refusal(errno.EPERM),
     ]
 
 
