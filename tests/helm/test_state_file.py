@@ -55,8 +55,95 @@ def test_every_cut_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(text[:size])
         with pytest.raises(FileFormatError) as refusal:
             StateFile(path).load()
-        assert "at byte" in str(refusal.value)
+        assert "was cut off at byte" in str(refusal.value)
         assert "\n" not in str(refusal.value)
+
+
+_BETWEEN = b"\n    },\n    {"
+_AFTER_SPEC = b'\n  },\n  "request_states"'
+_AFTER_LIST = b'\n  ],\n  "annotator_specs"'
+
+
+@pytest.mark.parametrize("chunk", [32, 1 << 20])
+@pytest.mark.parametrize(
+    ("old", "new", "place"),
+    [
+        (_BETWEEN, b"\n    }\n    {", 8),
+        (_BETWEEN, b"\n    },,\n    {", 7),
+        (_BETWEEN, b"\n    } x,\n    {", 7),
+        (_BETWEEN, b"\n    };\n    {", 6),
+        (b'"request_states": [\n', b'"request_states": [,\n', 19),
+        (_AFTER_SPEC, _AFTER_SPEC.replace(b",", b""), 4),
+        (_AFTER_SPEC, _AFTER_SPEC.replace(b",", b",,"), 5),
+        (_AFTER_LIST, _AFTER_LIST.replace(b"]", b",]"), 4),
+        (b"\n    }" + _AFTER_LIST, b"\n    }," + _AFTER_LIST, 7),
+        (_AFTER_LIST, _AFTER_LIST.replace(b",", b""), 4),
+        (_AFTER_LIST, _AFTER_LIST.replace(b",", b",,"), 5),
+        (_AFTER_LIST, _AFTER_LIST.replace(b"]", b"]]"), 4),
+        (b'"later": 1\n}', b'"later": 1,\n}', 10),
+        (b'"later": 1\n}', b'"later": 1\n}\n{}', 13),
+        (b'"later": 1\n}', b'"later": 1\n}garbage', 12),
+        (b'"later": 1\n}', b'"later": 1\n]', 10),
+    ],
+)
+def test_broken_json_is_no_state_wherever_it_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int, old: bytes, new: bytes, place: int
+) -> None:
+    text = json.dumps(_state(), indent=2).encode()
+    assert old in text
+    broken = text.replace(old, new, 1)
+    with pytest.raises(json.JSONDecodeError) as error:
+        json.loads(broken)
+    path = tmp_path / "scenario_state.json"
+    path.write_bytes(broken)
+    monkeypatch.setattr(state_file, "_CHUNK", chunk)
+    with pytest.raises(FileFormatError, match=rf"is damaged at byte {error.value.pos} "):
+        StateFile(path).load()
+    assert text.index(old) + place <= error.value.pos <= text.index(old) + place + 4
+
+
+@pytest.mark.parametrize(
+    ("item", "kind"), [("null", "null"), ("[]", "a list"), ('"\\n    }"', "a string"), ("3", "a number")]
+)
+def test_an_item_that_is_no_request_is_named(tmp_path: Path, item: str, kind: str) -> None:
+    path = tmp_path / "scenario_state.json"
+    for size in (0, 3):
+        before = _state(size)["request_states"]
+        states = [*before, json.loads(item)]
+        path.write_text(json.dumps({**_state(), "request_states": states}, indent=2))
+        with pytest.raises(
+            FileFormatError, match=rf"request_states\[{size}\]: expected RequestState, an object, .*{kind}"
+        ):
+            StateFile(path).load()
+
+
+def test_a_list_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "scenario_state.json"
+    text = json.dumps(_state(), indent=2)
+    path.write_text(text.replace('"later": 1', '"request_states": []'))
+    with pytest.raises(FileFormatError, match="has 'request_states' twice"):
+        StateFile(path).load()
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize("chunk", [32, 1 << 20])
+def test_a_layout_that_changes_in_the_middle_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int, chunk: int
+) -> None:
+    monkeypatch.setattr(state_file, "_CHUNK", chunk)
+    path = tmp_path / "scenario_state.json"
+    state = _state()
+    state["request_states"][place]["instance"]["perturbation"] = {"name": "typos"}
+    marked = {**state, "request_states": [*state["request_states"]]}
+    marked["request_states"][place] = "MARK"
+    path.write_text(
+        json.dumps(marked, indent=2).replace(
+            '"MARK"', json.dumps(state["request_states"][place], separators=(",", ":"))
+        )
+    )
+    assert StateFile(path).load().to_builtins() == state
+    assert [one.instance.id for one in StateFile(path)] == ["id0", "id1", "id2"]
+    assert StateFile(path).mentions("perturbation")
 
 
 def test_damage_is_located_in_the_file(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from assay.errors import FileFormatError
 from assay.helm.adaptation import AdapterSpec, RequestState, ScenarioState
-from assay.helm.structs import parse_json
+from assay.helm.structs import Extent, extent_of, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,8 +15,16 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _LIST_BEGINS = b'\n  "request_states": ['
+_LIST_ENDS = b"\n  ]"
+_ITEM_BEGINS = b"\n    {"
 _ITEM_ENDS = b"\n    }"
-_ERROR_PLACE = re.compile(r"at byte (\d+)")
+_OBJECT_FOLLOWS = re.compile(rb"\s*:\s*\{")
+_KEPT = 256
+"""Bytes of a chunk that are looked at again with the next one."""
+
+
+class _AnotherLayout(Exception):  # noqa: N818 - no error, perhaps
+    """The file is not in HELM's layout from here on: it is damaged, or somebody else wrote it."""
 
 
 class StateFile:
@@ -36,14 +44,15 @@ class StateFile:
                 head = self._read_head(file)
         except OSError as error:
             raise FileFormatError(f"{path} cannot be read: {error.strerror}") from None
-        self._whole = ScenarioState.from_json(path.read_bytes(), self.name) if head is None else None
+        self._whole = self._read_whole() if head is None else None
         self._items_begin = 0 if head is None else len(head) + len(_LIST_BEGINS)
         self._around: dict[str, Any] = {}
         """What the file says before and after its request states."""
         if self._whole is not None:
             self.adapter_spec = self._whole.adapter_spec
         elif head is not None:
-            self._around = parse_json(head.rstrip().rstrip(b",") + b"\n}", self.name)
+            self._around = parse_json(head + _LIST_BEGINS + b"]\n}", self.name)
+            del self._around["request_states"]
             spec = self._around.pop("adapter_spec")
             self.adapter_spec = AdapterSpec.from_builtins(spec, f"{self.name}: adapter_spec")
 
@@ -52,20 +61,31 @@ class StateFile:
         if self._whole is not None:
             yield from self._whole.request_states
             return
-        for index, (offset, text) in enumerate(self._items()):
-            yield self._request_state(index, offset, text)
+        index = 0
+        try:
+            for offset, text in self._items():
+                yield self._request_state(index, offset, text)
+                index += 1
+        except _AnotherLayout:
+            self._whole = self._read_whole()
+            yield from self._whole.request_states[index:]
 
     def mentions(self, key: str) -> bool:
         """Whether some record of the file has an object under this key."""
-        needle = f'"{key}": {{'.encode()
         if self._whole is not None:
             return self._whole.mentions(key)
+        quoted = f'"{key}"'.encode()
         with self.path.open("rb") as file:
             kept = b""
             while chunk := file.read(_CHUNK):
-                if needle in kept + chunk:
-                    return True
-                kept = chunk[-len(needle) :]
+                text = kept + chunk
+                place = text.find(quoted)
+                while place >= 0:
+                    place += len(quoted)
+                    if _OBJECT_FOLLOWS.match(text, place):
+                        return True
+                    place = text.find(quoted, place)
+                kept = text[-_KEPT:]
         return False
 
     def load(self) -> ScenarioState:
@@ -73,6 +93,9 @@ class StateFile:
         if self._whole is not None:
             return self._whole
         states = list(self)
+        return self._whole or self._with_what_is_around(states)  # another layout may begin in the middle
+
+    def _with_what_is_around(self, states: list[RequestState]) -> ScenarioState:
         around = dict(self._around)
         annotators = around.pop("annotator_specs", None)
         return ScenarioState(self.adapter_spec, states, annotators, extras=tuple(around.items()) or None)
@@ -88,41 +111,54 @@ class StateFile:
             text += chunk
         return text[:end]
 
+    def _read_whole(self) -> ScenarioState:
+        return ScenarioState.from_json(self.path.read_bytes(), self.name)
+
+    def _request_state(self, index: int, offset: int, text: bytes) -> RequestState:
+        try:
+            return RequestState.from_json(text, f"{self.name}: request_states[{index}]", offset)
+        except FileFormatError:
+            if extent_of(text) in (Extent.SHORTER, Extent.LONGER):
+                raise _AnotherLayout from None
+            raise
+
     def _items(self) -> Iterator[tuple[int, bytes]]:
-        """Each request state's text and where it begins; at the end, what follows the list is noted."""
+        """Where each request state begins, and its text; at the end, what follows the list is noted."""
         with self.path.open("rb") as file:
             file.seek(self._items_begin)
             text, start, begin = b"", self._items_begin, 0
+            comma = b""
             while True:
-                end = text.find(_ITEM_ENDS, begin) + len(_ITEM_ENDS)
-                closed = text.startswith((b"]", b"\n  ]"), begin)
-                if not closed and len(_ITEM_ENDS) <= end < len(text):
-                    yield start + begin, text[begin:end]
-                    begin = end + text.startswith(b",", end)
-                    continue
-                chunk = file.read(_CHUNK)
-                if chunk:
-                    text, start, begin = text[begin:] + chunk, start + begin, 0
-                elif closed:
+                item_begins = comma + _ITEM_BEGINS
+                if text.startswith(item_begins, begin):
+                    end = text.find(_ITEM_ENDS, begin)
+                    if end >= 0:
+                        end += len(_ITEM_ENDS)
+                        yield start + begin + len(comma), text[begin + len(comma) : end]
+                        begin, comma = end, b","
+                        continue
+                elif text.startswith(list_ends := _LIST_ENDS if comma else b"]", begin):
+                    tail_begins = begin + len(list_ends)
                     break
+                elif not item_begins.startswith(text[begin:]) and not _LIST_ENDS.startswith(text[begin:]):
+                    raise _AnotherLayout
+                if chunk := file.read(_CHUNK):
+                    text, start, begin = text[begin:] + chunk, start + begin, 0
                 else:
-                    raise self._cut_off(start + len(text))
-            self._around |= self._parse_tail(text[text.index(b"]", begin) + 1 :], start + len(text))
+                    raise self._cut_off(text[begin:], comma, start + len(text))
+            self._around |= self._parse_tail(text[tail_begins:] + file.read(), start + tail_begins)
 
-    def _parse_tail(self, text: bytes, size: int) -> dict[str, Any]:
-        rest = text.strip()
-        if not rest.endswith(b"}"):
-            raise self._cut_off(size)
-        tail = parse_json(b"{" + rest.removeprefix(b","), self.name)
+    def _parse_tail(self, text: bytes, offset: int) -> dict[str, Any]:
+        before = b'{"": []'
+        tail = parse_json(before + text, self.name, offset - len(before))
+        del tail[""]
+        for key in ("adapter_spec", "request_states"):
+            if key in tail:
+                raise FileFormatError(f"{self.name} has {key!r} twice")
         return dict(tail)
 
-    def _request_state(self, index: int, offset: int, text: bytes) -> RequestState:
-        source = f"{self.name}: request_states[{index}]"
-        try:
-            return RequestState.from_json(text, source)
-        except FileFormatError as error:
-            message = _ERROR_PLACE.sub(lambda place: f"at byte {int(place[1]) + offset}", str(error), count=1)
-            raise FileFormatError(message) from None
-
-    def _cut_off(self, size: int) -> FileFormatError:
+    def _cut_off(self, rest: bytes, comma: bytes, size: int) -> Exception:
+        """What is wrong with a file that ends before its list does."""
+        if rest.startswith(comma + _ITEM_BEGINS) and extent_of(rest[len(comma) :]) is not Extent.LONGER:
+            return _AnotherLayout()
         return FileFormatError(f"{self.name} ends in the middle, it was cut off at byte {size}")

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import types
 import typing
+from enum import Enum
 from functools import cache
 from typing import Any, NamedTuple, Self, TypeVar, Union
 
@@ -33,12 +35,13 @@ class HelmStruct(
     extras: Extras | None = None
 
     @classmethod
-    def from_json(cls, text: bytes | str, source: str = "JSON") -> Self:
+    def from_json(cls, text: bytes | str, source: str = "JSON", offset: int = 0) -> Self:
         """Read one record.
 
         Args:
             text: The record's JSON.
             source: Where it comes from, for error messages.
+            offset: At which byte of that the text begins.
 
         Raises:
             FileFormatError: It is no JSON, or not a record of this kind.
@@ -49,7 +52,7 @@ class HelmStruct(
             if (required := _required_decoder(cls)) is not None:
                 required.decode(raw)
         except (msgspec.DecodeError, RecursionError):
-            return cls.from_builtins(parse_json(raw, source), source)
+            return cls.from_builtins(parse_json(raw, source, offset), source)
         return record
 
     @classmethod
@@ -84,6 +87,10 @@ class HelmStruct(
 RecordT = TypeVar("RecordT", bound=HelmStruct)
 
 _PLAIN = -1
+_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+_BEGUN_NUMBER = re.compile(r"\.|[eE][+-]?")
+"""What follows a number's digits in a text that ends before the number does."""
+_LONGEST_ESCAPE = 7
 
 
 def _to_builtins(value: Any, depth: int) -> Any:
@@ -94,8 +101,13 @@ def _to_builtins(value: Any, depth: int) -> Any:
     return [_to_builtins(item, depth - 1) for item in value]
 
 
-def parse_json(raw: bytes, source: str) -> Any:
+def parse_json(raw: bytes, source: str, offset: int = 0) -> Any:
     """What the JSON says, with Python's NaN and Infinity allowed as HELM writes them.
+
+    Args:
+        raw: The text.
+        source: Where it comes from, for error messages.
+        offset: At which byte of that the text begins.
 
     Raises:
         FileFormatError: The text is damaged; the message names the byte.
@@ -105,16 +117,49 @@ def parse_json(raw: bytes, source: str) -> Any:
     try:
         return json.loads(raw.decode())
     except UnicodeDecodeError as error:
-        raise FileFormatError(f"{source} is not UTF-8 at byte {error.start}; it was damaged or is no JSON") from None
+        byte = offset + error.start
+        raise FileFormatError(f"{source} is not UTF-8 at byte {byte}; it was damaged or is no JSON") from None
     except json.JSONDecodeError as error:
-        byte = len(error.doc[: error.pos].encode())
-        ended = byte >= len(error.doc.encode().rstrip()) or error.msg.startswith("Unterminated string")
-        what = "ends in the middle, it was cut off" if ended else "is damaged"
+        byte = offset + len(error.doc[: error.pos].encode())
+        what = "ends in the middle, it was cut off" if _ends_early(error) else "is damaged"
         raise FileFormatError(f"{source} {what} at byte {byte} ({error.msg})") from None
     except ValueError as error:
         raise FileFormatError(f"{source} holds a number that is too long: {error}") from None
     except RecursionError:
         raise FileFormatError(f"{source} is nested too deeply to be HELM's") from None
+
+
+class Extent(Enum):
+    """Where JSON ends that was taken out of a file."""
+
+    WHOLE = "where the text ends"
+    LONGER = "behind the text's end"
+    SHORTER = "before the text's end"
+    UNKNOWN = "the text is damaged before it ends"
+
+
+def extent_of(raw: bytes) -> Extent:
+    """Where the JSON ends with which a text begins."""
+    try:
+        json.loads(raw.decode())
+    except json.JSONDecodeError as error:
+        if _ends_early(error):
+            return Extent.LONGER
+        return Extent.SHORTER if error.msg == "Extra data" else Extent.UNKNOWN
+    except UnicodeDecodeError as error:
+        return Extent.LONGER if error.reason == "unexpected end of data" else Extent.UNKNOWN
+    except (ValueError, RecursionError):
+        return Extent.UNKNOWN
+    return Extent.WHOLE
+
+
+def _ends_early(error: json.JSONDecodeError) -> bool:
+    rest = error.doc[error.pos :]
+    if not rest.strip() or error.msg.startswith("Unterminated string"):
+        return True
+    if error.msg.startswith("Invalid \\"):
+        return len(rest) < _LONGEST_ESCAPE and '"' not in rest
+    return _BEGUN_NUMBER.fullmatch(rest) is not None or any(word.startswith(rest) for word in _WORDS)
 
 
 def dump_json(value: Any) -> bytes:
