@@ -207,6 +207,7 @@ def deep(depth: int) -> bytes:
         ("samples", b'{"doc_id":' + deep(100_000) + b"}\n"),
         ("samples", b'{"doc_id":0,"doc_hash":"aa","prompt_hash":"no hash","target_hash":"aa","metrics":[]}\n'),
         ("samples", b'{"doc_id":0,"doc_hash":"aa","prompt_hash":["00000000"],"target_hash":"aa","metrics":[]}\n'),
+        ("samples", b'{"doc_id":0,"doc":"\xee"}\n'),
         ("baseline", b'{\n "assay_baseline":' + deep(100_000) + b"}"),
     ],
 )

@@ -41,7 +41,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match=r"cannot write .*; the run's answers are kept in its journal"):
+    with pytest.raises(
+        OutputError, match=r"cannot write .*; the run's answers are kept in its journal; make it writable"
+    ):
         write_results(tmp_path / "file", "now", {"results": {}}, {})
 
 

@@ -1,5 +1,8 @@
 """What every command has in common."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from assay import cli
@@ -16,3 +19,38 @@ def test_control_c_at_any_moment_is_one_line(
         cli.main(["tasks"])
     assert ended.value.code == 130
     assert capsys.readouterr().err == "assay: interrupted\n"
+
+
+def fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli.cli, "invoke", failing)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(28, "No space left on device", "/x"), "cannot use /x: No space left on device; make room"),
+        (OSError(5, "Input/output error", "/x"), "cannot use /x: Input/output error; check the disk"),
+        (OSError(24, "Too many open files", "/x"), "cannot use /x: Too many open files; allow more open files"),
+    ],
+)
+def test_a_disk_that_is_full_or_fails_is_no_wrong_usage(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: OSError, words: str
+) -> None:
+    fail(monkeypatch, error)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["tasks"])
+    assert (ended.value.code, capsys.readouterr().err.startswith(f"assay: {words}")) == (74, True)
+
+
+def test_where_no_traceback_can_be_kept_the_error_is_said_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    fail(monkeypatch, RuntimeError("odd"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["tasks"])
+    assert ended.value.code == 70
+    assert "RuntimeError: odd; traceback in no file (No such file" in capsys.readouterr().err

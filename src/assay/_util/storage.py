@@ -20,11 +20,10 @@ def unwritten(failure: str, error: OSError, kept: str = "") -> OutputError:
         error: what the system said.
         kept: what is safe all the same, as ``the answers are kept in …``.
     """
-    remedy = _remedy(error.errno)
     message = f"{failure}: {error.strerror or error}" + (f"; {kept}" if kept else "")
-    if remedy is None:
-        return OutputError(message)
-    return StorageError(f"{message}; {remedy}, then run the same command again")
+    if is_of_storage(error):
+        return StorageError(f"{message}; {_remedy(error.errno)}, then run the same command again")
+    return OutputError(f"{message}; make it writable, then run the same command again" if kept else message)
 
 
 def is_of_storage(error: OSError) -> bool:

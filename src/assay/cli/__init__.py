@@ -19,7 +19,7 @@ import click
 from assay._util.interruption import is_stopping
 from assay._util.storage import is_of_storage, unwritten
 from assay._version import __version__
-from assay.errors import AssayError
+from assay.errors import AssayError, StorageError
 
 _COMMANDS = {
     "run": ("assay.cli.run", "run", "Evaluate a served model on one or more tasks."),
@@ -184,8 +184,8 @@ def _end_where_the_system_says_why(error: OSError) -> None:
     if is_of_storage(error):
         if error.filename is None:
             leave_pipe()
-        place = "standard output" if error.filename is None else error.filename
-        failed = unwritten(f"cannot write to {place}", error)
+            end(f"cannot write to standard output: {error.strerror}", StorageError.exit_code)
+        failed = unwritten(f"cannot use {error.filename}", error)
         end(str(failed), failed.exit_code)
 
 
@@ -205,8 +205,11 @@ def _keep_traceback() -> str:
     import tempfile
     import traceback
 
-    with tempfile.NamedTemporaryFile("w", prefix="assay-traceback-", suffix=".txt", delete=False) as file:
-        file.write(traceback.format_exc())
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="assay-traceback-", suffix=".txt", delete=False) as file:
+            file.write(traceback.format_exc())
+    except OSError as error:
+        return f"no file ({error.strerror})"
     return file.name
 
 

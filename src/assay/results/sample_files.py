@@ -154,6 +154,7 @@ def first_text(value: Any) -> str:
 
 
 def _parsed(text: bytes) -> SampleLine:
+    text.decode()  # refused here and now: what is parsed only when wanted is copied unseen until then
     try:
         return _decoder.decode(text)
     except msgspec.DecodeError:  # NaN and infinities, which msgspec does not take
