@@ -26,6 +26,7 @@ from assay.types import (
     Failure,
     FailureCause,
     ModelSpec,
+    Request,
     Sample,
     Specification,
     TaskOptions,
@@ -65,13 +66,13 @@ def written(screen: Console) -> str:
 def complete(table: LiveTable, task: str, count: int, *, failed: bool = False) -> None:
     for doc_id in range(count):
         response = Failure(cause=FailureCause.RESET, message="") if failed else Answer(text="x")
-        table.responded(None, response)
+        table.responded(Request(task, doc_id, 0, 0, "generate_until", b"{}", f"{task}-{doc_id}"), response)
         table.completed(Sample(task, doc_id, {}, [], []), [response])
 
 
 def test_tasks_scores_checks_and_rate_are_shown() -> None:
     table = LiveTable(console())
-    table.loaded({"sums": 10, "walks\x1b": 5}, 2, Path("run.journal"))
+    table.loaded({"sums": 100, "walks\x1b": 5}, 2, Path("run.journal"))
     table.limited(64)
     table.watching(
         Fixed(
@@ -80,14 +81,14 @@ def test_tasks_scores_checks_and_rate_are_shown() -> None:
             checks=("exact_match,none >= 0.4: undecided",),
         )
     )
-    complete(table, "sums", 4)
+    complete(table, "sums", 70)
     complete(table, "walks\x1b", 1, failed=True)
     text = picture(table)
-    assert "4/10" in text
+    assert "70/100" in text
     assert "0.5000  0.1500 – 0.8500" in text
     assert "walks\\x1b" in text
     assert "check  exact_match,none >= 0.4: undecided" in text
-    for words in ("5 of 15 samples", "requests/s", "64 at once", "left", "1 failed"):
+    for words in ("71 of 105 samples", "requests/s", "64 at once", "left", "1 failed"):
         assert words in text, words
 
 

@@ -23,7 +23,7 @@ from assay.runs.compare import Change, Comparison
 from assay.scoring.corrections import Correction
 from assay.scoring.measure import Score
 from assay.stats.intervals import wilson
-from assay.types import Answer, Failure, FailureCause, Outcome
+from assay.types import Answer, Failure, FailureCause, Outcome, Request, Sample
 
 
 @given(st.text())
@@ -150,8 +150,9 @@ def follow(progress: ProgressLines, failures: int = 1) -> None:
     for number in range(5):
         failed = number < failures
         response = Failure(cause=FailureCause.RESET, message="") if failed else Answer(text="x")
-        progress.responded(None, response)
-        progress.completed(None, [response])  # type: ignore[arg-type]
+        request = Request("a", number, 0, 0, "generate_until", b"{}", f"a-{number}")
+        progress.responded(request, response)
+        progress.completed(Sample("a", number, None, [], [request]), [response])
 
 
 def test_elsewhere_than_on_a_terminal_progress_is_a_few_plain_lines() -> None:
@@ -186,7 +187,7 @@ def test_a_line_of_progress_without_requests_has_no_rate() -> None:
     stream = io.StringIO()
     progress = ProgressLines(stream)
     progress.loaded({"a": 1}, 1, Path("run.journal"))
-    progress.completed(None, [])  # type: ignore[arg-type]
+    progress.completed(Sample("a", 0, None, [], []), [])
     assert stream.getvalue().splitlines()[-1] == "1 of 1 samples"
 
 

@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from assay._util.durations import duration_words, rate_words
+from assay._util.durations import rate_words
 from assay._util.text import printable
 from assay.report.counting import CountingProgress, opening_line
 from assay.report.fitting import FirstThatFits
@@ -70,8 +70,9 @@ class LiveTable(CountingProgress):
         """Look there for scores and checks."""
         self._so_far = so_far
 
-    def completed(self, sample: Sample, responses: Sequence[Response]) -> None:  # noqa: ARG002
+    def completed(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Count the sample."""
+        super().completed(sample, responses)
         self._done[sample.task] += 1
 
     def _say(self, line: str) -> None:
@@ -123,8 +124,8 @@ class LiveTable(CountingProgress):
             words.append(rate_words(self._asked, seconds))
         if self._limit:
             words.append(f"{self._limit} at once")
-        if 0 < done < of:
-            words.append(f"{duration_words((of - done) * seconds / done)} left")
+        if (left := self._left(of - done)) is not None:
+            words.append(left)
         text = Text(", ".join(words))
         return text.append(f", {self._failed} failed", style="red") if self._failed else text
 

@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
-from assay._util.durations import duration_words, rate_words
+from assay._util.durations import rate_words
 from assay.progress import Progress
 from assay.report.counting import CountingProgress, opening_line
 
@@ -56,8 +56,9 @@ class ProgressLines(CountingProgress):
         self._started = self._last = time.monotonic()
         self._say(opening_line(expected, kept, journal))
 
-    def completed(self, sample: Sample, responses: Sequence[Response]) -> None:  # noqa: ARG002
+    def completed(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Count, and say so from time to time."""
+        super().completed(sample, responses)
         self._done += 1
         now = time.monotonic()
         if self._done == self._expected or now - self._last >= _LINE_EVERY_SECONDS:
@@ -66,7 +67,7 @@ class ProgressLines(CountingProgress):
 
     def _status(self, seconds: float) -> str:
         left = self._expected - self._done
-        remaining = f", {duration_words(left * seconds / self._done)} left" if left and self._done else ""
+        remaining = f", {words}" if (words := self._left(left)) else ""
         failed = f", {self._failed} failed" if self._failed else ""
         rate = f", {rate_words(self._asked, seconds)}" if self._asked and seconds > 0 else ""
         at_once = f", {self._limit} at once" if self._limit else ""
