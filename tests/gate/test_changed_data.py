@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from assay.checks.verdicts import CheckResult, Verdict
 from assay.cli.gate import gate
-from assay.errors import BaselineMismatchError
+from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import evaluate
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
@@ -147,6 +147,18 @@ def test_what_was_allowed_is_said_with_the_verdict(bench: Bench) -> None:
     assert result.verdict is Verdict.PASS
     assert "allowed: sums: data: 1 of 6 documents are not in the baseline" in result.reason
     assert "55 of the baseline's documents were not asked" in result.reason
+
+
+def test_a_group_says_which_of_its_subtasks_its_score_knows_nothing_of(bench: Bench) -> None:
+    bench.define(["sums", "more_sums"], group=["sums", "more_sums"])
+    other = bench.tasks / "more_sums.yaml"
+    other.write_text(other.read_text().replace("get-answer", "another-filter"))
+    check = Check(metric=KEY, task="all_sums", min=0.5)
+    result = bench.judged(check, early=False, task="all_sums")
+    assert (result.verdict, result.n) == (Verdict.PASS, 60)
+    assert result.reason.endswith("without more_sums of its 2 subtasks, where there is no exact_match,get-answer")
+    with pytest.raises(SpecificationError, match="no check looks at more_sums"):
+        bench.judged(check, early=True, task="all_sums")
 
 
 @pytest.mark.parametrize("early", [True, False])

@@ -104,6 +104,17 @@ def test_the_threshold_itself_passes() -> None:
     assert verdict(0.4351, score(435, 565)) is Verdict.FAIL
 
 
+LEAST, MOST = Check(metric="acc,none", min=0.5, task="t"), Check(metric="acc,none", max=9, task="t")
+
+
+@pytest.mark.parametrize("check", [LEAST, MOST])
+def test_what_is_no_finite_number_never_passes(check: Check) -> None:
+    met = float("inf") if check.min is not None else float("-inf")
+    for value, expected in ((float("nan"), Verdict.INVALID), (met, Verdict.INVALID), (-met, Verdict.FAIL)):
+        odd = msgspec.structs.replace(score(1, 1), value=value)
+        assert judge(check, [odd]).verdict is expected
+
+
 def test_nothing_measured_never_passes() -> None:
     assert verdict(0.0, score(0, 0)) is Verdict.INVALID
     assert verdict(0.0, score(0, 0, failed=5)) is Verdict.INVALID

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from assay.types import Check, Response, Sample, Specification, TaskOptions
 
 
+_NAMED = 3
+"""Subtasks named in a reason."""
+
+
 @dataclass(frozen=True)
 class PlannedCheck:
     """A resolved check with what it looks at."""
@@ -105,7 +109,10 @@ def judge_checks(
             _judge_fully(plan, scores, live) if follower.is_complete(followed) else followed.result()
             for plan, followed in zip(planned, follower.checks, strict=True)
         ]
-    return tuple(_of_a_part(result, plan.part) for result, plan in zip(results, planned, strict=True))
+    return tuple(
+        _without_silent(_of_a_part(result, plan.part), plan.scope)
+        for result, plan in zip(results, planned, strict=True)
+    )
 
 
 def follow_checks(
@@ -147,6 +154,16 @@ def follow_checks(
         score=score,
         book=live,
     )
+
+
+def _without_silent(result: CheckResult, scope: Scope) -> CheckResult:
+    """Say which subtasks a group's score knows nothing of."""
+    if not scope.silent:
+        return result
+    more = f" and {len(scope.silent) - _NAMED} more" if len(scope.silent) > _NAMED else ""
+    named = f"{', '.join(scope.silent[:_NAMED])}{more}"
+    words = f"without {named} of its {len(scope.silent) + len(scope.tasks)} subtasks, where there is no {result.metric}"
+    return msgspec.structs.replace(result, reason=f"{result.reason}; {words}")
 
 
 def _of_a_part(result: CheckResult, part: str | None) -> CheckResult:

@@ -10,6 +10,7 @@ from assay.checks.verdicts import refuse_outside
 from assay.scoring.measure import aggregates_by_mean, weighs_by_size
 from assay.stats.sampling import document_weights
 from assay.tasks.metric_ranges import is_right_or_wrong, known_range
+from assay.tasks.metrics import expected_task_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +24,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """What a check looks at."""
 
     tasks: tuple[str, ...]
-    """The task itself, or all tasks of the group."""
+    """The task itself, or the group's tasks that report the metric, over which lm-eval forms the group's."""
+    silent: tuple[str, ...] = ()
+    """The group's tasks that do not report it."""
     weighted_by_size: bool = True
     """How the group's aggregate is formed; for a task it makes no difference."""
     higher_is_better: bool = True
@@ -61,9 +64,13 @@ def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
     group = loaded.groups.get(name)
     if group is None:
         return _scope(check, [loaded.tasks[name]], (name,), metric, by_size=True)
-    tasks = group.get_all_tasks()
+    members = group.get_all_tasks()
+    tasks = [task for task in members if check.metric in expected_task_keys(task)] or members
     names = tuple(task.task_name for task in tasks)
-    return _scope(check, tasks, names, metric, by_size=weighs_by_size(group, metric))
+    scope = _scope(check, tasks, names, metric, by_size=weighs_by_size(group, metric))
+    return msgspec.structs.replace(
+        scope, silent=tuple(task.task_name for task in members if task.task_name not in names)
+    )
 
 
 def _scope(check: Check, tasks: list[Any], names: tuple[str, ...], metric: str, *, by_size: bool) -> Scope:

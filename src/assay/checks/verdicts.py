@@ -310,9 +310,9 @@ def _verdict(check: Check, score: Score | None, exact: ExactScore | None) -> tup
         return Verdict.INVALID, "the run did not report this metric"
     if score.value is None or score.n == 0:
         return Verdict.INVALID, f"no sample was scored ({score.failed} failed)"
-    if math.isnan(score.value):
-        return Verdict.INVALID, "the score is not a number"
     bound = threshold_of(check)
+    if math.isnan(score.value) or (math.isinf(score.value) and bound.met_by(score.value)):
+        return Verdict.INVALID, f"the score is {score.value:g}, which is no finite number"
     if not score.failed:
         if bound.met_by(score.value if exact is None else exact.value):
             return Verdict.PASS, f"{score.value:.4f} {'>=' if bound.higher_is_better else '<='} {bound.value:g}"
