@@ -262,5 +262,6 @@ def _fails(build: Callable[[], Any], message: str) -> bool:
     try:
         build()
     except (Exception, SystemExit) as error:
-        return words_of(error) in message or ("aggregation" in message and error.args == (None,))
+        said, _, _ = words_of(error.with_traceback(None)).rpartition(" (")
+        return said in message or ("aggregation" in message and error.args == (None,))
     return False
