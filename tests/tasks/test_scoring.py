@@ -298,6 +298,9 @@ def leaves(doc, results):
 def says_nothing(doc, results):
     return {"exact_match": None if "4" in results[0] else 1.0}
 
+def gives_no_dictionary(doc, results):
+    return ["4"] if "4" in results[0] else {"exact_match": 1.0}
+
 def swallows(doc, results):
     end = time.monotonic() + 2
     while "4" in results[0] and time.monotonic() < end:
@@ -330,7 +333,7 @@ def unspeakable(doc, results):
 """
 
 
-@pytest.mark.parametrize("function", ["leaves", "says_nothing", "swallows", "unspeakable"])
+@pytest.mark.parametrize("function", ["leaves", "says_nothing", "gives_no_dictionary", "swallows", "unspeakable"])
 def test_no_scorer_can_end_a_run_or_pass_by_saying_nothing(make_task: MakeTask, spool: Spool, function: str) -> None:
     task = make_task(HOSTILE, process_results=Call(function), filter_list=None)
     scores = score(task, spool, [str(n) for n in range(10)])

@@ -6,6 +6,7 @@ half of all the code for one sample and then for the next, which finds nothing o
 
 from __future__ import annotations
 
+import reprlib
 from collections import defaultdict
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -104,8 +105,10 @@ class Scorer:
             for line, given, values in zip(lines, filtered, metrics, strict=True)
         ]
 
-    def _refuse_missing(self, values: dict[str, Any]) -> None:
+    def _refuse_missing(self, values: Any) -> None:
         """Refuse a metric without a value where lm-eval's own aggregation is sure to fail on it."""
+        if not isinstance(values, dict):
+            raise TaskConfigError(f"it gave {reprlib.repr(values)} in place of a dictionary of metrics")
         for name, value in values.items():
             if value is None and not may_aggregate_none(self._task, name):
                 aggregation = aggregation_of(self._task, name).__name__
