@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +19,7 @@ from assay.errors import SandboxError, UnsupportedTaskError
 from assay.evaluation import Evaluation, evaluate
 from assay.sandbox.pool import Sandbox
 from assay.tasks.library import load_tasks
+from assay.tasks.program_deaths import ProgramDeaths
 from assay.types import Check, EarlyStopping, FailureCause, ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import ScriptedServer
 from tests.servers.wire import Body
@@ -207,3 +211,79 @@ def test_programs_that_could_not_run_are_not_wrong(tmp_path: Path, monkeypatch: 
     assert [(failure.doc_id, failure.cause) for failure in evaluation.failures] == [(3, FailureCause.UNSCORABLE)]
     assert "no memory" in evaluation.failures[0].message
     assert evaluation.results["results"]["passing"]["sample_len"] == 9
+
+
+_KILLED = """
+import os, sys
+from assay import evaluate
+from assay.sandbox.pool import Sandbox
+from assay.types import ModelSpec, Specification, TaskOptions
+submit = Sandbox.submit
+
+def deadly(self, program):
+    if "return 3" in program.source:
+        os._exit(137)
+    return submit(self, program)
+
+Sandbox.submit = deadly
+url, folder, tasks = sys.argv[1:]
+evaluate(Specification(
+    model=ModelSpec(base_url=url, model="scripted", endpoint="chat", concurrency=8),
+    output_dir=folder,
+    tasks=("passing",),
+    options=TaskOptions(include_path=tasks, confirm_run_unsafe_code=True),
+))
+"""
+
+
+def test_a_program_that_kills_the_run_twice_has_no_score_and_does_not_run_again(tmp_path: Path) -> None:
+    def answer(body: Body) -> str:
+        return f"return {body['messages'][-1]['content'].split()[-1]}"
+
+    with ScriptedServer(answer=answer, models=["scripted"]) as server:
+        command = [sys.executable, "-c", _KILLED, server.url, str(tmp_path), str(TASKS)]
+        ended = [subprocess.run(command, check=False, capture_output=True).returncode for _ in range(4)]
+    assert ended == [137, 137, 0, 0]
+    [*_, results] = sorted(tmp_path.glob("**/results_*.json"))
+    told = json.loads(results.read_text())
+    assert told["results"]["passing"]["sample_len"] == 9
+    [failed] = told["assay"]["failures"]
+    assert failed["doc_id"] == 3
+    assert "died 2 times while this sample's programs ran" in failed["message"]
+
+
+def test_a_run_that_is_stopped_in_good_order_suspects_no_program(tmp_path: Path) -> None:
+    path = tmp_path / "run.programs"
+
+    async def stopped() -> None:
+        deaths = ProgramDeaths(path)
+        with deaths.open():
+            async with deaths.running("task", 1):
+                assert b"task/1" in path.read_bytes()
+                raise KeyboardInterrupt
+
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(stopped())
+    assert not path.exists()
+
+
+def test_a_suspected_program_runs_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run.programs"
+    path.write_text('{"deaths": {"task/2": 1}, "running": ["task/1"]}')
+
+    async def together() -> list[int]:
+        deaths, running, seen = ProgramDeaths(path), [], []
+
+        async def one(doc_id: int) -> None:
+            async with deaths.running("task", doc_id):
+                running.append(doc_id)
+                await asyncio.sleep(0.01)
+                if doc_id in (1, 2):
+                    seen.append(len(running))
+                running.remove(doc_id)
+
+        await asyncio.gather(*(one(doc_id) for doc_id in (5, 1, 6, 2, 7)))
+        return seen
+
+    assert asyncio.run(together()) == [1, 1]

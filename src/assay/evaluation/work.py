@@ -21,6 +21,7 @@ from assay.scoring.spool import Spool
 from assay.scoring.task_scores import SCORING_SECONDS, TaskScores, receive_all
 from assay.specification import fingerprints, recorded
 from assay.tasks.code_eval import verdicts_of
+from assay.tasks.program_deaths import ProgramDeaths
 from assay.types import CompleteSample
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def open_work(plan: RunPlan) -> Iterator[RunWork]:
         newest=plan.specification.retry_failed,
     )
     tasks = plan.loaded.tasks
-    with journal, Spool(plan.folder) as spool, verdicts_of(tasks) as (verdicts, confinement):
+    deaths = ProgramDeaths(journal.path.with_suffix(".programs"), forget=plan.specification.retry_failed)
+    with journal, Spool(plan.folder) as spool, verdicts_of(tasks, deaths) as (verdicts, confinement):
         refuse_itself(plan.checks, journal.path.name)
         deadline = Deadline(SCORING_SECONDS)
         scores = {name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in tasks.items()}

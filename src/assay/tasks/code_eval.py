@@ -22,8 +22,10 @@ from assay.sandbox.program import Ending, RunResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from assay.sandbox.program import Confinement, Program
+    from assay.tasks.program_deaths import ProgramDeaths
 
 _SECONDS = 3.0
 _NOT_YET = RunResult(Ending.DIED)
@@ -32,10 +34,18 @@ _MOST_TRIALS = 10
 
 
 class Verdicts:
-    """What became of one task's programs, by the number of the document that they belong to."""
+    """What became of one task's programs, by the number of the document that they belong to.
 
-    def __init__(self, sandbox: Sandbox) -> None:
+    Args:
+        task: its name.
+        sandbox: where they run.
+        deaths: remembers which of them ran when the process died.
+    """
+
+    def __init__(self, task: str, sandbox: Sandbox, deaths: ProgramDeaths | None = None) -> None:
+        self._task = task
         self._sandbox = sandbox
+        self._deaths = deaths
         self._known: dict[int, dict[Program, RunResult]] = {}
         self._failed: dict[int, SandboxError] = {}
 
@@ -50,11 +60,15 @@ class Verdicts:
             if not missing:
                 return
             try:
-                futures = [asyncio.wrap_future(self._sandbox.submit(program)) for program in missing]
-                known.update(zip(missing, await asyncio.gather(*futures), strict=True))
+                async with self._noted(doc_id):
+                    futures = [asyncio.wrap_future(self._sandbox.submit(program)) for program in missing]
+                    known.update(zip(missing, await asyncio.gather(*futures), strict=True))
             except SandboxError as error:
                 self._failed[doc_id] = error
                 return
+
+    def _noted(self, doc_id: int) -> AbstractAsyncContextManager[None]:
+        return contextlib.nullcontext() if self._deaths is None else self._deaths.running(self._task, doc_id)
 
     @contextlib.contextmanager
     def known_for(self, doc_id: int) -> Iterator[None]:
@@ -86,11 +100,14 @@ class Verdicts:
 
 
 @contextlib.contextmanager
-def verdicts_of(tasks: Mapping[str, Any]) -> Iterator[tuple[dict[str, Verdicts], Confinement | None]]:
+def verdicts_of(
+    tasks: Mapping[str, Any], deaths: ProgramDeaths | None = None
+) -> Iterator[tuple[dict[str, Verdicts], Confinement | None]]:
     """A sandbox for the tasks that run code which the model writes, if there are any.
 
     Args:
         tasks: lm-eval's Task objects by name.
+        deaths: remembers which programs ran when the process died; None where nothing goes on after that.
 
     Yields:
         Their verdicts, and what keeps their programs in.
@@ -102,8 +119,8 @@ def verdicts_of(tasks: Mapping[str, Any]) -> Iterator[tuple[dict[str, Verdicts],
     if not names:
         yield {}, None
         return
-    with Sandbox() as sandbox:
-        yield {name: Verdicts(sandbox) for name in names}, sandbox.start()
+    with Sandbox() as sandbox, contextlib.nullcontext() if deaths is None else deaths.open():
+        yield {name: Verdicts(name, sandbox, deaths) for name in names}, sandbox.start()
 
 
 def runs_code(task: Any) -> bool:
