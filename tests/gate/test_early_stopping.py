@@ -19,6 +19,7 @@ from assay.checks.verdicts import Verdict
 from assay.cli.run import run as run_command
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import Evaluation, evaluate
+from assay.report.html import write_report
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Outcome, Specification, TaskOptions
@@ -113,6 +114,17 @@ def test_a_group_is_judged_by_its_aggregate(server: ScriptedServer, tmp_path: Pa
     assert run.stopped_early is not None
     assert set(run.stopped_early.tasks) == {"counting", "naming"}
     assert "stopped early" in run.results["results"]["both"]["alias"]
+
+
+def test_how_a_group_is_averaged_is_kept_where_its_values_do_not_show_it(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """A server that answers everything right has one score, however it is averaged."""
+    run = evaluate(specification(server, tmp_path, tasks=("both",), stopping=None))
+    recorded = read_run(run.results_file)
+    assert recorded.groups["both"].weighted_by_size == {KEY: False}
+    save_baseline(recorded, tmp_path / "b.json")
+    assert read_run(tmp_path / "b.json").groups["both"].weighted_by_size == {KEY: False}
 
 
 def test_a_baseline_is_matched_by_document_and_prompt(server: ScriptedServer, tmp_path: Path) -> None:
@@ -229,6 +241,9 @@ def test_the_alpha_that_is_shown_is_the_one_that_decided(server: ScriptedServer,
         for check in run.checks:
             assert f"met at alpha {check.alpha:.2g}" in check.reason
             assert (" by Holm's method" in check.reason) == (check.alpha == 0.01)
+        told = [one["decided_together"] for one in run.results["assay"]["evidence"]]
+        assert told == [check.alpha == 0.01 for check in run.checks]
+        assert ("Holm's method decided before" in write_report(run.results_file).read_text()) == holm
     full = evaluate(specification(server, tmp_path / "full", *checks, stopping=None))
     assert [check.alpha for check in full.checks] == [None, None]
 

@@ -38,6 +38,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The figures are differences from a baseline, not scores."""
     decided_after: int | None
     """Documents after which the check's own test decided."""
+    decided_together: bool = False
+    """It was decided before that, with the other checks together: by Holm's method."""
     course: Course
 
 
@@ -160,6 +162,7 @@ class FollowedCheck:
             demand=demand_of(self.check),
             is_difference=self._before is not None,
             decided_after=self.test.decided_after,
+            decided_together=self.decision is not Decision.OPEN and self.test.decision is not self.decision,
             course=course_of(self.test),
         )
 
