@@ -153,6 +153,14 @@ def test_every_address_asked_is_in_the_error() -> None:
     assert caught.group_contains(ServerRefusedError, match=f"{url}/v1/chat/completions and {url}/chat/completions")
 
 
+def test_so_it_is_of_a_page_for_people() -> None:
+    with ScriptedServer(faults=[faults.Fault("html")]) as server:
+        [response] = asyncio.run(ask(f"{server.url}/v1", [request(1)], max_attempts=1))
+        assert isinstance(response, Failure)
+        assert response.message.startswith(f"{server.url}/v1/chat/completions: not a reply of the protocol")
+        assert "<title>Log in" in response.message
+
+
 def test_a_redirect_is_told_with_both_addresses_and_without_secrets() -> None:
     target = "https://user:hunter22@elsewhere/v1/chat/completions?api_key=hunter22"
     with ScriptedServer(faults=[faults.Fault("redirect", text=target)]) as server:

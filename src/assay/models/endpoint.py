@@ -87,6 +87,12 @@ class Endpoint:
             return None
         return f"{self._proxy.host_subcomponent}:{self._proxy.port}"
 
+    @property
+    def _asked(self) -> str:
+        """Where answers are asked for, fit to be shown."""
+        proxy = f" (through the proxy {self.open_proxy})" if self.open_proxy else ""
+        return f"{self._addresses.tried(self._endpoint)}{proxy}"
+
     def __repr__(self) -> str:
         return f"Endpoint({self.address!r})"
 
@@ -166,9 +172,7 @@ class Endpoint:
     def _fault_of(self, reply: Reply) -> Fault | None:
         """What is wrong with a reply as HTTP."""
         if not reply.is_good:
-            proxy = f" (through the proxy {self.open_proxy})" if self.open_proxy else ""
-            asked = f"{self._addresses.tried(self._endpoint)}{proxy}"
-            return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers, asked))
+            return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers, self._asked))
         if reply.body is None:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
             return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, reply.status)
@@ -176,7 +180,9 @@ class Endpoint:
 
     def _misread(self, error: ReplyError) -> Fault:
         hope = Hope.NONE if error.is_final else Hope.SOME
-        return self._cleaned(Fault(error.cause, str(error), hope, 200))
+        # What is no reply of the protocol at all may come from another address than was meant.
+        where = f"{self._asked}: " if error.cause is FailureCause.MALFORMED_REPLY and not error.is_final else ""
+        return self._cleaned(Fault(error.cause, f"{where}{error}", hope, 200))
 
     async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
         """Status and body of a GET.
