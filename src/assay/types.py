@@ -60,7 +60,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout: float = 7200.0
     """Seconds that one attempt may take, from the moment its connection is open."""
     max_attempts: int = 8
-    """Attempts at one request before it counts as failed."""
+    """Attempts at one request before it counts as failed. Those are not counted for which it was that the server was
+    down, or answered nothing at all and said 429 or 502 to 504."""
     stream: bool = False
     """Have answers sent in parts, as they are generated, and keep the time to each one's first token. The answers are
     the same. Log-likelihoods are never streamed."""

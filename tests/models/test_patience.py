@@ -98,6 +98,24 @@ def test_a_longer_outage_is_told_and_its_end(back: float, lines: int) -> None:
         assert played.told[-1].startswith("http://server-0 answers again after 1 min")
 
 
+@pytest.mark.parametrize("status", [429, 502, 503, 504, 529])
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_an_outage_that_a_proxy_hides_costs_time_and_no_request(status: int, replicas: int) -> None:
+    """Two attempts are used up in seconds; the server says so for four minutes, and ``/health`` that all is well."""
+    script = [lambda now, _: says(status, HTML) if 5 < now < 245 else "fine"] * replicas
+    played = play(*script, requests=1000, max_attempts=2)
+    assert played.error is None
+    assert played.answers == 1000
+
+
+def test_a_request_that_is_always_told_to_come_later_is_lost_when_a_short_question_is_answered() -> None:
+    bad = prompt(199)
+    played = play(lambda _, body: says(429, "too large") if asks_for(body) == bad else "fine", max_attempts=2)
+    assert played.error is None
+    assert played.answers == 199
+    assert SHORT_QUESTION in played.asked
+
+
 def test_an_answer_in_between_starts_the_clock_anew() -> None:
     answered = [0.0]
 

@@ -46,6 +46,9 @@ def number_for(body: Body) -> str:
     return f"The answer is {int.from_bytes(digest[:2], 'big')}."
 
 
+SHORT_QUESTION = b"What is 17 + 25?"
+"""What a client asks to see whether its own requests are at fault; it has no place among the bodies."""
+
 NEVER = 3600.0
 """A latency that outlasts every test: who waits for the reply is stopped, or waits until the server is."""
 
@@ -245,7 +248,8 @@ class ScriptedServer:
     async def _reply(self, request: Received, wire: Wire) -> bool:
         body_hash = hashlib.sha256(request.raw).digest()
         is_probe = "x-assay-probe" in request.headers
-        index = -1 if is_probe else self._index.setdefault(body_hash, len(self._index))
+        is_of_the_run = not is_probe and SHORT_QUESTION not in request.raw
+        index = self._index.setdefault(body_hash, len(self._index)) if is_of_the_run else -1
         earlier = self._seen[body_hash]
         self._seen[body_hash] += 1
         wait = self.latency(request.body) if callable(self.latency) else self.latency

@@ -23,7 +23,7 @@ from assay.models.messages import Redactor
 from assay.models.patience import LostAttempt, Patience
 from assay.models.pool import Pool
 from assay.models.refusals import short_question, what_to_do
-from assay.models.retry import Fault, Hope, retry_delay
+from assay.models.retry import NOT_NOW, Fault, Hope, retry_delay
 from assay.models.server_info import ServerInfo, bare_name, server_info
 from assay.models.sole_server import SoleServer
 from assay.models.wire import read_reply
@@ -246,6 +246,7 @@ class OpenAIModel:
     ) -> Reply[T] | Failure:
         servers, patience = self._servers, self._patience
         attempts = failures = 0
+        failing_since: float | None = None
         faults: dict[Endpoint, Fault] = {}
         while True:
             while (visit := servers.enter(faults)) is None:
@@ -272,12 +273,16 @@ class OpenAIModel:
                 continue
             servers.failed(visit, result)
             failures += 1
+            failing_since = self.clock() if failing_since is None else failing_since
             faults[visit.endpoint] = result
-            if servers.another(result, faults) and failures < self.spec.max_attempts:
+            has_attempts_left = failures < self.spec.max_attempts
+            if has_attempts_left and servers.another(result, faults):
                 continue
             if result.hope is Hope.NONE:
                 await patience.refused(lost)
-            if result.hope is Hope.NONE or failures >= self.spec.max_attempts:
+            elif result.status in NOT_NOW and patience.has_answered_nothing_since(failing_since):
+                has_attempts_left = True
+            if result.hope is Hope.NONE or not has_attempts_left:
                 return Failure(
                     cause=result.cause,
                     message=result.message,

@@ -176,6 +176,10 @@ class Patience:
             self._finish(ServerUnreachableError, self._asked_to_wait(attempt.endpoint, fault.retry_after))
             self._raise_if_over()
 
+    def has_answered_nothing_since(self, when: float) -> bool:
+        """Whether every attempt that ended since then, or before it, failed: an outage costs time, not attempts."""
+        return self._failing_since is not None and self._failing_since <= when
+
     async def refused(self, attempt: LostAttempt) -> None:
         """A request ends because asking it again could change nothing.
 

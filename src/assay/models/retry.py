@@ -64,6 +64,9 @@ class NetworkError(OSError):
 DOWN_STATUSES = frozenset({502, 503, 504})
 """What a gateway says of a server that is not there, and a server of itself while it loads."""
 
+NOT_NOW = DOWN_STATUSES | {429, 529}
+"""By which a server says that it takes no request for the moment: while it answers nothing else, that is an outage."""
+
 REFUSALS = frozenset({301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410, 421, 426, 501, 505})
 """What a server says that takes no request at all, be it for the key, the account, the model's name or the address."""
 
@@ -77,7 +80,6 @@ _CAUSES = {
     429: FailureCause.RATE_LIMITED,
 }
 _PASSING = frozenset({408, 425, 429})
-_OVERLOADED = frozenset({429, 529})
 _NEVER_PASSING = frozenset({501, 505})
 
 _CONTEXT_TOO_LONG = re.compile(
@@ -181,7 +183,7 @@ def retry_delay(fault: Fault, failures: int, rng: random.Random) -> float:
     ``Retry-After`` is waited for in full; up to a tenth is added so that not all come back at once.
     """
     doubling = 2.0 ** min(failures - 1, 16)
-    if fault.status in _OVERLOADED or fault.status in DOWN_STATUSES:
+    if fault.status in NOT_NOW:
         delay = min(_FIRST_PATIENT_DELAY * doubling, _LONGEST_PATIENT_DELAY) * rng.uniform(0.5, 1.0)
     else:
         delay = min(_FIRST_DELAY * doubling, _LONGEST_DELAY) * rng.random()
