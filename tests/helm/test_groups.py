@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from assay.helm import MetricSpec, RequestState, create_metric
 from assay.helm.groups import OutOfOrderError, groups_as_read, groups_in_memory
 from tests.helm.states import generation, result, state
 
@@ -48,3 +50,22 @@ def test_a_state_knows_its_instances_and_their_requests() -> None:
     assert [instance.id for instance in run.instances] == ["id1", "id0"]
     assert run.get_request_states(1, run.instances[1], None) == [run.request_states[3]]
     assert run.get_request_states(2, run.instances[1], None) == []
+
+
+def test_requests_that_are_in_no_statistic_are_named() -> None:
+    run = state([generation(0, result("yes"), trial=trial) for trial in (-1, 0, 2)], num_train_trials=2)
+    astray = generation(1, result("yes")).to_builtins() | {"reference_index": 99}
+    run = msgspec.structs.replace(run, request_states=[*run.request_states, RequestState.from_builtins(astray)])
+    metric = create_metric(MetricSpec("helm.benchmark.metrics.basic_metrics.BasicGenerationMetric", {"names": []}))
+    evaluated = metric.evaluate(run, None)
+    assert [record.train_trial_index for record in evaluated.per_instance_stats] == [0]
+    assert evaluated.unscored == [
+        "instance id0, trial -1: the run has no such trial, its num_train_trials is 2",
+        "instance id1, trial 0: there is no reference 99",
+        "instance id0, trial 2: the run has no such trial, its num_train_trials is 2",
+    ]
+
+
+def test_trials_that_are_not_there_take_no_time() -> None:
+    run = state([generation(0, result("yes"))], num_train_trials=2**62)
+    assert len(list(groups_in_memory(run))) == 1

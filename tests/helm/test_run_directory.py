@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import FileFormatError, MissingDependencyError, OutputError
-from assay.helm import MetricSpec, PerturbationDescription, RunSpec, ScenarioSpec, ScenarioState
+from assay.helm import MetricSpec, PerturbationDescription, RequestState, RunSpec, ScenarioSpec, ScenarioState
 from assay.helm.evaluate import ListSink, evaluate, plan
 from assay.helm.metrics.base import Metric
 from assay.helm.metrics.registry import create_metric
@@ -226,3 +226,29 @@ def test_a_file_in_the_way_is_named(tmp_path: Path, tokenizer: EncoderService) -
     run = state([])
     with pytest.raises(OutputError, match="out cannot be written"):
         run_entry(run_spec(run), run, tmp_path / "out", tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "where"),
+    [
+        ('"logprob": -0.5', f'"logprob": {-(10**400)}', "logprob: expected"),
+        ('"num_train_trials": 1', f'"num_train_trials": {10**400}', "num_train_trials: expected"),
+        ('"request_time": 0.25', f'"request_time": {10**400}', "request_time: expected"),
+    ],
+)
+def test_numbers_that_nothing_can_be_computed_with_are_named(tmp_path: Path, old: str, new: str, where: str) -> None:
+    path = tmp_path / SCENARIO_STATE
+    text = state([generation(0, result("yes"))]).to_json().decode()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(FileFormatError, match=where):
+        StateFile(path).load()
+
+
+def test_a_batch_of_none_has_no_time_for_each(tokenizer: EncoderService) -> None:
+    value = generation(0, result("yes")).to_builtins()
+    value["result"] |= {"batch_size": 0, "batch_request_time": 1.0}
+    run = state([RequestState.from_builtins(value)])
+    names = [stat.name.name for stat in create_metric(exact_match()).evaluate(run, tokenizer).aggregated_stats]
+    assert "inference_runtime" in names
+    assert "inference_denoised_runtime" not in names

@@ -10,10 +10,7 @@ import msgspec
 
 from assay.errors import FileFormatError
 from assay.helm.scenario import Instance, PerturbationDescription
-from assay.helm.structs import HelmStruct
-
-Number = int | float
-"""JSON tells ``0`` from ``0.0``, and so must what reads and writes it back."""
+from assay.helm.structs import HelmStruct, Number, Whole
 
 InstanceKey = tuple[str, str | None, str | None, PerturbationDescription | None]
 
@@ -43,16 +40,16 @@ class AdapterSpec(HelmStruct, frozen=True):
     output_suffix: str = "\n"
     instance_prefix: str = "\n"
     substitutions: list[Substitution] = msgspec.field(default_factory=list)
-    max_train_instances: int = 5
-    max_eval_instances: int | None = None
-    num_outputs: int = 5
-    num_train_trials: int = 1
-    num_trials: int = 1
+    max_train_instances: Whole = 5
+    max_eval_instances: Whole | None = None
+    num_outputs: Whole = 5
+    num_train_trials: Whole = 1
+    num_trials: Whole = 1
     sample_train: bool = True
     model_deployment: str = ""
     model: str = ""
     temperature: Number = 1
-    max_tokens: int = 100
+    max_tokens: Whole = 100
     stop_sequences: list[str] = msgspec.field(default_factory=list)
     random: str | None = None
     multi_label: bool = False
@@ -75,9 +72,9 @@ class Request(HelmStruct, frozen=True):
     embedding: bool = False
     prompt: str = ""
     temperature: Number = 1.0
-    num_completions: int = 1
-    top_k_per_token: int = 1
-    max_tokens: int = 100
+    num_completions: Whole = 1
+    top_k_per_token: Whole = 1
+    max_tokens: Whole = 100
     stop_sequences: list[str] = msgspec.field(default_factory=list)
     echo_prompt: bool = False
     top_p: Number = 1
@@ -120,11 +117,11 @@ class RequestResult(HelmStruct, frozen=True):
     cached: bool
     request_time: Number | None = None
     """Seconds."""
-    request_datetime: int | None = None
+    request_datetime: Whole | None = None
     """Seconds since 1970."""
     error: str | None = None
     error_flags: dict[str, Any] | None = None
-    batch_size: int | None = None
+    batch_size: Whole | None = None
     batch_request_time: Number | None = None
     """Seconds that the whole batch took."""
 
@@ -133,17 +130,17 @@ class RequestState(HelmStruct, frozen=True, kw_only=True):
     """A request, the instance it was made for, and its result."""
 
     instance: Instance
-    reference_index: int | None = None
+    reference_index: Whole | None = None
     request_mode: str | None = None
     """``original`` or ``calibration`` where each reference has its own request."""
-    train_trial_index: int
+    train_trial_index: Whole
     output_mapping: dict[str, str] | None = None
     """From the letter that the model gives to the answer that it stands for."""
     request: Request
     result: RequestResult | None = None
-    num_train_instances: int
+    num_train_instances: Whole
     prompt_truncated: bool
-    num_conditioning_tokens: int = 0
+    num_conditioning_tokens: Whole = 0
     annotations: dict[str, Any] | None = None
 
     @property

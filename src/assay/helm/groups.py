@@ -27,8 +27,10 @@ class Group(NamedTuple):
     """The request that asked for an answer, if it was answered."""
     references: list[RequestState]
     """The requests that asked for each reference's probability; empty if one of them was not answered."""
-    unanswered: str | None
-    """Which requests have no result to score, if any."""
+    left_out: tuple[str, ...]
+    """A line for what of it cannot be scored."""
+    is_counted: bool = True
+    """Whether its trial is one of the run's; the requests of others are in no statistic by instance."""
 
     @property
     def answer(self) -> RequestState:
@@ -52,8 +54,7 @@ def groups_in_memory(state: ScenarioState) -> Iterator[Group]:
         key = instance_key(request_state.instance)
         order.setdefault(key, len(order))
         trials.setdefault(request_state.train_trial_index, {}).setdefault(key, []).append(request_state)
-    for trial in range(state.adapter_spec.num_train_trials):
-        states = trials.get(trial, {})
+    for trial, states in sorted(trials.items()):
         for key in sorted(states, key=order.__getitem__):
             yield _group(state.adapter_spec, trial, states[key])
 
@@ -68,8 +69,7 @@ def groups_as_read(states: Iterable[RequestState], adapter_spec: AdapterSpec) ->
     order = _Order()
     for (trial, key), members in groupby(states, key=_trial_and_instance):
         order.check(trial, hash(key))
-        if trial < adapter_spec.num_train_trials:
-            yield _group(adapter_spec, trial, list(members))
+        yield _group(adapter_spec, trial, list(members))
     order.check_all()
 
 
@@ -119,9 +119,12 @@ def _trial_and_instance(state: RequestState) -> tuple[int, InstanceKey]:
 
 def _group(adapter_spec: AdapterSpec, trial: int, states: list[RequestState]) -> Group:
     instance = states[0].instance
+    where = _describe(trial, instance)
+    if not 0 <= trial < adapter_spec.num_train_trials:
+        line = f"{where}: the run has no such trial, its num_train_trials is {adapter_spec.num_train_trials}"
+        return Group(trial, instance, None, [], (line,), is_counted=False)
     if adapter_spec.method == LANGUAGE_MODELING:
-        unanswered = None if all(state.is_answered for state in states) else _describe(trial, instance)
-        return Group(trial, instance, None, [], unanswered)
+        return Group(trial, instance, None, [], _without_result(where, states))
     generations = [state for state in states if state.reference_index is None]
     references = [
         state
@@ -132,12 +135,21 @@ def _group(adapter_spec: AdapterSpec, trial: int, states: list[RequestState]) ->
     if len(generations) > 1 or len({(state.reference_index, state.request_mode) for state in references}) < len(
         references
     ):
-        raise FileFormatError(f"a request state occurs twice: {_describe(trial, instance)}")
-    missing = [state for state in (*generations, *references) if not state.is_answered]
+        raise FileFormatError(f"a request state occurs twice: {where}")
+    known = [*generations, *references]
+    left_out: list[str] = []
+    if len(known) < len(states):
+        indices = {state.reference_index for state in states if state.reference_index is not None}
+        astray = sorted(index for index in indices if not 0 <= index < len(instance.references))
+        left_out += [f"{where}: there is no reference {index}" for index in astray]
     generation = generations[0] if generations and generations[0].is_answered else None
     if any(not state.is_answered for state in references):
         references = []
-    return Group(trial, instance, generation, references, _describe(trial, instance) if missing else None)
+    return Group(trial, instance, generation, references, (*left_out, *_without_result(where, known)))
+
+
+def _without_result(where: str, states: Iterable[RequestState]) -> tuple[str, ...]:
+    return () if all(state.is_answered for state in states) else (f"{where}: a request has no result",)
 
 
 def _describe(trial: int, instance: Instance) -> str:

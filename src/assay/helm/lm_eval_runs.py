@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from assay.helm.adaptation import AdapterSpec, Number, RequestState
+    from assay.helm.adaptation import AdapterSpec, RequestState
+    from assay.helm.structs import Number
     from assay.runs.samples import RunSample
 
 SUITE = "assay"

@@ -8,7 +8,7 @@ import msgspec
 
 from assay.helm.adaptation import AdapterSpec  # noqa: TC001 - msgspec resolves the annotations
 from assay.helm.scenario import ScenarioSpec  # noqa: TC001 - msgspec resolves the annotations
-from assay.helm.structs import HelmStruct
+from assay.helm.structs import HelmStruct, Whole
 
 
 class MetricSpec(HelmStruct, frozen=True):
@@ -42,7 +42,7 @@ class DataAugmenterSpec(HelmStruct, frozen=True):
     should_augment_eval_instances: bool = False
     should_include_original_eval: bool = False
     should_skip_unchanged_eval: bool = False
-    seeds_per_instance: int = 1
+    seeds_per_instance: Whole = 1
 
 
 class RunSpec(HelmStruct, frozen=True):

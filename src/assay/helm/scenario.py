@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from assay.helm.structs import HelmStruct
+from assay.helm.structs import HelmStruct, Whole
 
 CORRECT_TAG = "correct"
 """Tag of a reference that is a right answer."""
@@ -20,7 +20,7 @@ class PerturbationDescription(HelmStruct, frozen=True):
     fairness: bool = False
     computed_on: str = "perturbed"
     """Which instances a statistic covers: ``perturbed``, ``original``, or ``worst`` of the two."""
-    seed: int | None = None
+    seed: Whole | None = None
 
     def __hash__(self) -> int:
         # A perturbation's own parameters are in `extras` and may be lists, so they take no part.

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
 
 import msgspec
 
-from assay.helm.adaptation import Number  # noqa: TC001 - msgspec resolves the annotations
 from assay.helm.scenario import Instance, PerturbationDescription  # noqa: TC001 - msgspec resolves the annotations
-from assay.helm.structs import HelmStruct
+from assay.helm.structs import HelmStruct, Number, Whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -51,7 +50,7 @@ class Stat(HelmStruct, frozen=False):  # type: ignore[misc]  # msgspec allows it
     """
 
     name: MetricName
-    count: int = 0
+    count: Whole = 0
     sum: Number = 0
     sum_squared: Number = 0
     min: Number | None = None
@@ -183,7 +182,7 @@ class PerInstanceStats(HelmStruct, frozen=True, kw_only=True):
 
     instance_id: str
     perturbation: PerturbationDescription | None = None
-    train_trial_index: int
+    train_trial_index: Whole
     stats: list[Stat]
 
 

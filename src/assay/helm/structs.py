@@ -10,15 +10,21 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 import types
 import typing
 from enum import Enum
 from functools import cache
-from typing import Any, NamedTuple, Self, TypeVar, Union
+from typing import Annotated, Any, NamedTuple, Self, TypeVar, Union
 
 import msgspec
 
 from assay.errors import FileFormatError
+
+Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""A whole number that counts something."""
+Number = Whole | float
+"""JSON tells ``0`` from ``0.0``, and so must what reads and writes it back. Whole ones may be as large as a float."""
 
 Extras = tuple[tuple[str, Any], ...]
 """What a file's record has beyond today's fields, in its order; ``UNSET`` for a default that the file leaves out."""
@@ -286,6 +292,8 @@ def _convert(annotation: Any, value: Any, source: str) -> Any:
     try:
         return msgspec.convert(value, annotation)
     except msgspec.ValidationError as error:
+        if type(value) is int and abs(value) <= sys.float_info.max and float in typing.get_args(annotation):
+            return value
         raise FileFormatError(f"{source}: {str(error)[:1].lower()}{str(error)[1:]}") from None
     except UnicodeEncodeError:  # a lone surrogate, where no string is expected
         raise FileFormatError(f"{source}: unexpected {_kind(value).removeprefix('a ')}") from None

@@ -134,14 +134,14 @@ class Metric(ABC):
 
 
 def add_groups(evaluations: Iterable[Evaluation], groups: Iterable[Group]) -> list[str]:
-    """Feed groups to evaluations; gives a line for each group with a request that has no result."""
-    unanswered = []
+    """Feed groups to evaluations; gives the lines for what of them cannot be scored."""
+    left_out: list[str] = []
     for group in groups:
-        if group.unanswered is not None:
-            unanswered.append(f"{group.unanswered}: a request has no result")
-        for evaluation in evaluations:
-            evaluation.add_group(group)
-    return unanswered
+        left_out += group.left_out
+        if group.is_counted:
+            for evaluation in evaluations:
+                evaluation.add_group(group)
+    return left_out
 
 
 def check_possible(metric: Metric, adapter_spec: AdapterSpec, has_tokenizer: bool) -> None:

@@ -38,7 +38,7 @@ def efficiency(state: RequestState, tokens: TokenCounter | None, predates_deploy
     model = request.model if predates_deployments else request.model_deployment
     known = _known_models()
     denoised = _estimated_runtime(known["denoised_runtimes"].get(model), num_prompt_tokens, num_output_tokens)
-    if runtime is not None and result.batch_size is not None:
+    if runtime is not None and result.batch_size:  # HELM fails on a batch of none
         denoised = runtime / result.batch_size
     idealized = _estimated_runtime(known["idealized_runtimes"].get(model), num_prompt_tokens, num_output_tokens)
 

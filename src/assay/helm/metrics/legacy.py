@@ -98,7 +98,7 @@ class _LanguageModeling(AnswerEvaluation):
 
     def add_state(self, state: RequestState) -> None:
         if state.is_answered:
-            self.add_answer(Group(0, state.instance, state, [], None))
+            self.add_answer(Group(0, state.instance, state, [], ()))
 
 
 class TokensMetric(Metric):

@@ -13,8 +13,8 @@ from assay.helm.stats import MetricName, Moments
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from assay.helm.adaptation import Number
     from assay.helm.stats import Stat
+    from assay.helm.structs import Number
 
 _ROBUSTNESS = PerturbationDescription("robustness", robustness=True)
 _FAIRNESS = PerturbationDescription("fairness", fairness=True)
