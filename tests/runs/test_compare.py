@@ -88,6 +88,13 @@ def test_groups_are_weighted_as_their_aggregate(tmp_path: Path, by_size: bool, d
     assert group.interval.low <= group.difference <= group.interval.high
 
 
+def test_a_group_that_was_all_right_is_averaged_as_the_other_run_shows(tmp_path: Path) -> None:
+    right = write_run(tmp_path / "a", {"s": [1, 1], "t": [1, 1, 1, 1]}, group="g", by_size=False)
+    other = write_run(tmp_path / "b", {"s": [1, 0], "t": [1, 1, 1, 1]}, group="g", by_size=False)
+    assert compared(right, other).changes[0].difference == -1 / 4
+    assert compared(other, right).changes[0].difference == 1 / 4
+
+
 def test_p_values_are_adjusted_for_the_rows_that_are_shown(tmp_path: Path) -> None:
     before = {name: [1] * 12 for name in "tuv"}
     after = {"t": [0] * 7 + [1] * 5, "u": [0] * 3 + [1] * 9, "v": [1] * 12}

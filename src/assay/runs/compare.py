@@ -108,7 +108,7 @@ def compare_runs(baseline: RecordedRun, candidate: RecordedRun) -> Comparison:
         candidate=candidate.source,
         baseline_model=baseline.model,
         candidate_model=candidate.model,
-        changes=_adjusted([*_group_changes(baseline, paired, changes), *changes.values()]),
+        changes=_adjusted([*_group_changes(baseline, candidate, paired, changes), *changes.values()]),
         flips=tuple(flip for (name, key), found in paired.items() for flip in _flips(pairings[name], key, found)),
         mismatches={name: pairing.mismatches for name, pairing in pairings.items() if pairing.mismatches},
         remarks=tuple(_remarks(baseline, candidate, pairings)),
@@ -157,10 +157,16 @@ def _task_change(key: str, paired: _Paired) -> Change:
 
 
 def _group_changes(
-    run: RecordedRun, paired: Mapping[tuple[str, str], _Paired], changes: Mapping[tuple[str, str], Change]
+    baseline: RecordedRun,
+    candidate: RecordedRun,
+    paired: Mapping[tuple[str, str], _Paired],
+    changes: Mapping[tuple[str, str], Change],
 ) -> Iterator[Change]:
-    for name, group in run.groups.items():
-        for key, by_size in group.weighted_by_size.items():
+    for name, group in baseline.groups.items():
+        there = candidate.groups[name].weighted_by_size if name in candidate.groups else {}
+        for key, here in group.weighted_by_size.items():
+            # Equal scores do not show how they were averaged and pass for weighted by size; unequal ones show it.
+            by_size = here and there.get(key, True)
             places = [(task, key) for task in group.tasks]
             if all(place in changes for place in places):
                 parts = [changes[place] for place in places]
