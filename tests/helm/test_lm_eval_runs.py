@@ -15,7 +15,7 @@ import pytest
 from assay.errors import AssayError, FileFormatError, NothingMeasuredError
 from assay.evaluation import Evaluation, evaluate
 from assay.helm import RunSpec, StateFile
-from assay.helm.lm_eval_runs import write_helm_runs
+from assay.helm.lm_eval_runs import _stat_names, write_helm_runs
 from assay.helm.stat_files import read_stats
 from assay.runs.samples import read_samples, results_file_of
 from assay.types import ModelSpec, Specification, TaskOptions
@@ -63,6 +63,11 @@ def test_each_task_becomes_a_run_with_lm_evals_values(tmp_path: Path, run: Evalu
         assert stats["exact_match"].mean == run.results["results"][task]["exact_match,get-answer"]
         assert stats["exact_match"].count == 1
         assert read(folder, "scenario.json")["name"] == task
+
+
+def test_a_score_that_is_no_number_is_no_statistic() -> None:
+    values = {"a,none": float("nan"), "b,none": 1.0, "c,none": float("inf"), "d,none": "N/A", "b_stderr,none": 0.1}
+    assert _stat_names(values) == {("b", "none"): "b"}
 
 
 def test_every_scored_sample_is_there_with_its_answer(tmp_path: Path, run: Evaluation) -> None:

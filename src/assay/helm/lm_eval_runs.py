@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import NothingMeasuredError
@@ -136,8 +137,12 @@ def _begin(results: Mapping[str, Any], sample: RunSample, model: str) -> _Task:
 
 
 def _stat_names(values: Mapping[str, Any]) -> dict[tuple[str, str], str]:
-    """By metric and filter, what the statistic is called: the metric, and the filter where one alone is not enough."""
-    keys = [key.partition(",") for key, value in values.items() if "," in key and isinstance(value, int | float)]
+    """By metric and filter, what the statistic is called: the metric, and the filter where one alone is not enough.
+
+    HELM keeps no statistic that is not a number.
+    """
+    numbers = [key for key, value in values.items() if isinstance(value, int | float) and isfinite(value)]
+    keys = [key.partition(",") for key in numbers if "," in key]
     pairs = [(metric, kind) for metric, _, kind in keys if not metric.endswith("_stderr")]
     filters = {kind for _, kind in pairs}
     return {(metric, kind): metric if len(filters) == 1 else f"{metric},{kind}" for metric, kind in pairs}
