@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -343,3 +344,19 @@ def test_a_forked_child_raises_it_alone() -> None:
                 os._exit(7)
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+@pytest.mark.filterwarnings("error")
+def test_work_that_was_not_begun_leaves_no_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    class Stopping(asyncio.Runner):  # type: ignore[misc]  # it is final; here no loop is to run
+        def run(self, *_: Any, **__: Any) -> Any:
+            terminate()
+
+    with (
+        pytest.raises(RunInterrupted, match="stopped by SIGTERM"),
+        interruptible(JOURNALS),
+        Stopping() as runner,
+    ):
+        run_stoppable(runner, rounds())
+    gc.collect()
+    assert capsys.readouterr().err == ""

@@ -69,7 +69,12 @@ def run_stoppable(runner: asyncio.Runner, work: Coroutine[Any, Any, _T]) -> _T:
         work: is cancelled once, however often SIGTERM comes, and may tidy up; a second Ctrl-C does not wait for that.
     """
     stop = signal.getsignal(signal.SIGTERM)
-    return runner.run(stop.watch(work) if isinstance(stop, Stop) and _in_main_thread() else work)
+    watched = stop.watch(work) if isinstance(stop, Stop) and _in_main_thread() else work
+    try:
+        return runner.run(watched)
+    finally:
+        watched.close()  # without a warning that it was never awaited, where a signal came before that
+        work.close()
 
 
 def is_stopping() -> bool:
