@@ -105,7 +105,7 @@ def run(**options: Any) -> None:
     from assay._util.interruption import interruptible
     from assay.cli.helm_output import print_stats, remark, remark_evaluated
     from assay.cli.output import what_to_do
-    from assay.errors import NothingMeasuredError, SamplesFailedError, SpecificationError
+    from assay.errors import MissingDependencyError, NothingMeasuredError, SamplesFailedError, SpecificationError
     from assay.helm.evaluate import plan
     from assay.helm.run_directory import RunFiles, possible_metrics, write_run
     from assay.helm.running.answering import answered
@@ -122,9 +122,9 @@ def run(**options: Any) -> None:
         unsafe_code = unsafe_code_of(options["confirm_run_unsafe_code"], options["code_tests"], folder, run.read_from)
         if importlib.util.find_spec("helm") is not None:  # else their metrics cannot be computed here anyway
             import_plugins(options["plugins"])
-        metrics, impossible = possible_metrics(run.run_spec, options["first_metric_only"])
-        plans = plan(metrics, run.state, service is not None, unsafe_code)
-        remark([*impossible, *plans.left_out])
+        possible = possible_metrics(run.run_spec, options["first_metric_only"])
+        plans = plan(possible.metrics, run.state, service is not None, unsafe_code)
+        remark([*possible.only_helms, *possible.missing, *plans.left_out])
         if run.run_spec.annotators:
             remark(["the run's annotators are HELM's own and do not run here; what rests on them is left out"])
         if not plans.metrics:
@@ -155,6 +155,11 @@ def run(**options: Any) -> None:
         )
     if evaluated.nothing_measured:
         raise NothingMeasuredError(evaluated.nothing_measured)
+    if possible.missing:
+        raise MissingDependencyError(
+            f"all other statistics are written, but {'; '.join(possible.missing)}; once that is there, assay helm "
+            f"evaluate {folder} computes them"
+        )
 
 
 def _source(options: dict[str, Any]) -> Source:

@@ -9,14 +9,17 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+import msgspec
 
 from assay._util.storage import unwritten
 from assay.errors import FileFormatError, MissingDependencyError, OutputError, UnknownMetricError
 from assay.helm.evaluate import Evaluated, evaluate
 from assay.helm.metrics.base import DEFAULT_PARALLELISM
-from assay.helm.metrics.registry import create_metric
+from assay.helm.metrics.registry import NATIVE, create_metric
 from assay.helm.run_spec import MetricSpec, RunSpec
+from assay.helm.scoring.scorer import check_names
 from assay.helm.stat_files import PER_INSTANCE_STATS, STATS, what_would_be_lost
 from assay.helm.stat_writer import PerInstanceWriter, write_list
 from assay.helm.state_file import StateFile
@@ -66,21 +69,48 @@ def metrics_of(run_spec: RunSpec, first_only: bool = False) -> list[Metric | For
     return [create_metric(spec) for spec in _metric_specs(run_spec, first_only)]
 
 
-def possible_metrics(run_spec: RunSpec, first_only: bool = False) -> tuple[list[Metric | ForeignMetric], list[str]]:
-    """Those of a run's metrics that can be computed here, and a line for each of the others, which HELM computes.
+class PossibleMetrics(NamedTuple):
+    """Those of a run's metrics that can be computed here, and why others cannot."""
+
+    metrics: list[Metric | ForeignMetric]
+    only_helms: list[str]
+    """A line for what only HELM computes."""
+    missing: list[str]
+    """A line for what needs a package or data that are not installed."""
+
+
+def possible_metrics(run_spec: RunSpec, first_only: bool = False) -> PossibleMetrics:
+    """Sort a run's metrics out; a score that cannot be computed takes no other with it.
 
     Args:
         run_spec: The run.
         first_only: As for :func:`metrics_of`.
     """
-    metrics = []
-    impossible = []
+    possible = PossibleMetrics([], [], [])
     for spec in _metric_specs(run_spec, first_only):
         try:
-            metrics.append(create_metric(spec))
+            possible.metrics.append(create_metric(_with_possible_scores(spec, possible)))
         except (MissingDependencyError, UnknownMetricError) as error:
-            impossible.append(f"left out: {error}")
-    return metrics, impossible
+            is_missing = spec.class_name in NATIVE and isinstance(error, MissingDependencyError)
+            (possible.missing if is_missing else possible.only_helms).append(f"left out: {error}")
+    return possible
+
+
+def _with_possible_scores(spec: MetricSpec, possible: PossibleMetrics) -> MetricSpec:
+    """The metric with those of its scores that can be computed."""
+    names = spec.args.get("names")
+    if spec.class_name not in NATIVE or not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        return spec
+    kept = []
+    for name in names:
+        try:
+            check_names([name])
+            kept.append(name)
+        except MissingDependencyError as error:
+            possible.missing.append(f"{name} is left out: {error}")
+        except UnknownMetricError as error:
+            possible.only_helms.append(f"{name} is left out: {error}")
+    return spec if kept == names else msgspec.structs.replace(spec, args={**spec.args, "names": kept})
 
 
 def _metric_specs(run_spec: RunSpec, first_only: bool) -> list[MetricSpec]:

@@ -15,8 +15,16 @@ import click
 import msgspec
 import pytest
 
-from assay.errors import DataNotFoundError, OutputError, SamplesFailedError, SpecificationError, UnsupportedTaskError
+from assay.errors import (
+    DataNotFoundError,
+    MissingDependencyError,
+    OutputError,
+    SamplesFailedError,
+    SpecificationError,
+    UnsupportedTaskError,
+)
 from assay.helm import AnnotatorSpec, MetricSpec, RunSpec, StateFile
+from assay.helm.scoring import scorer
 from assay.tasks.tokenizer import Tokenizer
 from tests.helm.running.runs import NAME, number_of, read, run_command, stat, write_run
 from tests.helm.scoring.test_code import PROBLEM, RIGHT, WRONG, code_run
@@ -280,6 +288,23 @@ def test_metrics_that_only_helm_computes_are_left_out_and_named(
     assert "left out: helm.benchmark.metrics.nonesuch_metrics.NonesuchMetric is not computed here" in said
     assert "annotators are HELM's own" in said
     assert stat(tmp_path / ANSWERED, "exact_match") == 1
+
+
+def test_a_score_that_cannot_be_computed_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise MissingDependencyError("scoring needs NLTK's data set punkt_tab")
+
+    monkeypatch.setattr(scorer, "require_word_tokenizer", missing)
+    run_dir = write_run(tmp_path / "earlier")
+    spec = RunSpec.from_json((run_dir / "run_spec.json").read_bytes())
+    (metric, *others) = spec.metric_specs
+    metric = msgspec.structs.replace(metric, args={"names": ["exact_match", "bleu_1", "cider", "f1_score"]})
+    (run_dir / "run_spec.json").write_bytes(msgspec.structs.replace(spec, metric_specs=[metric, *others]).to_json())
+    with serve(right) as server, pytest.raises(MissingDependencyError, match=r"but bleu_1 is left out: .*punkt_tab"):
+        ask(run_dir, server, tmp_path)
+    assert stat(tmp_path / ANSWERED, "exact_match") == stat(tmp_path / ANSWERED, "f1_score") == 1
 
 
 @pytest.fixture(scope="module")
