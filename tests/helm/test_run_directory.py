@@ -252,3 +252,12 @@ def test_a_batch_of_none_has_no_time_for_each(tokenizer: EncoderService) -> None
     names = [stat.name.name for stat in create_metric(exact_match()).evaluate(run, tokenizer).aggregated_stats]
     assert "inference_runtime" in names
     assert "inference_denoised_runtime" not in names
+
+
+def test_a_broken_scenario_is_not_copied(tmp_path: Path, tokenizer: EncoderService) -> None:
+    run = state([generation(0, result("yes"))])
+    broken = tmp_path / SCENARIO
+    broken.write_text('{"name": "a",')
+    with pytest.raises(FileFormatError, match=r"scenario\.json ends in the middle"):
+        run_entry(run_spec(run), run, tmp_path / "out", tokenizer, scenario=broken)
+    assert not (tmp_path / "out").exists()

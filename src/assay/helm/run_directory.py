@@ -19,6 +19,7 @@ from assay.helm.evaluate import Evaluated, evaluate
 from assay.helm.metrics.base import DEFAULT_PARALLELISM
 from assay.helm.metrics.registry import NATIVE, create_metric
 from assay.helm.run_spec import MetricSpec, RunSpec
+from assay.helm.scenario import Scenario
 from assay.helm.scoring.scorer import check_names
 from assay.helm.stat_files import PER_INSTANCE_STATS, STATS, what_would_be_lost
 from assay.helm.stat_writer import PerInstanceWriter, write_list
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from assay.helm.adaptation import ScenarioState
     from assay.helm.foreign import ForeignMetric
     from assay.helm.metrics.base import Metric
-    from assay.helm.scenario import Scenario
     from assay.helm.scoring.code import UnsafeCode
     from assay.helm.stats import PerInstanceStats, Stat
     from assay.helm.tokenization import TokenizerService
@@ -184,6 +184,8 @@ def write_run(
         UsageError: A metric cannot be computed, or the state is damaged.
         OutputError: The files cannot be written, or would replace statistics by fewer, which is not allowed.
     """
+    if isinstance(files.scenario, Path):
+        Scenario.from_json(_read(files.scenario), str(files.scenario))  # what is broken is not to be copied
     with _drafting(output_dir, allow_fewer) as draft, ExitStack() as stack:
         spools = [_Spool(stack.enter_context(_scratch(draft))) for _ in metrics]
         evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress, unsafe_code)

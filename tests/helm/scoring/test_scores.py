@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import math
 import sys
 
@@ -7,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.errors import SpecificationError, UnknownMetricError
-from assay.helm.scoring.scorer import SCORES, Answer, Scorer
+from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError
+from assay.helm.scoring.scorer import SCORES, Answer, Scorer, check_names
 from assay.helm.scoring.text import Text
 
 pytest.importorskip("nltk")
@@ -117,3 +118,9 @@ def test_the_first_answer_alone_has_no_second_name() -> None:
 def test_names_are_checked_before_anything_runs(names: list[str], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Scorer(names, 1)
+
+
+def test_what_error_rates_need_is_looked_for_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(MissingDependencyError, match="wer_score needs the package jiwer"):
+        check_names(["exact_match", "wer_score"])

@@ -56,6 +56,7 @@ _NOT_NATIVE = {
     "cider": "it needs pycocoevalcap and Java",
 }
 _STEMMING = ("rouge_1", "rouge_2", "rouge_l")
+_ERROR_RATES = ("wer_score", "mer_score", "wip_score", "cer_score")
 _TOKENIZING = ("bleu_1", "bleu_4")
 _REMEMBERED_TEXTS = 1000
 _REMEMBERED_CHARACTERS = 100_000
@@ -152,6 +153,9 @@ def check_names(names: Sequence[str]) -> None:
     if len(set(names)) != len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
         raise SpecificationError(f"the score {twice!r} is asked for twice; once is enough")
+    for name in names:
+        if name.endswith(_ERROR_RATES):
+            _require("jiwer", name)
     if any(name in _STEMMING for name in names):
         _require("nltk", "ROUGE")
     if "rouge_l" in names:
