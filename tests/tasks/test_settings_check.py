@@ -91,3 +91,15 @@ def test_a_tasks_own_near_miss_and_a_limit_between_two_numbers_are_said(make_tas
         "task 'small' has the generation setting 'temprature': does it mean 'temperature'?",
     ]
     assert doubtful_settings({"small": make_task()}, TaskOptions(limit=0.5)) == []
+
+
+def test_options_that_do_not_count_are_said(make_task: MakeTask) -> None:
+    options = TaskOptions(num_fewshot=5, gen_kwargs={"temperature": 1})
+    choices = {"output_type": "multiple_choice", "doc_to_choice": ["0", "2"], "doc_to_target": 0, "metric_list": None}
+    choosing = make_task(options=options, num_fewshot=0, filter_list=None, generation_kwargs=None, **choices)
+    found = doubtful_settings({"small": choosing}, options)
+    assert [line.partition(",")[0] for line in found] == [
+        "num_fewshot = 5 does not count for small: as in lm-eval",
+        "gen_kwargs do not count here: they are for generated answers",
+    ]
+    assert doubtful_settings({"small": make_task(options=options)}, options) == []

@@ -27,7 +27,7 @@ def chosen_documents(tasks: Mapping[str, Any], options: TaskOptions) -> dict[str
     """
     if unknown := [name for name in options.samples or () if name not in tasks]:
         raise SpecificationError(
-            f"samples chooses documents of '{unknown[0]}', which is none of the tasks to run: {_some(list(tasks))}"
+            f"samples chooses documents of '{unknown[0]}', which is none of the tasks to run: {some_of(list(tasks))}"
         )
     return {name: documents_of(name, task, options) for name, task in tasks.items()}
 
@@ -128,7 +128,8 @@ def _read(text: str) -> Any:
         raise FileFormatError(f"cannot read {text} as JSON: {error}") from None
 
 
-def _some(names: list[str]) -> str:
+def some_of(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 

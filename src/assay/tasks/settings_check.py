@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import SpecificationError, TaskConfigError
 from assay.tasks.gen_kwargs import generation_fault, near_misses
 from assay.tasks.raised import words_of
+from assay.tasks.selection import some_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +63,14 @@ def doubtful_settings(tasks: Mapping[str, Any], options: TaskOptions) -> list[st
         found.append(f"limit is {options.limit:g}: above 1 it counts documents, {int(options.limit)} of each task")
     for name, meant in near_misses(options.gen_kwargs).items():
         found.append(f"gen_kwargs has {name!r}, which is sent as it is: do you mean {meant!r}?")
+    fixed = [name for name, task in tasks.items() if options.num_fewshot and task.get_config("num_fewshot") == 0]
+    if fixed:
+        found.append(
+            f"num_fewshot = {options.num_fewshot} does not count for {some_of(fixed)}: as in lm-eval, a task whose own "
+            "YAML says 0 is asked without examples"
+        )
+    if options.gen_kwargs and not any(task.get_config("output_type") == "generate_until" for task in tasks.values()):
+        found.append("gen_kwargs do not count here: they are for generated answers, and no task of this run has any")
     for task_name, task in tasks.items():
         own = [name for name in task.get_config("generation_kwargs") or () if name not in options.gen_kwargs]
         for name, meant in near_misses(own).items():
