@@ -69,3 +69,10 @@ def test_requests_that_are_in_no_statistic_are_named() -> None:
 def test_trials_that_are_not_there_take_no_time() -> None:
     run = state([generation(0, result("yes"))], num_train_trials=2**62)
     assert len(list(groups_in_memory(run))) == 1
+
+
+def test_a_request_whose_own_instance_lacks_the_reference_is_no_request_for_it() -> None:
+    values = [generation(0, result("yes"), golds=("yes", "no")).to_builtins() | {"reference_index": n} for n in (0, 1)]
+    values[1]["instance"]["references"] = values[1]["instance"]["references"][:1]
+    run = state([RequestState.from_builtins(value) for value in values], method="multiple_choice_separate_original")
+    assert [len(group.references) for group in groups_in_memory(run)] == [1]

@@ -129,7 +129,8 @@ def _group(adapter_spec: AdapterSpec, trial: int, states: list[RequestState]) ->
     references = [
         state
         for state in states
-        if state.reference_index is not None and 0 <= state.reference_index < len(instance.references)
+        if state.reference_index is not None
+        and 0 <= state.reference_index < min(len(instance.references), len(state.instance.references))
     ]
     references.sort(key=lambda state: state.reference_index or 0)
     if len(generations) > 1 or len({(state.reference_index, state.request_mode) for state in references}) < len(
