@@ -589,6 +589,17 @@ def test_an_error_instead_of_a_stream_is_a_reply(make: Make) -> None:
     assert (body_of(reply), fed) == (b"too busy", [])
 
 
+def test_the_end_of_a_body_is_not_waited_for_long_once_all_was_said(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http1, "_END_OF_STREAM_SECONDS", 0.05)
+    fed = Feed()
+    server = RawServer(chunked(b"data: [DONE]\n\n")[:-5])
+    [fault] = exchange(make, server, timeout=3600, stream=Stream(fed, 3600, lambda: bool(fed)))
+    assert fault_of(fault) == (FailureCause.TIMED_OUT, Hope.SOME)
+    assert fed == [b"data: [DONE]\n\n"]
+
+
 def test_a_stream_of_which_no_more_is_wanted_ends_and_with_it_the_connection(make: Make) -> None:
     server = RawServer(chunked(*PARTS), with_length(b"second"))
     first, second = exchange(make, server, times=2, stream=Stream(lambda part: b"2" not in part, 5.0))

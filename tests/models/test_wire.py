@@ -245,6 +245,7 @@ def test_no_json_raises_anything_else(value: Any, endpoint: EndpointKind) -> Non
         (b'{"detail": [{"msg": "boom"}]}', '[{"msg": "boom"}]'),
         (b'{"message": {"message": "boom"}}', "boom"),
         (b"boom", "boom"),
+        (b'data: {"error": {"message": "boom"}}\n\n', "boom"),
         (b'{"code": 1}', '{"code": 1}'),
     ],
 )

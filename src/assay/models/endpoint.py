@@ -146,7 +146,7 @@ class Endpoint:
     async def _attempt_stream(self, payload: bytes, *, with_usage: bool) -> Said | Fault:
         body = payload.removesuffix(b"}") + (_STREAM_WITH_USAGE if with_usage else _STREAM)
         reader = StreamReader(self._endpoint, self._clock)
-        stream = Stream(reader.feed, self._stall_timeout)
+        stream = Stream(reader.feed, self._stall_timeout, reader.is_done)
         started = self._clock()
         try:
             reply = await self._post(body, stream)

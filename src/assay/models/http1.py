@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _BUFFER = 2**16
 _ERROR_BODY_SECONDS = 10.0
 """That the body of an error is waited for once its head is there: it tells no more than why."""
+_END_OF_STREAM_SECONDS = 2.0
+"""That the end of a body is waited for once all was said in it."""
 _CLOSED_BY_THEN = 1.0
 """Seconds after a stream, when a server that closes its connections after streams has done so."""
 
@@ -166,6 +168,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._reader = ReplyReader()
         self._is_clean = False
         """Whether all that came so far belonged to whole replies, and the server will take another request."""
+        self._stream: Stream | None = None
+        """How the reply is read, if in parts."""
         self._expires = 0.0
         """When the reply must be there."""
         self._alarm: asyncio.TimerHandle | None = None
@@ -177,6 +181,7 @@ class _Connection(asyncio.BufferedProtocol):
         over: asyncio.Future[Reply] = self._loop.create_future()
         self._reader.begin(over, None if stream is None else stream.feed)
         self._is_clean = False
+        self._stream = stream
         self._expires = self._loop.time() + timeout
         if self._alarm is None or self._alarm.when() > self._expires:
             self._set_alarm()
@@ -208,8 +213,11 @@ class _Connection(asyncio.BufferedProtocol):
         if reader.feed(self._buffer[:nbytes]):
             self._is_clean = reader.allows_another and not self._transport.get_write_buffer_size()
             self._end_watch_for_stall()
+            self._stream = None
         elif reader.reads_error:
             self._hurry(_ERROR_BODY_SECONDS)
+        elif self._stream is not None and self._stream.is_done():
+            self._hurry(_END_OF_STREAM_SECONDS)
 
     def eof_received(self) -> None:
         self._is_clean = False

@@ -94,6 +94,10 @@ class StreamReader:
         self._usage: dict[str, Any] = {}
         self._model: str | None = None
 
+    def is_done(self) -> bool:
+        """Whether the last event has come."""
+        return self._done
+
     @property
     def is_complete(self) -> bool:
         """Whether the answer is there, whatever becomes of the connection."""

@@ -51,3 +51,5 @@ class Stream(NamedTuple):
     """Takes the parts of a 2xx's body as they come, and says whether it wants more."""
     stall_timeout: float
     """Seconds, once the body has begun, without a byte of it."""
+    is_done: Callable[[], bool] = lambda: False
+    """Whether all was said that is said in a stream, and no more than the body's end is waited for."""

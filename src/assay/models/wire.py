@@ -282,7 +282,7 @@ def error_body_text(body: bytes) -> str:
     Of a page of HTML, as proxies send it, the words.
     """
     try:
-        value = json.loads(body)
+        value = json.loads(body.strip().removeprefix(b"data:"))  # Some send their errors as events, too.
     except (ValueError, RecursionError):
         text = body.decode("utf-8", "replace")
         return _words_of_page(text) if text.lstrip()[:1] == "<" else text
