@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -307,11 +308,9 @@ open("own", "w").write("x")
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 @pytest.mark.parametrize("first_way", [0, 1], ids=["as root", "in a user namespace"])
-def test_nobody_is_shut_in_by_namespaces(tmp_path: Path, first_way: int) -> None:
+def test_nobody_is_shut_in_by_namespaces(first_way: int) -> None:
     """A container's root may lack the privilege and still have user namespaces."""
-    if first_way and not all(
-        os.stat(parent).st_mode & 1 for parent in [*Path(sys.base_prefix).parents, *tmp_path.parents]
-    ):
+    if first_way and not all(folder.stat().st_mode & 1 for folder in Path(sys.base_prefix).parents):
         pytest.skip("nobody may not read the interpreter, and nothing opens the way")
     script = """
 import sys
@@ -321,8 +320,9 @@ confinement._WAYS = confinement._WAYS[int(sys.argv[2]):]
 stands = confinement.confine_server(sys.argv[1], ())
 assert stands == Confinement(system_calls=True, files=True, namespaces=True, user=True), stands
 """
-    command = [sys.executable, "-c", script, str(tmp_path), str(first_way)]
-    assert subprocess.run(command, capture_output=True, text=True, check=False).stderr == ""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # pytest's own is closed to nobody
+        command = [sys.executable, "-c", script, folder, str(first_way)]
+        assert subprocess.run(command, capture_output=True, text=True, check=False).stderr == ""
 
 
 # -- the verdict ------------------------------------------------------------------------------------------------------
@@ -353,13 +353,37 @@ for fd in range(3, 256):
         pass
 os._exit(0)
 """,
-    "an ending that is asked for": """
-import sys
+    "what the harness does, done by the program": """
+import os, sys, types
 frame = sys._getframe()
 while frame:
-    if "finish" in frame.f_locals:
-        frame.f_locals["finish"](b"0" * 32)
+    for value in list(frame.f_locals.values()):
+        if isinstance(value, types.FunctionType) and "token" in value.__name__:
+            told = bytearray()
+            try:
+                told.extend(value())
+            except BaseException:
+                pass
+            for fd in range(3, 64):
+                try:
+                    os.write(fd, told)
+                except OSError:
+                    pass
+        if isinstance(value, bytearray):
+            value += b"0" * 32
     frame = frame.f_back
+raise Exception
+""",
+    "the harness's generator": """
+import gc, os, types
+for thing in gc.get_objects():
+    if isinstance(thing, types.GeneratorType) and "token" in thing.__name__:
+        for move in (lambda: next(thing), lambda: thing.throw(StopIteration), lambda: thing.close()):
+            try:
+                move()
+            except (ValueError, RuntimeError, StopIteration):
+                pass
+os._exit(0)
 """,
     "whatever is in the frames": """
 import os, sys

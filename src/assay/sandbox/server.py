@@ -23,6 +23,7 @@ from assay.sandbox.confinement import confine_program, confine_server, workplace
 from assay.sandbox.program import Confinement, Ending, Limits, Program
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import FrameType
 
 _GRACE = 1.0
@@ -157,24 +158,28 @@ def _execute(program: Program, report_to: int, token_from: int) -> bytes:
     """Run the program to its end; what is returned, if anything, says that it did not get there.
 
     That it did is told with the token, which comes into this process when all is set up, and which no name and no
-    object leads to while the program runs: arguments of a call are evaluated from left to right, and the interpreter
-    keeps those that it has where Python code cannot look. They vanish with whatever is raised meanwhile.
+    object leads to while the program runs: ``bytearray.extend`` keeps to itself what it has taken until it has all, and
+    drops it when something is raised meanwhile.
     """
     dumps, read, run, stop, write = json.dumps, os.read, exec, signal.setitimer, os.write
     leave, getpid, own_pid = os._exit, os.getpid, os.getpid()
 
-    def finish(token: bytes, *_: object) -> NoReturn:
-        if getpid() == own_pid:
-            write(report_to, token)
-        leave(0)
+    def token_and_then_the_program() -> Iterator[int]:
+        yield from read(token_from, _TOKEN_BYTES)
+        run(program.source, {})
+        stop(signal.ITIMER_REAL, 0)
 
+    token = bytearray()
     signal.signal(signal.SIGALRM, _raise_timeout)
     stop(signal.ITIMER_REAL, program.seconds)
     try:
         try:
-            finish(read(token_from, _TOKEN_BYTES), run(program.source, {}), stop(signal.ITIMER_REAL, 0))
+            token.extend(token_and_then_the_program())
         finally:
             stop(signal.ITIMER_REAL, 0)
+        if getpid() == own_pid:
+            write(report_to, token)
+        leave(0)
     except _TimeoutException:
         report = {"ending": "timed_out"}
     except BaseException as error:
