@@ -223,9 +223,12 @@ class FakeTask:
 
     task_name = "t"
 
-    def __init__(self, metric: str, output_type: str, *, higher: bool = True, own: bool = False) -> None:
+    def __init__(
+        self, metric: str, output_type: str, *, higher: bool = True, own: bool = False, filters: Any = None
+    ) -> None:
         self._directions = {metric: higher}
-        self._config = {"output_type": output_type, "process_results": print if own else None}
+        self._config: dict[str, Any] = {"output_type": output_type, "process_results": print if own else None}
+        self._config["filter_list"] = filters and [{"name": "f", "filter": [{"function": name} for name in filters]}]
 
     def aggregation(self) -> dict[str, Any]:
         from lm_eval.api.metrics import mean
@@ -236,7 +239,7 @@ class FakeTask:
         return self._directions
 
     def get_config(self, key: str) -> Any:
-        return self._config[key]
+        return self._config.get(key)
 
 
 class ConfigurableTask(FakeTask):
@@ -256,7 +259,10 @@ class Loaded:
         (ConfigurableTask("acc", "multiple_choice"), "acc", True, True),
         (ConfigurableTask("acc", "multiple_choice", own=True), "acc", True, False),
         (ConfigurableTask("acc", "multiple_choice", higher=False), "acc", False, True),
-        (ConfigurableTask("exact_match", "generate_until"), "exact_match", True, False),
+        (ConfigurableTask("exact_match", "generate_until"), "exact_match", True, True),
+        (ConfigurableTask("exact_match", "generate_until", filters=["regex", "take_first"]), "exact_match", True, True),
+        (ConfigurableTask("exact_match", "generate_until", filters=["take_first_k"]), "exact_match", True, False),
+        (ConfigurableTask("exact_match", "generate_until", filters=[print, "take_first"]), "exact_match", True, False),
         (ConfigurableTask("pass@1", "generate_until"), "pass@1", True, False),
         (FakeTask("acc", "multiple_choice"), "acc", True, False),
         (ConfigurableTask("f1", "generate_until", own=True), "f1", False, False),

@@ -262,6 +262,8 @@ def outside_words(scores: Iterable[Any], task: str, doc_id: int, scope: Scope) -
         return None
     low, high = scope.range
     for score in scores:
+        if scope.right_or_wrong and isinstance(score, int | float) and score not in (0, 1):
+            return f"document {doc_id} of {task} scored {score:g}, where the metric is either 0 or 1"
         if isinstance(score, int | float) and not low <= score <= high:
             return f"document {doc_id} of {task} scored {score:g}, outside the range [{low:g}, {high:g}] of the metric"
     return None

@@ -22,8 +22,7 @@ known before each bet, and so keep this true:
   N·null: of two hypergeometric distributions.
 - *No more than the bar.* Wealth beyond the bar of 1/α is of no use. So where a right value would take the portfolio
   beyond it, all stakes are cut by one factor so that it would just be reached, and a wrong value costs less. This is
-  done while all values seen were 0 or 1; after a graded one the next is not expected to be 1, and the bar might never
-  be reached.
+  done where all values are known to be 0 or 1; of graded ones none might take the wealth to the bar.
 
 Sources: Waudby-Smith and Ramdas (2023), "Estimating means of bounded random variables by betting", JRSS-B 86:1
 (sampling without replacement; portfolios of constant bets, there called diversified Kelly); Stark (2023), "ALPHA: audit
@@ -74,8 +73,8 @@ class Stakes(msgspec.Struct, frozen=True):
 
     weights: tuple[float, ...]
     """Wealth of each gambler, the most careful first; they sum to 1."""
-    adapt: bool = False
-    """Stakes grow as the values that contradict the bet are used up, and are cut at the bar; else they are constant."""
+    grow: bool = False
+    """Stakes grow as the values that contradict the bet are used up; else they are constant."""
 
 
 def score_stakes(room: float) -> Stakes:
@@ -94,7 +93,7 @@ def score_stakes(room: float) -> Stakes:
     for gap, most, spread, share in (_NEAR, _FAR):
         weights += share * _bell(_logit(min(gap / room, most)), spread)
     weights[-1] += 1 - weights.sum()
-    return Stakes(weights=tuple(weights.tolist()), adapt=True)
+    return Stakes(weights=tuple(weights.tolist()), grow=True)
 
 
 def difference_stakes() -> Stakes:
@@ -128,13 +127,11 @@ class Portfolio:
             population: N.
             nulls: Shape (runs,): the mean claimed in each run.
             stakes: How the gamblers share it.
-            bar: The wealth that decides, 1/α. More is not sought, and need not be reached.
+            bar: Where all values are 0 or 1: the wealth that decides, 1/α, beyond which nothing is sought.
         """
         self._population = population
-        self._grow = np.full((nulls.size, 1), stakes.adapt)
+        self._grow = np.full((nulls.size, 1), stakes.grow)
         self._aim = bar * (1 + _BEYOND_THE_BAR)
-        self._whole = np.full(nulls.size, stakes.adapt and isfinite(bar))
-        """Whether all values so far were 0 or 1, so that stakes are cut at the bar."""
         self._claimed_totals = population * (nulls[:, None] + _ROUNDING)
         self._seen = 0
         self._sums = np.zeros(nulls.size)
@@ -144,16 +141,14 @@ class Portfolio:
         """Bet on the next values.
 
         Args:
-            values: Shape (runs, b): in each run the b values that follow those already seen; none below 0. NaN for one
-                that is missing: it counts as 0, and ends the cutting of stakes, so that knowing it is never worse.
+            values: Shape (runs, b): in each run the b values that follow those already seen; none below 0, and 0 for one
+                that is missing.
 
         Returns:
             Shape (runs, b): the wealth after each value; infinite once the claim is impossible. A wealth beyond the
             range of floating-point numbers is rounded to 0 or infinity: to 0 is on the safe side, and infinity is far
             beyond any bar.
         """
-        are_whole = np.logical_and.accumulate((values == 0) | (values == 1), axis=1) & self._whole[:, None]
-        values = np.nan_to_num(values)
         unseen = self._population - self._seen - np.arange(values.shape[1])
         sums = self._sums[:, None] + np.cumsum(values, axis=1)
         left = self._claimed_totals - (sums - values)
@@ -164,9 +159,8 @@ class Portfolio:
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             for step in range(values.shape[1]):
                 stakes = np.minimum(_SHARES * growth[:, step, None], 1.0)
-                if self._whole.any():
+                if isfinite(self._aim):
                     stakes = stakes * self._cut(stakes, 1 / means[:, step] - 1)[:, None]
-                    self._whole = are_whole[:, step]
                 self._wealths = self._wealths * (1 + gains[:, step, None] * stakes)
                 wealths[:, step] = self._wealths.sum(axis=1)
         self._seen += values.shape[1]
@@ -184,14 +178,13 @@ class Portfolio:
         wanted = self._aim - self._wealths.sum(axis=1)
         won = (self._wealths * stakes).sum(axis=1) * odds
         cut = np.clip(wanted / np.where(won > 0, won, 1.0), 0.0, 1.0)
-        return np.where(self._whole & (won > wanted), cut, 1.0)
+        return np.where(won > wanted, cut, 1.0)
 
     def beside(self, other: Portfolio) -> Portfolio:
         """The runs of this portfolio followed by those of another on the same population, at the same point."""
         both = copy(self)
         both._claimed_totals = np.concatenate([self._claimed_totals, other._claimed_totals])
         both._grow = np.concatenate([self._grow, other._grow])
-        both._whole = np.concatenate([self._whole, other._whole])
         both._sums = np.concatenate([self._sums, other._sums])
         both._wealths = np.concatenate([self._wealths, other._wealths])
         return both
@@ -201,32 +194,35 @@ class Portfolio:
         kept = copy(self)
         kept._claimed_totals = self._claimed_totals[runs]
         kept._grow = self._grow[runs]
-        kept._whole = self._whole[runs]
         kept._sums = self._sums[runs]
         kept._wealths = self._wealths[runs]
         return kept
 
 
-def lower_confidence_bound(values: Floats, population: int, stakes: Stakes, alpha: float) -> float:
+def lower_confidence_bound(
+    values: Floats, population: int, stakes: Stakes, alpha: float, *, whole: bool = False
+) -> float:
     """Lower bound for the population's mean that holds at all sample sizes at once with probability 1 − α.
 
     The bound is the least null whose portfolio never reached 1/α on the way (the running intersection of Waudby-Smith
     and Ramdas 2023). All nulls use the same stakes, so that the wealth falls as null grows, and a search finds it.
 
     Args:
-        values: Shape (n,): the values seen, in the order drawn; none below 0, NaN for one that is missing.
+        values: Shape (n,): the values seen, in the order drawn; none below 0, which is also what a missing one counts.
         population: N.
         stakes: The portfolio.
         alpha: One-sided error rate.
+        whole: All values are 0 or 1.
 
     Returns:
         The bound, in the units of the values; at least (sum seen)/N.
     """
-    total = float(np.nansum(values))
-    low, high = total / population, (total + (population - values.size) * float(np.nanmax(values))) / population
+    bar = 1 / alpha if whole else inf
+    total = float(values.sum())
+    low, high = total / population, (total + (population - values.size) * float(values.max())) / population
     while high - low > _PRECISION * max(high, _PRECISION):
         nulls = np.linspace(low, high, BLOCK + 1)[1:]
-        wealths = Portfolio(population, nulls, stakes, 1 / alpha).advance(np.tile(values, (BLOCK, 1)))
+        wealths = Portfolio(population, nulls, stakes, bar).advance(np.tile(values, (BLOCK, 1)))
         rejected = int(np.logical_and.accumulate(wealths.max(axis=1) >= 1 / alpha).sum())
         if rejected == BLOCK:
             return high
@@ -234,7 +230,9 @@ def lower_confidence_bound(values: Floats, population: int, stakes: Stakes, alph
     return low
 
 
-def lower_confidence_sequence(values: Floats, population: int, stakes: Stakes, alpha: float, grid: int = 400) -> Floats:
+def lower_confidence_sequence(
+    values: Floats, population: int, stakes: Stakes, alpha: float, grid: int = 400, *, whole: bool = False
+) -> Floats:
     """:func:`lower_confidence_bound` after each value, for values in [0, 1]; rounded down to 1/``grid``.
 
     Args:
@@ -243,13 +241,14 @@ def lower_confidence_sequence(values: Floats, population: int, stakes: Stakes, a
         stakes: The portfolio.
         alpha: One-sided error rate.
         grid: How many nulls between 0 and 1 are tried.
+        whole: All values are 0 or 1.
 
     Returns:
         Shape (n,); never falls.
     """
     nulls = np.arange(grid) / grid
-    portfolio = Portfolio(population, nulls, stakes, 1 / alpha)
-    bounds = np.cumsum(np.nan_to_num(values)) / population
+    portfolio = Portfolio(population, nulls, stakes, 1 / alpha if whole else inf)
+    bounds = np.cumsum(values) / population
     ever = np.zeros((grid, 1), dtype=np.bool_)
     for start in range(0, values.size, BLOCK):
         block = values[start : start + BLOCK]

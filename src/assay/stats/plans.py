@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import StrEnum
 from fractions import Fraction
-from math import ceil, isnan
+from math import ceil, inf, isnan
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -59,6 +59,12 @@ class SequentialPlan(msgspec.Struct, frozen=True, kw_only=True):
         """The two ends of ``support``, the undesirable one first."""
         return self.support if self.higher_is_better else (self.support[1], self.support[0])
 
+    @property
+    def right_or_wrong(self) -> bool:
+        """Whether every score is one of the two ends of ``support``."""
+        low, high = self.support
+        return self.resolution == high - low
+
     def satisfied_by(self, mean: float) -> bool:
         """Whether a mean over all N documents passes."""
         return mean >= self.threshold if self.higher_is_better else mean <= self.threshold
@@ -84,10 +90,9 @@ class SequentialPlan(msgspec.Struct, frozen=True, kw_only=True):
         return (score - worst) / (best - worst)
 
     def gains_and_losses(self, scores: Floats, weights: Floats) -> Floats:
-        """Shape (2, …): weighted gains and losses; both NaN for a missing score (NaN), no evidence either way."""
+        """Shape (2, …): weighted gains and losses; both 0 for a missing score (NaN), no evidence either way."""
         gains = self.gain(scores)
-        both: Floats = np.stack([gains, 1 - gains]) * weights
-        return both
+        return np.nan_to_num(np.stack([gains, 1 - gains]) * weights)
 
     def portfolio(self, runs: int, alpha: float | None = None) -> Portfolio:
         """First ``runs`` rows that bet on gains, against every mean that does not pass; then as many on losses.
@@ -96,7 +101,7 @@ class SequentialPlan(msgspec.Struct, frozen=True, kw_only=True):
             runs: How many of each.
             alpha: Error rate; the plan's own if None.
         """
-        bar = 1 / (self.alpha if alpha is None else alpha)
+        bar = 1 / (self.alpha if alpha is None else alpha) if self.right_or_wrong else inf
         unsatisfying, satisfying = self._bounding_means()
         on_gains = Portfolio(self.population, np.full(runs, self.gain(unsatisfying)), self.stakes_for_pass, bar)
         on_losses = Portfolio(self.population, np.full(runs, 1 - self.gain(satisfying)), self.stakes_for_fail, bar)

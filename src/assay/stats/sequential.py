@@ -15,7 +15,7 @@ fail as the best; each is still right then, whatever made the document fail (its
 from __future__ import annotations
 
 from array import array
-from math import inf, isnan, nan
+from math import inf, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,7 +92,7 @@ class SequentialTest:
             raise SpecificationError("weighted scores have no resolution: make the plan without one")
         if score is None:
             self.failed += 1
-            evidence = (nan, nan)
+            evidence = (0.0, 0.0)
         else:
             if isnan(score):
                 raise SpecificationError("score is not a number; a document that failed has None")
@@ -167,8 +167,12 @@ class SequentialTest:
             return Interval(low=low, high=high, confidence=1.0, method="all documents")
         if self.failed < self.seen:
             gains, losses = plan.gains_and_losses(scores, weights)
-            gained = lower_confidence_bound(gains, plan.population, plan.stakes_for_pass, plan.alpha)
-            lost = lower_confidence_bound(losses, plan.population, plan.stakes_for_fail, plan.alpha)
+            gained = lower_confidence_bound(
+                gains, plan.population, plan.stakes_for_pass, plan.alpha, whole=plan.right_or_wrong
+            )
+            lost = lower_confidence_bound(
+                losses, plan.population, plan.stakes_for_fail, plan.alpha, whole=plan.right_or_wrong
+            )
             worst, best = plan.worst_and_best
             ends = (worst + (best - worst) * gained, best + (worst - best) * lost, self.estimate)
             low, high = max(low, min(ends)), min(high, max(ends))
@@ -238,7 +242,11 @@ def confidence_sequence(
     chosen = np.ones(1) if weights is None else weights
     gains, losses = plan.gains_and_losses(np.asarray(scores, dtype=np.float64), chosen)
     worst, best = plan.worst_and_best
-    towards_best = lower_confidence_sequence(gains, plan.population, plan.stakes_for_pass, plan.alpha)
-    towards_worst = lower_confidence_sequence(losses, plan.population, plan.stakes_for_fail, plan.alpha)
+    towards_best = lower_confidence_sequence(
+        gains, plan.population, plan.stakes_for_pass, plan.alpha, whole=plan.right_or_wrong
+    )
+    towards_worst = lower_confidence_sequence(
+        losses, plan.population, plan.stakes_for_fail, plan.alpha, whole=plan.right_or_wrong
+    )
     ends = (worst + (best - worst) * towards_best, best + (worst - best) * towards_worst)
     return (ends[0], ends[1]) if plan.higher_is_better else (ends[1], ends[0])

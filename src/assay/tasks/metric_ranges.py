@@ -37,13 +37,24 @@ def known_range(task: Any, metric: str) -> Support | None:
 
 
 def is_right_or_wrong(task: Any, metric: str) -> bool:
-    """Whether every document surely scores 0 or 1: lm-eval itself compares the choices.
+    """Whether every document surely scores 0 or 1: lm-eval itself compares choices, or one answer with its target.
 
-    ``exact_match`` of generated text is a mean where a filter gives several answers; a task's own Python may grade.
+    Of several answers to a document ``exact_match`` is the mean, and a task's own Python may grade.
     """
-    return (
-        metric in _SHARES
-        and type(task).__name__ == "ConfigurableTask"
-        and task.get_config("process_results") is None
-        and task.get_config("output_type") in _COMPARED_BY_LM_EVAL
+    if (
+        metric not in _SHARES
+        or type(task).__name__ != "ConfigurableTask"
+        or task.get_config("process_results") is not None
+        or any(callable(entry.get("metric")) for entry in task.get_config("metric_list") or ())
+    ):
+        return False
+    return task.get_config("output_type") in _COMPARED_BY_LM_EVAL or (metric == "exact_match" and _gives_one(task))
+
+
+def _gives_one(task: Any) -> bool:
+    """Whether all its filters are lm-eval's own and end with one answer, as they do where none is named."""
+    pipelines = [entry["filter"] for entry in task.get_config("filter_list") or ()]
+    return all(
+        steps[-1]["function"] == "take_first" and all(isinstance(step["function"], str) for step in steps)
+        for steps in pipelines
     )
