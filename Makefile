@@ -32,7 +32,7 @@ help:
 	@echo "make bench-helm   measure Assay's metrics beside HELM's own (installs HELM, 2 GB)"
 	@echo "make scheduling   order and concurrency on a simulated server (ten seconds)"
 	@echo "make parity       run lm-eval beside Assay on 60 tasks and groups, and look at all 13,123 tasks (ten minutes)"
-	@echo "make simulate     error rates and cost of the sequential tests, and of margins, 10,000 runs a setting (half an hour and more)"
+	@echo "make simulate     error rates and cost of early stopping, and of margins, 10,000 runs a setting (an hour and more)"
 	@echo "make chaos        kill runs and damage journals at random, and compare what comes out"
 	@echo "make soak         half an hour at 256 requests at once with 1 % faults: counts, memory, nothing stuck"
 	@echo "make servers      probe and run real servers: llama.cpp by itself, others by SERVERS='NAME=URL[#MODEL] …'"
@@ -81,6 +81,8 @@ parity: .venv/parity-ready
 simulate: .venv/test-ready
 	@$(PIP) matplotlib
 	@$(RUN) benchmarks.simulate_sequential --write docs/statistics.md --images docs/images/statistics
+	@$(RUN) benchmarks.simulate_scores --write docs/statistics.md
+	@$(RUN) benchmarks.simulate_rivals --write docs/statistics.md
 	@$(RUN) benchmarks.simulate_margins --write docs/statistics.md
 
 chaos: .venv/test-ready

@@ -141,8 +141,8 @@ class Portfolio:
         """Bet on the next values.
 
         Args:
-            values: Shape (runs, b): in each run the b values that follow those already seen; none below 0, and 0 for one
-                that is missing.
+            values: Shape (runs, b): in each run the b values that follow those already seen; none below 0; a
+                missing one is 0.
 
         Returns:
             Shape (runs, b): the wealth after each value; infinite once the claim is impossible. A wealth beyond the
