@@ -355,6 +355,9 @@ os._exit(0)
 """,
     "what the harness does, done by the program": """
 import os, sys, types
+if hasattr(sys, "again"):
+    raise Exception
+sys.again = True
 frame = sys._getframe()
 while frame:
     for value in list(frame.f_locals.values()):
