@@ -115,10 +115,9 @@ def threshold_errors(effort: Effort) -> str:
         orders = effort.orders(n)
         for threshold in THRESHOLDS:
             needed = ceil(threshold * n)
-            steps = sorted({1, ceil(0.02 * n), ceil(0.05 * n), ceil(0.15 * n)})
-            rights = [needed + step - 1 for step in steps] + [needed - step for step in steps]
             plan = threshold_plan(n, threshold, resolution=1)
-            errors = np.array([simulate(plan, right_or_wrong(n, k), orders).wrong() for k in rights if 0 <= k <= n])
+            hardest = (needed, needed - 1)
+            errors = np.array([simulate(plan, right_or_wrong(n, right), orders).wrong() for right in hardest])
             rows.append([f"{n} ({name})", f"{threshold}", *map(percent, errors.max(axis=0)), f"{orders}"])
             progress(rows[-1])
     return table(["N", "threshold", *error_headers()], rows)
