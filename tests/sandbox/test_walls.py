@@ -286,6 +286,15 @@ def test_a_programs_own_memory_is_no_file(sandbox: Sandbox, confinement: Confine
     expect_message(sandbox, "open('/proc/self/mem', 'rb').read(1)", "Permission denied", "No such file")
 
 
+def test_folders_in_folders_are_removed(sandbox: Sandbox) -> None:
+    source = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nos.mkdir('closed', 0)"
+    assert run(sandbox, source).ending is Ending.FINISHED
+    assert run(sandbox, "import os\nassert os.listdir('.') == []") == RunResult(Ending.FINISHED)
+    [server] = sandbox._servers
+    assert not server.is_gone
+    assert [name for name in os.listdir(server._folder) if name not in ("home", "shm")] == []
+
+
 # -- the user ---------------------------------------------------------------------------------------------------------
 
 

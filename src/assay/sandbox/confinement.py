@@ -7,7 +7,6 @@ import ctypes
 import functools
 import os
 import resource
-import shutil
 import signal
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from assay.sandbox.file_access import allow_changes_only_in
 from assay.sandbox.linux import call
 from assay.sandbox.namespaces import enter_namespaces, mount_memory, unmount
 from assay.sandbox.program import Confinement
+from assay.sandbox.removal import remove_folder
 from assay.sandbox.system_calls import refuse_system_calls
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def workplace(folder: str, confinement: Confinement, limits: Limits) -> Iterator
             _give_away(place, confinement)
             yield place
         finally:
-            _remove(place)
+            remove_folder(place)
         return
     mount_memory(folder, size=limits.storage, files=_MOST_FILES)
     try:
@@ -197,17 +197,6 @@ def _home(folder: str) -> str:
 
 def _shared_memory(folder: str) -> str:
     return os.path.join(folder, "shm")
-
-
-def _remove(place: str) -> None:
-    def open_up(_: object, path: str, __: object) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(path), 0o700)
-            os.chmod(path, 0o700)
-            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
-
-    shutil.rmtree(place, onerror=open_up)
-    shutil.rmtree(place, ignore_errors=True)
 
 
 # -- a program --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import select
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Self, cast
 
 from assay.errors import SandboxError
 from assay.sandbox.program import Confinement, Ending, Limits, Program, RunResult
+from assay.sandbox.removal import remove_folder
 from assay.sandbox.server import read_message, write_message
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class _ServerProcess:
             self._process.wait()
             self._input.close()
             self._output.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        remove_folder(self._folder)
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         poll = select.poll()
