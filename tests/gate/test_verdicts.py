@@ -146,6 +146,12 @@ def test_failures_that_could_turn_it_make_it_invalid() -> None:
     assert verdict(0.6, score(40, 50, failed=10)) is Verdict.FAIL
 
 
+@pytest.mark.parametrize("minimum", [0.1, 0.52, 0.9], ids=["pass", "invalid", "fail"])
+def test_the_score_is_in_the_reason_beside_its_bound(minimum: float) -> None:
+    result = judge(Check(metric="acc,none", min=minimum, task="t"), [score(50, 45, failed=5)])
+    assert "0.5263 without the failed samples" in result.reason
+
+
 def test_the_worst_verdict_counts() -> None:
     results = [judge(Check(metric="acc,none", min=m, task="t"), [score(50, 45, failed=5)]) for m in (0.1, 0.52, 0.9)]
     assert [result.verdict for result in results] == [Verdict.PASS, Verdict.INVALID, Verdict.FAIL]

@@ -217,7 +217,7 @@ def _verdict(
     if failed and scope.range is None and not isfinite(low):
         return Verdict.INVALID, unknown_range_words(failed)
     if failed:
-        return verdict_of_bounds(bound, low, high, failed)
+        return verdict_of_bounds(bound, low, high, failed, f"{difference:+.4f} without the failed samples")
     if bound.met_by(difference):
         return Verdict.PASS, f"{difference:+.4f} against the baseline, within the margin of {margin:g}"
     return Verdict.FAIL, f"{difference:+.4f} against the baseline, beyond the margin of {margin:g}"

@@ -319,7 +319,9 @@ def _verdict(check: Check, score: Score | None, exact: ExactScore | None) -> tup
         return Verdict.FAIL, f"{score.value:.4f} {'<' if bound.higher_is_better else '>'} {bound.value:g}"
     if (bounds := exact or score.bounds) is None:
         return Verdict.INVALID, unknown_range_words(score.failed)
-    return verdict_of_bounds(bound, bounds.low, bounds.high, score.failed)
+    return verdict_of_bounds(
+        bound, bounds.low, bounds.high, score.failed, f"{score.value:.4f} without the failed samples"
+    )
 
 
 def unknown_range_words(failed: int) -> str:
@@ -330,9 +332,9 @@ def unknown_range_words(failed: int) -> str:
     )
 
 
-def verdict_of_bounds(bound: Bound, low: float, high: float, failed: int) -> tuple[Verdict, str]:
-    """The verdict on a score that failed samples put anywhere from `low` to `high`."""
-    demand = f"{'minimum' if bound.higher_is_better else 'maximum'} {bound.value:g}"
+def verdict_of_bounds(bound: Bound, low: float, high: float, failed: int, scored: str) -> tuple[Verdict, str]:
+    """The verdict on a score that failed samples put anywhere from `low` to `high`; `scored` says what the rest did."""
+    demand = f"{scored}; {'minimum' if bound.higher_is_better else 'maximum'} {bound.value:g}"
     worst_end, best_end = (low, high) if bound.higher_is_better else (high, low)
     at_least, at_most = (">=", "<=") if bound.higher_is_better else ("<=", ">=")
     if bound.met_by(worst_end):
