@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -26,12 +26,14 @@ _NAME_SHOWN = 60
 _decoder = msgspec.json.Decoder(SampleLine)
 
 
-class PlacedLine(NamedTuple):
-    """A line and where in its file it begins."""
+class PlacedText(NamedTuple):
+    """A line's JSON and where it stands in its file."""
 
+    number: int
+    """From 1."""
     offset: int
     """In bytes."""
-    line: SampleLine
+    text: bytes
 
 
 def time_stamp(file: Path) -> str | None:
@@ -64,55 +66,52 @@ def task_of(samples_file: Path) -> str:
     return _STAMP.sub("", samples_file.name).removeprefix("samples_").removesuffix(".jsonl")
 
 
-def read_lines(file: Path) -> Iterator[PlacedLine]:
+def read_lines(file: Path) -> Iterator[SampleLine]:
     """A samples file line by line.
 
     Raises:
         FileFormatError: there is no such file, or a line is damaged.
+    """
+    return (parsed(text, file, f"line {number}") for number, _, text in raw_lines(file))
+
+
+def raw_lines(file: Path) -> Iterator[PlacedText]:
+    """A samples file's lines as they stand.
+
+    Raises:
+        FileFormatError: there is no such file, or a line is no UTF-8.
     """
     number = offset = 0
     try:
         with file.open("rb") as lines:
             for text in lines:
                 number += 1
-                yield PlacedLine(offset, _parsed(text))
+                text.decode()  # refused here and now: what is parsed only when wanted is copied unseen until then
+                yield PlacedText(number, offset, text)
                 offset += len(text)
     except FileNotFoundError:
         raise FileFormatError(
             f"there is no samples file {file}: lm-eval writes it only with --log_samples, and runs are compared by it"
         ) from None
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{file}, line {number}: cannot be read as a sample ({error})") from error
 
 
-class OpenedLines:
-    """Reads single lines; the file of the last one stays open, because mostly the next is wanted of it, too."""
+def parsed(text: bytes, file: Path, which: str) -> SampleLine:
+    """A line, each value left as JSON.
 
-    def __init__(self) -> None:
-        self._file: Path | None = None
-        self._lines: BinaryIO | None = None
+    Args:
+        text: the line.
+        file: its file, and
+        which: its place there, for the message.
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._lines is not None:
-            self._lines.close()
-
-    def line(self, file: Path, offset: int) -> SampleLine:
-        """The line of `file` that begins at `offset`.
-
-        Raises:
-            FileFormatError: it is damaged.
-        """
-        try:
-            if self._lines is None or file != self._file:
-                self.__exit__()
-                self._lines, self._file = file.open("rb"), file
-            self._lines.seek(offset)
-            return _parsed(self._lines.readline())
-        except (OSError, ValueError, AttributeError, RecursionError) as error:
-            raise FileFormatError(f"{file}, byte {offset}: cannot be read as a sample ({error})") from error
+    Raises:
+        FileFormatError: it is damaged.
+    """
+    try:
+        return _parsed(text)
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise FileFormatError(f"{file}, {which}: cannot be read as a sample ({error})") from error
 
 
 @contextmanager
@@ -154,7 +153,6 @@ def first_text(value: Any) -> str:
 
 
 def _parsed(text: bytes) -> SampleLine:
-    text.decode()  # refused here and now: what is parsed only when wanted is copied unseen until then
     try:
         return _decoder.decode(text)
     except msgspec.DecodeError:  # NaN and infinities, which msgspec does not take

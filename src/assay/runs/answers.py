@@ -32,7 +32,7 @@ def read_answers(task: TaskRecord, filter_name: str, doc_ids: Collection[int]) -
     if task.samples_file is None or not Path(task.samples_file).exists():
         return {}
     answers = {}
-    for _, line in read_lines(Path(task.samples_file)):
+    for line in read_lines(Path(task.samples_file)):
         with reading(Path(task.samples_file), f"one of task '{task.name}'"):
             doc_id = value_of(line, "doc_id")
             if doc_id in wanted and filter_of(line) == filter_name:

@@ -206,7 +206,7 @@ class _Samples:
         if may_be_missing and not file.exists():
             return samples
         identities: dict[int, tuple[str, str]] = {}
-        for number, (_, line) in enumerate(read_lines(file), 1):
+        for number, line in enumerate(read_lines(file), 1):
             with reading(file, f"line {number}"):
                 samples._take(line, identities)
         samples.doc_ids = sorted(identities)

@@ -15,16 +15,8 @@ import msgspec
 from assay._util.json_text import plain
 from assay.errors import FileFormatError, UsageError
 from assay.journal.by_document import ResponsesByDocument
-from assay.results.sample_files import (
-    OpenedLines,
-    filter_of,
-    first_text,
-    read_lines,
-    reading,
-    samples_file_of,
-    time_stamp,
-    value_of,
-)
+from assay.results.sample_files import first_text, reading, samples_file_of, time_stamp
+from assay.results.scored_lines import OpenedLines, place_lines
 from assay.results.writing import read_results
 from assay.runs.files import newest_results
 from assay.runs.record import score_of
@@ -34,7 +26,7 @@ from assay.types import Answer, Failure, FailureCause, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from assay.results.sample_files import SampleLine
+    from assay.results.scored_lines import Arguments, ScoredLine
     from assay.runs.record import Score
     from assay.types import Response
 
@@ -44,6 +36,9 @@ class Message(msgspec.Struct, frozen=True):
 
     role: str
     content: str
+
+
+_conversation = msgspec.json.Decoder(tuple[Message, ...])
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +124,7 @@ class RunSamples:
         """Assay's part of it; empty in lm-eval's files."""
         self._failures = self._failures_by_document()
         self._fallbacks = {name: self._fallbacks_of(name) for name in self._configs}
+        self._samples_files: dict[str, Path] = {}
         self._lines: dict[str, dict[int, list[int]]] = {}
         """By task and document, where its lines begin."""
         self._files = ExitStack()
@@ -176,8 +172,7 @@ class RunSamples:
             raise UsageError(f"{self.file} has no task '{task}'; it has {', '.join(self._configs)}")
         offsets = self._offsets(task).get(doc_id)
         if offsets is not None:
-            file = samples_file_of(self.file, task)
-            return self._scored(task, doc_id, [self._opened.line(file, offset) for offset in offsets])
+            return self._scored(task, doc_id, offsets)
         if (task, doc_id) in self._failures:
             return self._failed(task, doc_id)
         raise UsageError(f"{self.file} has no document {doc_id} of '{task}'; it has {_span(self.doc_ids(task))}")
@@ -191,33 +186,40 @@ class RunSamples:
     def _offsets(self, task: str) -> dict[int, list[int]]:
         if task not in self._lines:
             found = self._lines[task] = {}
-            file = samples_file_of(self.file, task)
+            file = self._samples_file(task)
             if file.exists() or not self._all_failed(task):
-                for offset, line in read_lines(file):
-                    found.setdefault(_doc_id(line, file), []).append(offset)
+                for doc_id, offset in place_lines(file):
+                    found.setdefault(doc_id, []).append(offset)
         return self._lines[task]
+
+    def _samples_file(self, task: str) -> Path:
+        if task not in self._samples_files:
+            self._samples_files[task] = samples_file_of(self.file, task)
+        return self._samples_files[task]
 
     def _all_failed(self, task: str) -> bool:
         counts = self.results.get("n-samples", {}).get(task)
         return isinstance(counts, dict) and counts.get("effective") == 0
 
-    def _scored(self, task: str, doc_id: int, lines: Sequence[SampleLine]) -> RunSample:
-        first = lines[0]
-        with reading(samples_file_of(self.file, task), f"document {doc_id}"):
+    def _scored(self, task: str, doc_id: int, offsets: Sequence[int]) -> RunSample:
+        file = self._samples_file(task)
+        with reading(file, f"document {doc_id}"):
+            lines = [self._opened.line(file, offset) for offset in offsets]
+            first = lines[0]
             responses, times = self._responses_to(task, doc_id, first)
             answers = [response for response in responses if isinstance(response, Answer)]
             return RunSample(
                 task=task,
                 doc_id=doc_id,
-                doc=first["doc"],
-                target=first_text(value_of(first, "target")),
-                prompts=tuple(_prompts(first)),
+                doc=first.doc,
+                target=first_text(first.target),
+                prompts=tuple(map(_prompt, first.arguments.values())),
                 responses=responses,
                 times=times,
-                filters={filter_of(line): self._filtered(task, line, answers) for line in lines},
-                doc_hash=value_of(first, "doc_hash"),
-                prompt_hash=value_of(first, "prompt_hash"),
-                target_hash=value_of(first, "target_hash"),
+                filters={line.filter: self._filtered(task, line, answers) for line in lines},
+                doc_hash=first.doc_hash,
+                prompt_hash=first.prompt_hash,
+                target_hash=first.target_hash,
             )
 
     def _failed(self, task: str, doc_id: int) -> RunSample:
@@ -234,20 +236,21 @@ class RunSamples:
             failure=self._failures[task, doc_id],
         )
 
-    def _responses_to(self, task: str, doc_id: int, line: SampleLine) -> tuple[tuple[Response, ...], tuple[float, ...]]:
+    def _responses_to(self, task: str, doc_id: int, line: ScoredLine) -> tuple[tuple[Response, ...], tuple[float, ...]]:
         records = [] if self._responses is None else self._responses.records(task, doc_id)
         if records:
             return tuple(record.response for record in records), tuple(record.time for record in records)
+        if line.resps is msgspec.UNSET:
+            raise KeyError("resps")
         kind = self._configs[task].get("output_type")
-        return tuple(_answer(kind, said) for repeats in value_of(line, "resps") for said in repeats), ()
+        return tuple(_answer(kind, said) for repeats in line.resps for said in repeats), ()
 
-    def _filtered(self, task: str, line: SampleLine, answers: Sequence[Answer]) -> Filtered:
-        filtered = value_of(line, "filtered_resps")
-        scores = {metric: score_of(value_of(line, metric)) for metric in value_of(line, "metrics")}
+    def _filtered(self, task: str, line: ScoredLine, answers: Sequence[Answer]) -> Filtered:
+        scores = {metric: score_of(value) for metric, value in line.values().items()}
         return Filtered(
-            extracted=first_text(filtered),
+            extracted=first_text(line.filtered_resps),
             metrics={metric: score for metric, score in scores.items() if score is not None},
-            outcome=outcome_of(answers, filtered, self._fallbacks[task].get(filter_of(line), ())),
+            outcome=outcome_of(answers, line.filtered_resps, self._fallbacks[task].get(line.filter, ())),
         )
 
     def _failures_by_document(self) -> dict[tuple[str, int], Failure]:
@@ -308,29 +311,23 @@ def results_file_of(run: str | Path) -> Path:
     return place
 
 
-def _doc_id(line: SampleLine, file: Path) -> int:
-    with reading(file, "a line's doc_id"):
-        return int(value_of(line, "doc_id"))
-
-
-def _prompts(line: SampleLine) -> Iterator[Prompt]:
-    if "arguments" not in line:
-        return
-    for arguments in value_of(line, "arguments").values():
-        first, second = arguments.get("arg_0", ""), arguments.get("arg_1")
-        yield Prompt(
-            content=_content(first),
-            continuation=second if isinstance(second, str) else None,
-            settings=second if isinstance(second, dict) else {},
-        )
+def _prompt(arguments: Arguments) -> Prompt:
+    second = arguments.arg_1
+    return Prompt(
+        content=_content(arguments.arg_0),
+        continuation=second if isinstance(second, str) else None,
+        settings=second if isinstance(second, dict) else {},
+    )
 
 
 def _content(written: Any) -> str | tuple[Message, ...]:
     """A prompt as lm-eval writes it: text, or a list with the JSON of a conversation."""
     if not isinstance(written, list):
         return str(written)
-    turns = plain(written[0])
-    return tuple(Message(str(turn["role"]), first_text(turn["content"])) for turn in turns)
+    try:
+        return _conversation.decode(written[0])
+    except (msgspec.DecodeError, UnicodeEncodeError):  # lone surrogates, contents in parts
+        return tuple(Message(str(turn["role"]), first_text(turn["content"])) for turn in plain(written[0]))
 
 
 def _answer(kind: str | None, said: Any) -> Answer:

@@ -1,0 +1,153 @@
+"""A document's lines of samples files, each decoded in one go; for many, value by value takes three times as long."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+
+import msgspec
+
+from assay.errors import FileFormatError
+from assay.results.sample_files import filter_of, parsed, raw_lines, reading, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+
+class Arguments(msgspec.Struct, frozen=True):
+    """What one request was made of."""
+
+    arg_0: Any = ""
+    arg_1: Any = None
+
+
+class ScoredLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line says of a document under one filter, its metrics aside."""
+
+    doc: msgspec.Raw
+    target: Any
+    filtered_resps: Any
+    metrics: list[str]
+    doc_hash: str
+    prompt_hash: str
+    target_hash: str
+    resps: Any = msgspec.UNSET
+    """Not needed where a journal has the responses."""
+    arguments: dict[str, Arguments] = {}
+    filter: str = "none"
+
+    def values(self) -> dict[str, Any]:
+        """By metric, its value."""
+        return {metric: getattr(self, f"value_{place}") for place, metric in enumerate(self.metrics)}
+
+
+class _DocumentAlone(msgspec.Struct):
+    doc_id: int
+
+
+_document_alone = msgspec.json.Decoder(_DocumentAlone)
+
+
+def place_lines(file: Path) -> Iterator[tuple[int, int]]:
+    """Of every line its document and where it begins, in bytes.
+
+    Raises:
+        FileFormatError: there is no such file, or a line is damaged.
+    """
+    for number, offset, text in raw_lines(file):
+        try:
+            doc_id = _document_alone.decode(text).doc_id
+        except (msgspec.DecodeError, RecursionError):
+            doc_id = _odd_document(file, number, text)
+        yield doc_id, offset
+
+
+def _odd_document(file: Path, number: int, text: bytes) -> int:
+    line = parsed(text, file, f"line {number}")
+    with reading(file, "a line's doc_id"):
+        return int(value_of(line, "doc_id"))
+
+
+class OpenedLines:
+    """Reads single lines; the file of the last one stays open, because mostly the next is wanted of it, too."""
+
+    def __init__(self) -> None:
+        self._file: Path | None = None
+        self._lines: BinaryIO | None = None
+        self._decoder = _decoder(())
+        self._metrics: list[str] = []
+        """What the decoder takes; nearly always the same as in the line before."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._lines is not None:
+            self._lines.close()
+
+    def line(self, file: Path, offset: int) -> ScoredLine:
+        """The line of `file` that begins at `offset`.
+
+        Raises:
+            FileFormatError: it is damaged.
+            LookupError, TypeError, ValueError, AttributeError: a value that is needed is not there or is none.
+        """
+        text = self._text(file, offset)
+        try:
+            line = self._decoder.decode(text)
+            if line.metrics != self._metrics:
+                self._decoder, self._metrics = _decoder(tuple(line.metrics)), line.metrics
+                line = self._decoder.decode(text)
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            return _value_by_value(parsed(text, file, f"byte {offset}"))
+        return line
+
+    def _text(self, file: Path, offset: int) -> bytes:
+        try:
+            if self._lines is None or file != self._file:
+                self.__exit__()
+                self._lines, self._file = file.open("rb"), file
+            self._lines.seek(offset)
+            return self._lines.readline()
+        except OSError as error:
+            raise FileFormatError(f"{file}, byte {offset}: cannot be read as a sample ({error})") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _decoder(metrics: Sequence[str]) -> msgspec.json.Decoder[ScoredLine]:
+    """For lines with these metrics.
+
+    Raises:
+        ValueError: one of them has a name that stands for something else.
+    """
+    return msgspec.json.Decoder(_line_with(metrics, rename={f"value_{n}": name for n, name in enumerate(metrics)}))
+
+
+def _line_with(metrics: Sequence[str], rename: dict[str, str] | None = None) -> type[ScoredLine]:
+    values = [(f"value_{place}", Any) for place in range(len(metrics))]
+    kind = msgspec.defstruct("Line", values, bases=(ScoredLine,), rename=rename, frozen=True, kw_only=True)
+    return cast("type[ScoredLine]", kind)
+
+
+def _value_by_value(line: dict[str, msgspec.Raw]) -> ScoredLine:
+    """The line where it holds what msgspec does not take (NaN, lone surrogates), or not what lm-eval writes."""
+    metrics = value_of(line, "metrics")
+    return _line_with(metrics)(
+        doc=line["doc"],
+        target=value_of(line, "target"),
+        filtered_resps=value_of(line, "filtered_resps"),
+        metrics=metrics,
+        doc_hash=value_of(line, "doc_hash"),
+        prompt_hash=value_of(line, "prompt_hash"),
+        target_hash=value_of(line, "target_hash"),
+        resps=value_of(line, "resps") if "resps" in line else msgspec.UNSET,
+        arguments=_arguments(line),
+        filter=filter_of(line),
+        **{f"value_{place}": value_of(line, metric) for place, metric in enumerate(metrics)},
+    )
+
+
+def _arguments(line: dict[str, msgspec.Raw]) -> dict[str, Arguments]:
+    written = value_of(line, "arguments") if "arguments" in line else {}
+    return {name: Arguments(each.get("arg_0", ""), each.get("arg_1")) for name, each in written.items()}
