@@ -99,10 +99,10 @@ def test_a_fault_is_told_where_a_run_is_no_worse_than_its_baseline(tmp_path: Pat
 def test_an_explanation_that_fails_costs_no_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("assay.triage.run.triage_run", fail)
+    monkeypatch.setattr("assay.triage.run.triage_samples", fail)
     evaluation = run(tmp_path, SimulatedModel())
     assert evaluation.triage is None
     assert evaluation.results_file.is_file()

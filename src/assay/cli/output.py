@@ -17,17 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.evaluation import Evaluation
+    from assay.report.gathered import Gathering
     from assay.types import FailureCause
 
 _FAILURES_SHOWN = 5
 
 
-def report_beside(results_file: Path) -> Path | None:
-    """Write the run's HTML report beside its results; None, with a remark, if that fails: the run itself is done."""
+def report_beside(results_file: Path, gathered: Gathering | None = None) -> Path | None:
+    """Write the run's HTML report beside its results; None, with a remark, if that fails: the run itself is done.
+
+    Args:
+        results_file: the run's.
+        gathered: what has been gathered of its samples.
+    """
     from assay.report.html import write_report
 
     try:
-        return write_report(results_file)
+        return write_report(results_file, gathered=gathered)
     except KeyboardInterrupt:
         reason = "interrupted"
     except Exception as error:

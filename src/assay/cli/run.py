@@ -177,15 +177,18 @@ def run(**options: Any) -> int:
     from assay.cli.output import helm_runs_of, present, report_beside
     from assay.evaluation import evaluate
     from assay.evaluation.plan import run_folder
+    from assay.report.gathered import Gathering
     from assay.report.progress import watch
 
     specification = specification_of(options)
+    gathering = Gathering() if options["report"] else None
+    reader = None if gathering is None else gathering.read
     if options["helm_dir"] and not options["log_samples"]:
         raise click.UsageError("--helm-dir needs the samples files: leave out --no-log-samples")
     with interruptible(run_folder(specification) / "journal"):
         with watch() as progress, contextlib.redirect_stdout(sys.stderr):  # tasks print; standard output is for results
-            evaluation = evaluate(specification, progress, finish=False)
-        report = report_beside(evaluation.results_file) if options["report"] else None
+            evaluation = evaluate(specification, progress, finish=False, sample_reader=reader)
+        report = None if gathering is None else report_beside(evaluation.results_file, gathering)
         if options["helm_dir"]:
             helm_runs_of(evaluation.results_file, options["helm_dir"])
         exit_code = present(evaluation, as_json=options["as_json"], report=report)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from assay.checks.verdicts import CheckResult
     from assay.evaluation.plan import RunPlan
     from assay.evaluation.work import RunWork
+    from assay.runs.samples import SampleReader
     from assay.scoring.task_scores import FailedSample, TaskScores
     from assay.types import StoppedEarly
 
@@ -57,8 +58,14 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         finish_journal(self.journal, failed=len(self.failures))
 
 
-def conclude(plan: RunPlan, work: RunWork) -> Evaluation:
-    """Aggregate, judge and write."""
+def conclude(plan: RunPlan, work: RunWork, sample_reader: SampleReader | None = None) -> Evaluation:
+    """Aggregate, judge and write.
+
+    Args:
+        plan: what was asked.
+        work: what came of it.
+        sample_reader: reads the written samples where they are explained.
+    """
     stamp = work.journal.date_id or date_id()
     work.journal.finalise(stamp)
     seconds = time.time() - plan.started
@@ -85,7 +92,7 @@ def conclude(plan: RunPlan, work: RunWork) -> Evaluation:
     if stopped_early is not None:
         mark_stopped_early(results, stopped_early)
     file = write_results(plan.folder, stamp, results, logged)
-    triage = explain_scores(file, checks) if plan.specification.triage and logged else None
+    triage = explain_scores(file, checks, sample_reader) if plan.specification.triage and logged else None
     if triage is not None:
         results["assay"]["triage"] = triage.recorded
         write_document(file, results)

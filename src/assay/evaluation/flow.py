@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from assay.journal import Journal
     from assay.models.meeting import Meeting
+    from assay.runs.samples import SampleReader
     from assay.tasks.requests import RequestWriter
     from assay.types import ModelSpec, Sample, Specification
 
@@ -46,7 +47,13 @@ _PROBE_SECONDS = 10.0
 """Longest that a run waits for what its server is seen to do."""
 
 
-def evaluate(specification: Specification, progress: Progress | None = None, *, finish: bool = True) -> Evaluation:
+def evaluate(
+    specification: Specification,
+    progress: Progress | None = None,
+    *,
+    finish: bool = True,
+    sample_reader: SampleReader | None = None,
+) -> Evaluation:
     """Run `specification` and write its results.
 
     Args:
@@ -54,6 +61,8 @@ def evaluate(specification: Specification, progress: Progress | None = None, *, 
         progress: is told what happens.
         finish: let the run count as finished. Whoever has its outcome yet to tell does that afterwards, by
             :meth:`Evaluation.finish`: until then the same call asks nothing again and has the same outcome.
+        sample_reader: reads the samples where their scores are explained, so that who needs them, too, does not read
+            them again.
 
     Raises:
         UsageError: it cannot be done as asked (a bad value, an unknown task or metric, missing data, …).
@@ -69,7 +78,7 @@ def evaluate(specification: Specification, progress: Progress | None = None, *, 
         writer = run_stoppable(runner, request_writer(plan))
         with open_work(plan) as work:
             run_stoppable(runner, _answer(plan, writer, work, progress or Progress()))
-            evaluation = conclude(plan, work)
+            evaluation = conclude(plan, work, sample_reader)
         if finish:
             evaluation.finish()
         return evaluation

@@ -16,18 +16,19 @@ from assay._util.json_text import as_json
 from assay._util.storage import unwritten
 from assay._util.text import visible
 from assay.report.endpoints import HEADINGS as ENDPOINT_HEADINGS
+from assay.report.gathered import PageSamples
 from assay.report.page import difference_bounds, has_samples, outline, score_bounds
 from assay.report.page_budget import BUDGET, deflated
-from assay.report.page_figures import ResponseFigures
-from assay.report.page_samples import SamplePacker
+from assay.results.writing import read_results
 from assay.triage import triage_run
 from assay.types import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     import jinja2
 
+    from assay.report.gathered import Gathering
     from assay.report.page import RunOutline
     from assay.report.page_baseline import BaselineTexts
     from assay.runs.compare import Comparison
@@ -40,7 +41,12 @@ _SCRIPTS = ("data.js", "text.js", "plots.js", "filters.js", "list.js", "detail.j
 
 
 def write_report(
-    results_file: Path, *, baseline: str | Path | None = None, output: Path | None = None, budget: int = BUDGET
+    results_file: Path,
+    *,
+    baseline: str | Path | None = None,
+    output: Path | None = None,
+    budget: int = BUDGET,
+    gathered: Gathering | None = None,
 ) -> Path:
     """Write the report of a finished run.
 
@@ -49,6 +55,7 @@ def write_report(
         baseline: an earlier run to compare with.
         output: the file to write; None: ``report_<time>.html`` beside the results.
         budget: characters that the samples' texts may take; they are cut to keep to it.
+        gathered: what has been gathered of the samples, where they went by before; without a baseline alone.
 
     Returns:
         The report.
@@ -59,7 +66,7 @@ def write_report(
         OutputError: the report cannot be written.
     """
     file = output or report_file(results_file)
-    page = _page(results_file, baseline, budget)
+    page = _page(results_file, baseline, budget, gathered)
     beside = file.with_name(f".{file.name}.partial")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -75,20 +82,16 @@ def report_file(results_file: Path) -> Path:
     return results_file.with_name(f"report_{results_file.stem.removeprefix('results_')}.html")
 
 
-def _page(results_file: Path, baseline: str | Path | None, budget: int) -> str:
-    from assay.runs.samples import RunSamples
-
-    with RunSamples(results_file) as samples:
-        run = outline(results_file, samples.results)
-        comparison, texts, triage = None, None, run.triage
-        if baseline is not None:
-            comparison, texts = _compare(results_file, baseline, run)
-            triage = triage_run(results_file, baseline)
-        packer, measured = SamplePacker(run.chosen_keys(), texts), ResponseFigures()
-        for sample in samples if has_samples(results_file, samples.tasks) else ():
-            packer.add(sample)
-            measured.add(sample)
-    packed, plots = packer.pack(budget), measured.plots()
+def _page(results_file: Path, baseline: str | Path | None, budget: int, gathering: Gathering | None) -> str:
+    run = outline(results_file, results := read_results(results_file))
+    comparison, texts, triage = None, None, run.triage
+    gathered = None if gathering is None else gathering.of(results_file)
+    if baseline is not None:
+        comparison, texts = _compare(results_file, baseline, run)
+        triage = triage_run(results_file, baseline)
+    if gathered is None or baseline is not None:
+        gathered = _gather(results_file, results, PageSamples(run, texts))
+    packed, plots = gathered.packer.pack(budget), gathered.measured.plots()
     style, library, script = _joined(_STYLES), _joined([_LIBRARY]), _joined(_SCRIPTS)
     return (
         _environment()
@@ -99,7 +102,7 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int) -> str:
             comparison=comparison,
             triage=triage if triage is not None and triage.findings else None,
             packed=packed,
-            figures=run.figures(measured),
+            figures=run.figures(gathered.measured),
             plots=plots,
             data=deflated(as_json({**packed.index, "evidence": run.evidence, "plots": plots})),
             outcomes=tuple(Outcome),
@@ -110,6 +113,16 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int) -> str:
             policy=_policy([library, script], style),
         )
     )
+
+
+def _gather(results_file: Path, results: Mapping[str, Any], gathered: PageSamples) -> PageSamples:
+    from assay.runs.samples import RunSamples
+
+    if has_samples(results_file, results.get("configs", {})):
+        with RunSamples(results_file) as samples:
+            for sample in samples:
+                gathered.add(sample)
+    return gathered
 
 
 def _compare(results_file: Path, baseline: str | Path, run: RunOutline) -> tuple[Comparison, BaselineTexts]:

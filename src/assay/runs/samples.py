@@ -6,6 +6,7 @@ gone through once to learn where each document's lines lie, then read document b
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -24,7 +25,7 @@ from assay.scoring.outcomes import fallbacks_in_config, outcome_of
 from assay.types import Answer, Failure, FailureCause, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from assay.results.scored_lines import Arguments, ScoredLine
     from assay.runs.record import Score
@@ -179,7 +180,11 @@ class RunSamples:
 
     def __iter__(self) -> Iterator[RunSample]:
         """All samples, task by task in document order."""
-        for task in self._configs:
+        return self.of_tasks(self._configs)
+
+    def of_tasks(self, tasks: Iterable[str]) -> Iterator[RunSample]:
+        """All samples of some tasks, task by task in document order."""
+        for task in tasks:
             for doc_id in self.doc_ids(task):
                 yield self.sample(task, doc_id)
 
@@ -267,6 +272,10 @@ class RunSamples:
     def _fallbacks_of(self, task: str) -> dict[str, Sequence[Any]]:
         recorded = self.assay.get("fallbacks", {}).get(task)
         return dict(recorded) if recorded is not None else dict(fallbacks_in_config(self._configs[task]))
+
+
+SampleReader = Callable[[RunSamples], Iterator[RunSample]]
+"""Goes through a run's samples and hands each on: who looks at them, too, reads them once."""
 
 
 def read_samples(results_file: Path) -> Iterator[RunSample]:

@@ -15,7 +15,7 @@ from assay.types import FailureCause, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from assay.runs.samples import Prompt, RunSample, RunSamples
+    from assay.runs.samples import Prompt, RunSample, RunSamples, SampleReader
     from assay.types import Answer
 
 _PROMPT_END = 3000
@@ -81,16 +81,19 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True):
         return self.task, self.doc_id
 
 
-def facts_of_run(samples: RunSamples, metrics: Mapping[str, str | None]) -> Iterator[SampleFacts]:
+def facts_of_run(
+    samples: RunSamples, metrics: Mapping[str, str | None], reader: SampleReader | None = None
+) -> Iterator[SampleFacts]:
     """The facts of every sample of some tasks.
 
     Args:
         samples: the run.
         metrics: by task, the metric key that is looked at; None: no score is known.
+        reader: reads the samples, those of other tasks too.
     """
-    for task, key in metrics.items():
-        for doc_id in samples.doc_ids(task):
-            yield facts_of(samples.sample(task, doc_id), key)
+    for sample in samples.of_tasks(metrics) if reader is None else reader(samples):
+        if sample.task in metrics:
+            yield facts_of(sample, metrics[sample.task])
 
 
 def facts_of(sample: RunSample, key: str | None) -> SampleFacts:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from assay.checks.verdicts import CheckResult
+    from assay.runs.samples import SampleReader
     from assay.triage.judging import Detector, Found
 
 _log = logging.getLogger(__name__)
@@ -76,15 +77,19 @@ def needs_explanation(checks: Sequence[CheckResult]) -> bool:
     return not checks or any(check.verdict is not Verdict.PASS for check in checks)
 
 
-def explain_scores(results_file: Path, checks: Sequence[CheckResult]) -> Triage | None:
+def explain_scores(
+    results_file: Path, checks: Sequence[CheckResult], reader: SampleReader | None = None
+) -> Triage | None:
     """:func:`triage_run` for the end of a run: what goes wrong here is logged, and costs no results.
 
     Args:
         results_file: the run's.
         checks: its checks; where all are passed, only faults that are certain are told.
+        reader: reads the run's samples.
     """
     try:
-        triage = triage_run(results_file)
+        with RunSamples(results_file) as samples:
+            triage = triage_samples(samples, _baseline_in_checks(samples), reader=reader)
         return triage if needs_explanation(checks) else _faults_alone(triage)
     except Exception as error:
         _log.warning("the scores in %s could not be explained (%s: %s)", results_file, type(error).__name__, error)
@@ -99,11 +104,17 @@ def _faults_alone(triage: Triage) -> Triage | None:
     return msgspec.structs.replace(triage, headline=headline, findings=triage.faults)
 
 
-def triage_samples(samples: RunSamples, baseline: str | Path | None = None, *, score_again: bool = False) -> Triage:
+def triage_samples(
+    samples: RunSamples,
+    baseline: str | Path | None = None,
+    *,
+    score_again: bool = False,
+    reader: SampleReader | None = None,
+) -> Triage:
     """Say why a run scored as it did; see :func:`triage_run`."""
     looked_at = metrics_of(samples)
     metrics = {task: key for task, key in looked_at.items() if key is not None}
-    facts = list(facts_of_run(samples, looked_at))
+    facts = list(facts_of_run(samples, looked_at, reader))
     beside = None if baseline is None else baseline_of(Path(baseline), samples, looked_at, score_again=score_again)
     triage = diagnose(Evidence(facts, samples.results, beside))
     return msgspec.structs.replace(triage, run=str(samples.file), metrics=metrics)
