@@ -539,8 +539,57 @@ def test_the_numbers_are_the_kernels(column: int, header: str) -> None:
             assert numbers.get(name) == (None if number is None else str(number)), name
 
 
+@pytest.mark.skipif(os.uname().machine not in ("x86_64", "aarch64"), reason="no filter is known here")
+@pytest.mark.parametrize("changes_of_files", [True, False])
+def test_the_filter_is_one_that_the_kernel_takes(changes_of_files: bool) -> None:
+    """A filter that it does not take is as if the machine had none, and would be skipped by all tests of it."""
+    source = (
+        "from assay.sandbox.linux import call\nfrom assay.sandbox.system_calls import refuse_system_calls\n"
+        f"call('prctl', 38, 1, 0, 0, 0)\nrefuse_system_calls(changes_of_files={changes_of_files})"
+    )
+    supported = "Seccomp:" in Path("/proc/self/status").read_text()
+    ended = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0 or not supported, ended.stderr
+
+
 def test_signals_to_itself_still_work() -> None:
     with Sandbox(width=1) as sandbox:
         source = "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: 1 / 0)\nsignal.raise_signal(signal.SIGUSR1)"
         assert run(sandbox, source).message == "division by zero"
         assert run(sandbox, f"import signal\nsignal.raise_signal({int(signal.SIGKILL)})").ending is Ending.DIED
+
+
+HARMLESS = {
+    "a lower priority of its own": "import os; before = os.nice(0); assert os.nice(1) == min(before + 1, 19)",
+    "its own slice of time": "import os; os.sched_rr_get_interval(0)",
+    "a named pipe": """
+import os, threading
+os.mkfifo("pipe")
+writing = threading.Thread(target=lambda: open("pipe", "w").write("x"))
+writing.start()
+assert open("pipe").read() == "x"
+""",
+    "an event": "import os; event = os.eventfd(0); os.eventfd_write(event, 3); assert os.eventfd_read(event) == 3",
+}
+
+
+@pytest.mark.parametrize("source", HARMLESS.values(), ids=HARMLESS)
+def test_what_concerns_a_program_alone_is_allowed(sandbox: Sandbox, source: str) -> None:
+    result = run(sandbox, source)
+    assert result.ending is Ending.FINISHED, result
+
+
+BESIDE_IT = {
+    "the priority of all of the user's processes": "os.setpriority(os.PRIO_USER, 0, 5)",
+    "another's priority": "os.setpriority(os.PRIO_PROCESS, os.getppid(), 5)",
+    "a device": "os.mknod('device', 0o020666, os.makedev(1, 3))",
+    "a disk": "os.mknod('disk', 0o060666, os.makedev(7, 0))",
+    "a socket's name": "os.mknod('socket', 0o140666)",
+}
+
+
+@pytest.mark.parametrize("source", BESIDE_IT.values(), ids=BESIDE_IT)
+def test_what_concerns_others_is_not(sandbox: Sandbox, confinement: Confinement, source: str) -> None:
+    if not confinement.system_calls:
+        pytest.skip("what is left here does not look at calls")
+    expect_message(sandbox, f"import os\n{source}", "not permitted")

@@ -12,6 +12,7 @@ import ctypes
 import errno
 import functools
 import os
+import stat
 import struct
 import sys
 
@@ -62,6 +63,7 @@ ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "pwritev2": (328, 287), "getcpu": (309, 168), "renameat2": (316, 276), "getrandom": (318, 278),
     "membarrier": (324, 283), "statx": (332, 291), "rseq": (334, 293), "faccessat2": (439, 439),
     "close_range": (436, 436), "mbind": (237, 235), "get_mempolicy": (239, 236), "copy_file_range": (326, 285),
+    "eventfd2": (290, 19),
 }  # fmt: skip
 CHANGES_OF_FILES: dict[str, tuple[int | None, int | None]] = {
     "chmod": (90, None), "fchmod": (91, 52), "chown": (92, None), "fchown": (93, 55), "lchown": (94, None),
@@ -72,6 +74,7 @@ CHANGES_OF_FILES: dict[str, tuple[int | None, int | None]] = {
 CONDITIONAL: dict[str, tuple[int, int]] = {
     "clone": (56, 220), "tgkill": (234, 131), "prlimit64": (302, 261), "sched_setaffinity": (203, 122),
     "fcntl": (72, 25), "ioctl": (16, 29), "prctl": (157, 167), "sendto": (44, 206), "clone3": (435, 435),
+    "mknodat": (259, 33), "setpriority": (141, 140), "sched_rr_get_interval": (148, 127),
 }  # fmt: skip
 _NEWEST_KNOWN = 451
 """Of a call with a greater number the C library must hear that there is none: it has another way then."""
@@ -130,7 +133,10 @@ def _filter(changes_of_files: bool) -> bytes:
     code += _if_argument("fcntl", 1, *_FCNTL_COMMANDS)
     code += _if_argument("ioctl", 1, *_IOCTL_COMMANDS)
     code += _if_argument("prctl", 0, *_PRCTL_COMMANDS)
-    code += _if_pointer_is_null("sendto", 4)  # datagrams of a pair could have any socket's address
+    code += _if_zero("sendto", _ARGUMENTS + 32, _ARGUMENTS + 36)  # a pair's datagrams could have any socket's address
+    code += _if_zero("setpriority", _ARGUMENTS, _ARGUMENTS + 8)  # its own
+    code += _if_zero("sched_rr_get_interval", _ARGUMENTS)
+    code += _if_named_pipe("mknodat", 2)
     return b"".join(code)
 
 
@@ -162,12 +168,20 @@ def _if_argument(name: str, position: int, *values: int, jump: int = _JUMP_IF_EQ
     return _decide(name, decision)
 
 
-def _if_pointer_is_null(name: str, position: int) -> list[bytes]:
+def _if_zero(name: str, *offsets: int) -> list[bytes]:
+    """Decide about a call by whether all these words are 0."""
+    decision = [_instruction(_RETURN, _ALLOW)]
+    for offset in reversed(offsets):
+        decision = [_instruction(_LOAD, offset), _instruction(_JUMP_IF_EQUAL, 0, 0, len(decision)), *decision]
+    return _decide(name, decision)
+
+
+def _if_named_pipe(name: str, position: int) -> list[bytes]:
+    """Decide about a call that makes a file by its mode."""
     decision = [
         _instruction(_LOAD, _ARGUMENTS + 8 * position),
-        _instruction(_JUMP_IF_EQUAL, 0, 0, 3),
-        _instruction(_LOAD, _ARGUMENTS + 8 * position + 4),
-        _instruction(_JUMP_IF_EQUAL, 0, 0, 1),
+        _instruction(_JUMP_IF_ANY_BIT, 0o170000 & ~stat.S_IFIFO, 2, 0),
+        _instruction(_JUMP_IF_ANY_BIT, stat.S_IFIFO, 0, 1),
         _instruction(_RETURN, _ALLOW),
     ]
     return _decide(name, decision)
