@@ -1,7 +1,8 @@
 """Whole tasks on an instant local server: Assay beside lm-eval, in one run, on the same work.
 
 For each engine: CPU seconds of its process (the server's are not in it), time from its start to the server's first
-request, peak memory, wall time. Usage::
+request, peak memory, wall time. Assay runs as its users run it, with probe, triage and report, and once more without
+these, of which lm-eval has none. Usage::
 
     python -m benchmarks.lm_eval_tasks [TASK …] [--data-dir DIR] [--concurrency 256] [--limit N] [--runs 1]
 
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
 
 ANSWERS = {"gsm8k_cot": "So 9 + 9 = 18. The answer is 18.", "mmlu_pro": "Let us see. The answer is (B)."}
 SCORED_BY_LOGLIKELIHOOD = ("mmlu",)
+ALONE = ("--no-report", "--no-probe", "--no-triage")
+"""What leaves Assay with the work that lm-eval does."""
+ENGINES = ("lm_eval", "assay", "assay_alone")
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -90,7 +94,6 @@ class Work:
         limit = ["--limit", str(self.limit)] if self.limit else []
         where = ["--base-url", self.url, "--model", "bench", "--data-dir", str(self.data_dir)]
         how = ["--output-dir", str(output), "--concurrency", str(self.concurrency), "--fresh"]
-        how += ["--no-report", "--no-probe", "--no-triage"]  # lm-eval does nothing like it
         scored = ["--completions", "--tokenizer", self.tokenizer] if self.tokenizer else []
         return [sys.executable, "-m", "assay", "run", self.task, *where, *how, *scored, *limit]
 
@@ -135,22 +138,24 @@ def compare(work: Work, scratch: Path, runs: int) -> None:
     warm = replace(work, limit=2)
     measure(warm, "assay", scratch)
     measure(warm, "lm_eval", scratch)
-    rows = {"lm_eval": [], "assay": []}  # type: dict[str, list[Measurement]]
+    rows: dict[str, list[Measurement]] = {engine: [] for engine in ENGINES}
     for _ in range(runs):
         for engine, row in rows.items():
             row.append(measure(work, engine, scratch))
     print(f"\n{work.task}, {rows['assay'][0].requests} requests, concurrency {work.concurrency}, {runs} run(s)")
-    print(f"{'':24}{'lm-eval':>10}{'assay':>10}{'ratio':>8}")
+    print(f"{'':24}{'lm-eval':>10}{'assay':>10}{'ratio':>8}{'alone':>10}{'ratio':>8}")
     for name in ("cpu_seconds", "first_request_seconds", "peak_megabytes", "wall_seconds", "requests", "score"):
-        theirs, ours = (median([getattr(row, name) for row in rows[engine]]) for engine in ("lm_eval", "assay"))
-        print(f"{name:24}{theirs:10.2f}{ours:10.2f}{ours / theirs if theirs else float('nan'):8.3f}", flush=True)
+        theirs, ours, alone = (median([getattr(row, name) for row in rows[engine]]) for engine in ENGINES)
+        ratios = [value / theirs if theirs else float("nan") for value in (ours, alone)]
+        print(f"{name:24}{theirs:10.2f}{ours:10.2f}{ratios[0]:8.3f}{alone:10.2f}{ratios[1]:8.3f}", flush=True)
 
 
 def measure(work: Work, engine: str, scratch: Path) -> Measurement:
     """Run one engine once, in a process of its own."""
     output = Path(tempfile.mkdtemp(dir=scratch))
-    command = work.assay(output) if engine == "assay" else work.lm_eval(output)
-    caches = {"HF_HOME": f"{scratch}/hf-{engine}", "ASSAY_CACHE_DIR": f"{scratch}/assay-cache"}
+    command = work.lm_eval(output) if engine == "lm_eval" else work.assay(output)
+    command += ALONE if engine == "assay_alone" else ()
+    caches = {"HF_HOME": f"{scratch}/hf-{engine.partition('_alone')[0]}", "ASSAY_CACHE_DIR": f"{scratch}/assay-cache"}
     environment = {**os.environ, **caches, "HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "EMPTY"}
     if engine == "lm_eval":
         environment["PYTHONPATH"] = python_path(work.packages)

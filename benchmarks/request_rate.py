@@ -75,6 +75,7 @@ def compare(works: list[Work], scratch: Path, runs: int) -> int:
     return 1 if missed else 0
 
 
+_RUNS = {"lm_eval": "lm_eval", "assay": "assay_alone"}
 _ROW = "{:9}{:>8}{:>10}{:>8}{:>8}{:>10}{:>8}{:>10}{:>8}{:>8}"
 
 
@@ -83,7 +84,7 @@ def median_rates(work: Work, scratch: Path, runs: int) -> dict[str, Rate]:
     rates: dict[str, list[Rate]] = {"lm_eval": [], "bare": [], "engine": [], "assay": []}
     for _ in range(runs):
         for name, row in rates.items():
-            row.append(loop_rate(name, work) if name in _LOOPS else measure(work, name, scratch).rate)
+            row.append(loop_rate(name, work) if name in _LOOPS else measure(work, _RUNS[name], scratch).rate)
     fields = [field.name for field in dataclasses.fields(Rate)]
     return {
         name: Rate(*(median([getattr(rate, field) for rate in row]) for field in fields)) for name, row in rates.items()

@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -160,7 +161,7 @@ def test_failures_choices_and_odd_numbers_are_kept() -> None:
         filters={"none": Filtered(extracted="[]", metrics={"acc": float("nan")}, outcome=Outcome.ANSWERED)},
     )
     found = packed(failed, choices)
-    first, second = found.index["rows"]
+    first, second = msgspec.json.decode(found.index["rows"])
     assert first == [0, "", [], []]
     assert second[2] == [["1: no", 0]]
     assert second[3] == [None]

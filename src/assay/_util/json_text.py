@@ -37,7 +37,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def plain(text: msgspec.Raw | str) -> Any:
+def plain(text: msgspec.Raw | bytes | str) -> Any:
     """JSON as plain data, also such that only the standard library takes: NaN, infinities, lone surrogates."""
     try:
         return msgspec.json.decode(text)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
+from assay._util.places import PlacesByDocument
 from assay.errors import JournalError
 from assay.journal.frames import read_payload
 from assay.journal.records import ResponseRecord, decode_record
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ResponsesByDocument:
-    """Knows where in a journal each document's responses lie; memory: some hundred bytes a request.
+    """Knows where in a journal each document's responses lie; memory: sixteen bytes a response.
 
     Raises:
         JournalError: There is no such file, it cannot be read, or it is no journal.
@@ -29,8 +31,8 @@ class ResponsesByDocument:
         except OSError as error:
             raise JournalError(f"cannot open the journal {path}: {error.strerror}") from error
         self._size = os.fstat(self._fd).st_size
-        self._places: dict[tuple[str, int], dict[str, tuple[int, bool]]] = {}
-        """By task and document, for every key: where its response that counts lies, and whether it is an answer."""
+        self._places: dict[str, PlacesByDocument] = {}
+        """By task, where the responses of all attempts lie."""
         try:
             for item in scan_records(self._fd, self._size, path):
                 if isinstance(item, Placed) and isinstance(item.record, ResponseRecord):
@@ -40,20 +42,20 @@ class ResponsesByDocument:
             raise
 
     def _note(self, record: ResponseRecord, offset: int) -> None:
-        places = self._places.setdefault((record.task, record.doc_id), {})
-        is_answer = isinstance(record.response, Answer)
-        if is_answer or not places.get(record.key, (0, False))[1]:
-            places[record.key] = (offset, is_answer)
+        if record.task not in self._places:
+            self._places[record.task] = PlacesByDocument()
+        with suppress(OverflowError):  # no run has so many documents: whoever wrote that, nobody asks for it
+            self._places[record.task].add(record.doc_id, offset)
 
     def records(self, task: str, doc_id: int) -> list[ResponseRecord]:
         """What came of a document's requests, in the order of the requests; of several attempts, what counts."""
-        places = self._places.get((task, doc_id), {})
-        payloads = (read_payload(self._fd, self._size, offset) for offset, _ in places.values())
-        found = (decode_record(payload) for payload in payloads if payload is not None)
-        return sorted(
-            (record for record in found if isinstance(record, ResponseRecord)),
-            key=lambda record: (record.index, record.repeat),
-        )
+        counting: dict[str, ResponseRecord] = {}
+        for offset in self._places[task].of(doc_id) if task in self._places else ():
+            payload = read_payload(self._fd, self._size, offset)
+            record = None if payload is None else decode_record(payload)
+            if isinstance(record, ResponseRecord) and _counts_before(counting.get(record.key), record):
+                counting[record.key] = record
+        return sorted(counting.values(), key=lambda record: (record.index, record.repeat))
 
     def close(self) -> None:
         """Let go of the file."""
@@ -64,3 +66,8 @@ class ResponsesByDocument:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _counts_before(known: ResponseRecord | None, record: ResponseRecord) -> bool:
+    """Whether a later record of the same request counts: the last answer, or else the last failure."""
+    return known is None or isinstance(record.response, Answer) or not isinstance(known.response, Answer)

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import zlib
+from array import array
 from itertools import accumulate
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay._util.json_text import as_json
+from assay._util.json_text import as_json, plain
 from assay.report.page_texts import limited
 
 if TYPE_CHECKING:
@@ -54,13 +55,13 @@ class TextStore:
     """Takes the texts of samples one by one; packs them in the end."""
 
     def __init__(self) -> None:
-        self._entries: list[dict[str, Any]] = []
-        self._sizes: list[int] = []
-        """Bytes of JSON."""
-        self._turns: list[float] = []
+        self._entries: list[bytes] = []
+        """JSON, which takes far less memory than what it says."""
+        self._turns = array("d")
         """When a sample's turn comes to be kept whole: the lower, the sooner."""
         self._shortened: set[int] = set()
         self._held = 0
+        self._most_held = MOST_HELD
         self._random = Random(0)
 
     def add(self, entry: dict[str, Any], rank: int) -> None:
@@ -71,12 +72,12 @@ class TextStore:
             rank: 0 for what is to be kept whole first; of others, how many times later than rank 1 their turn comes,
                 in a random order that is always the same.
         """
-        self._entries.append(entry)
-        self._sizes.append(len(as_json(entry)))
+        self._entries.append(as_json(entry))
         self._turns.append(rank * self._random.random())
-        self._held += self._sizes[-1]
-        if self._held > MOST_HELD:
+        self._held += len(self._entries[-1])
+        if self._held > self._most_held:
             self._shorten()
+            self._most_held = max(MOST_HELD, 2 * self._held)  # where cut texts alone are as long, in vain
 
     def pack(self, budget: int) -> PackedTexts:
         """All texts, as long as the budget allows.
@@ -87,9 +88,9 @@ class TextStore:
         numbers = range(len(self._entries))
         tried = [number for number in numbers if number not in self._shortened] or [*numbers]
         tried = tried[:: max(1, len(tried) // _TRIED)]
-        per_byte = self._packed_size(tried, None) / max(1, sum(self._sizes[number] for number in tried))
+        per_byte = self._packed_size(tried, None) / max(1, sum(len(self._entries[number]) for number in tried))
         room = _CAREFUL * budget
-        if not self._shortened and per_byte * sum(self._sizes) <= room:
+        if not self._shortened and per_byte * self._held <= room:
             packed = self._packed(set(numbers), _BRIEF[0])
             if _size(packed) <= budget:
                 return packed
@@ -97,7 +98,7 @@ class TextStore:
         order = [number for number in self._in_turn() if number not in self._shortened]
         while True:
             left = room - each * len(numbers)
-            costs = accumulate(per_byte * self._sizes[number] - each for number in order)
+            costs = accumulate(per_byte * len(self._entries[number]) - each for number in order)
             packed = self._packed({number for number, cost in zip(order, costs, strict=True) if cost <= left}, brief)
             if _size(packed) <= budget or not packed.whole:
                 return packed
@@ -118,23 +119,24 @@ class TextStore:
                 break
             if number in self._shortened:
                 continue
-            self._entries[number] = limited(self._entries[number], _BRIEF[0])
+            self._held -= len(self._entries[number])
+            self._entries[number] = self._brief_entry(number, _BRIEF[0])
             self._shortened.add(number)
-            self._held -= self._sizes[number]
-            self._sizes[number] = len(as_json(self._entries[number]))
-            self._held += self._sizes[number]
+            self._held += len(self._entries[number])
+
+    def _brief_entry(self, number: int, limit: int) -> bytes:
+        return as_json(limited(plain(self._entries[number]), limit))
 
     def _in_turn(self) -> list[int]:
         return sorted(range(len(self._turns)), key=self._turns.__getitem__)
 
     def _packed_size(self, numbers: Sequence[int], limit: int | None) -> int:
-        entries = (self._entries[number] for number in numbers)
-        chosen = (as_json(entry if limit is None else limited(entry, limit)) for entry in entries)
+        chosen = (self._entries[number] if limit is None else self._brief_entry(number, limit) for number in numbers)
         return sum(len(chunk) for _, chunk in _chunks(chosen))
 
     def _packed(self, whole: set[int], brief: int) -> PackedTexts:
         texts = (
-            as_json(entry if number in whole else limited(entry, brief)) for number, entry in enumerate(self._entries)
+            entry if number in whole else self._brief_entry(number, brief) for number, entry in enumerate(self._entries)
         )
         pairs = list(_chunks(texts))
         firsts, chunks = [first for first, _ in pairs], [chunk for _, chunk in pairs]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.json_text import as_json
 from assay.report.page_budget import BUDGET, PackedTexts, TextStore
 from assay.report.page_texts import (
     LABEL,
@@ -49,7 +50,7 @@ class PackedSamples(msgspec.Struct, frozen=True, kw_only=True):
     """All samples of a run as a report holds them."""
 
     index: dict[str, Any]
-    """Tasks, rows and references; plain data."""
+    """Tasks, rows and references, for JSON."""
     count: int
     texts: PackedTexts
 
@@ -67,7 +68,8 @@ class SamplePacker:
         self._chosen = chosen_keys
         self._baseline = baseline
         self._tasks: list[TaskRows] = []
-        self._rows: list[list[Any]] = []
+        self._rows: list[bytes] = []
+        """JSON."""
         self._texts = TextStore()
         self._references: list[list[str]] = []
 
@@ -87,7 +89,7 @@ class SamplePacker:
             shared = shared_with(prompt, references)
             task.common = shared if task.common is None else min(task.common, shared)
         flips = {} if self._baseline is None else self._baseline.flips(sample.task, sample.doc_id)
-        self._rows.append(_row(sample, task, flips))
+        self._rows.append(as_json(_row(sample, task, flips)))
         before = None if self._baseline is None else self._baseline.answer(sample.task, sample.doc_id)
         rank = 0 if flips else _rank(sample, self._chosen.get(sample.task))
         self._texts.add(entry_of(sample, references, before), rank)
@@ -107,7 +109,7 @@ class SamplePacker:
         texts, count = self._texts.pack(budget), len(self._rows)
         index = {
             "tasks": msgspec.to_builtins(self._tasks),
-            "rows": self._rows,
+            "rows": msgspec.Raw(b"[%b]" % b",".join(self._rows)),
             "references": self._references,
             "outcomes": OUTCOMES,
             "firsts": texts.firsts,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self, cast
 
 import msgspec
 
@@ -11,8 +11,10 @@ from assay.errors import FileFormatError
 from assay.results.sample_files import filter_of, parsed, raw_lines, reading, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from assay._util.places import PlacesByDocument
 
 
 class Arguments(msgspec.Struct, frozen=True):
@@ -43,30 +45,25 @@ class ScoredLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _DocumentAlone(msgspec.Struct):
-    doc_id: int
+    doc_id: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 _document_alone = msgspec.json.Decoder(_DocumentAlone)
 
 
-def place_lines(file: Path) -> Iterator[tuple[int, int]]:
-    """Of every line its document and where it begins, in bytes.
+def place_lines(file: Path, places: PlacesByDocument) -> None:
+    """Note where each document's lines begin.
 
     Raises:
         FileFormatError: there is no such file, or a line is damaged.
     """
     for number, offset, text in raw_lines(file):
         try:
-            doc_id = _document_alone.decode(text).doc_id
+            places.add(_document_alone.decode(text).doc_id, offset)
         except (msgspec.DecodeError, RecursionError):
-            doc_id = _odd_document(file, number, text)
-        yield doc_id, offset
-
-
-def _odd_document(file: Path, number: int, text: bytes) -> int:
-    line = parsed(text, file, f"line {number}")
-    with reading(file, "a line's doc_id"):
-        return int(value_of(line, "doc_id"))
+            line = parsed(text, file, f"line {number}")
+            with reading(file, "a line's doc_id"):
+                places.add(int(value_of(line, "doc_id")), offset)
 
 
 class OpenedLines:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from assay._util.json_text import plain
+from assay._util.places import PlacesByDocument
 from assay.errors import FileFormatError, UsageError
 from assay.journal.by_document import ResponsesByDocument
 from assay.results.sample_files import first_text, reading, samples_file_of, time_stamp
@@ -126,8 +127,8 @@ class RunSamples:
         self._failures = self._failures_by_document()
         self._fallbacks = {name: self._fallbacks_of(name) for name in self._configs}
         self._samples_files: dict[str, Path] = {}
-        self._lines: dict[str, dict[int, list[int]]] = {}
-        """By task and document, where its lines begin."""
+        self._lines: dict[str, PlacesByDocument] = {}
+        """By task, where its documents' lines begin."""
         self._files = ExitStack()
         self._opened = self._files.enter_context(OpenedLines())
         journal = self.journal
@@ -157,7 +158,7 @@ class RunSamples:
     def doc_ids(self, task: str) -> tuple[int, ...]:
         """A task's documents, failed ones included, in order."""
         failed = (doc_id for name, doc_id in self._failures if name == task)
-        return tuple(sorted({*self._offsets(task), *failed}))
+        return tuple(sorted({*self._places(task).documents(), *failed}))
 
     def has_failed(self, task: str, doc_id: int) -> bool:
         """Whether the run has no score of a document because its answer failed."""
@@ -171,8 +172,7 @@ class RunSamples:
         """
         if task not in self._configs:
             raise UsageError(f"{self.file} has no task '{task}'; it has {', '.join(self._configs)}")
-        offsets = self._offsets(task).get(doc_id)
-        if offsets is not None:
+        if offsets := self._places(task).of(doc_id):
             return self._scored(task, doc_id, offsets)
         if (task, doc_id) in self._failures:
             return self._failed(task, doc_id)
@@ -188,13 +188,13 @@ class RunSamples:
             for doc_id in self.doc_ids(task):
                 yield self.sample(task, doc_id)
 
-    def _offsets(self, task: str) -> dict[int, list[int]]:
+    def _places(self, task: str) -> PlacesByDocument:
         if task not in self._lines:
-            found = self._lines[task] = {}
+            places = PlacesByDocument()
             file = self._samples_file(task)
             if file.exists() or not self._all_failed(task):
-                for doc_id, offset in place_lines(file):
-                    found.setdefault(doc_id, []).append(offset)
+                place_lines(file, places)
+            self._lines[task] = places
         return self._lines[task]
 
     def _samples_file(self, task: str) -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,13 +24,15 @@ _PROMPT_END = 3000
 """Characters of a prompt that are looked at."""
 _LONGEST = 20_000
 """Characters of an answer that are looked at, from both ends."""
+_DIGITS = 16
+"""Of a hash: 64 bits."""
 _COMPARES_WITH_TARGET = frozenset({"exact_match", "em", "acc", "math_verify", "quasi_exact_match"})
 """Metrics under which an answer is right if it is the target."""
 _SAID_TO_BE_THE_ANSWER = (Where.BOXED, Where.HASHES, Where.PHRASE, Where.BEFORE_NEXT_QUESTION)
 _CONCLUDED = ".!?)}]\"'”’`*。！？"
 
 
-class SampleFacts(msgspec.Struct, frozen=True, kw_only=True):
+class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What is known of one sample, under the metric that is looked at."""
 
     task: str
@@ -74,6 +78,7 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True):
     endpoint: str | None = None
     time: float | None = None
     prompt_hash: str = ""
+    """Its first digits, enough to tell prompts apart."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -125,13 +130,13 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
         score=score,
         outcome=Outcome.ANSWERED if filtered is None else filtered.outcome,
         other_filter=is_wrong and any(other is not None and mean((other,)) >= 1 for other in others),
-        extracted="" if filtered is None else filtered.extracted[:80],
+        extracted="" if filtered is None else sys.intern(filtered.extracted[:80]),
         choices=_choices(sample),
-        model=next((answer.model for answer in answers if answer.model), None),
-        endpoint=next((answer.endpoint for answer in answers if answer.endpoint), None),
+        model=next((sys.intern(answer.model) for answer in answers if answer.model), None),
+        endpoint=next((sys.intern(answer.endpoint) for answer in answers if answer.endpoint), None),
         time=max(sample.times, default=None),
         prompt_tokens=None if first is None else first.prompt_tokens,
-        prompt_hash=sample.prompt_hash,
+        prompt_hash=sample.prompt_hash[:_DIGITS],
         **_of_prompt(prompt),
         **(
             _of_answer(first, sample, metric if is_wrong else None)
@@ -153,8 +158,18 @@ def _of_prompt(prompt: Prompt | None) -> dict[str, Any]:
         "messages": 0 if isinstance(prompt.content, str) else len(prompt.content),
         "max_tokens": limit if isinstance(limit, int) else None,
         "temperature": float(temperature) if isinstance(temperature, int | float) else 0.0,
-        "stops": tuple(map(str, until)) if isinstance(until, list) else (until,) if isinstance(until, str) else (),
+        "stops": _stops(until),
     }
+
+
+def _stops(until: Any) -> tuple[str, ...]:
+    return _kept(tuple(map(str, until)) if isinstance(until, list) else (until,) if isinstance(until, str) else ())
+
+
+@functools.lru_cache(maxsize=64)
+def _kept(stops: tuple[str, ...]) -> tuple[str, ...]:
+    """The same tuple for the same stop strings, which nearly all samples share."""
+    return stops
 
 
 def _of_answer(answer: Answer, sample: RunSample, missing: str | None) -> dict[str, Any]:
@@ -164,7 +179,7 @@ def _of_answer(answer: Answer, sample: RunSample, missing: str | None) -> dict[s
     facts: dict[str, Any] = {
         "is_generated": True,
         "has_reasoning": bool(reasoning.strip()),
-        "finish_reason": answer.finish_reason,
+        "finish_reason": answer.finish_reason and sys.intern(answer.finish_reason),
         "characters": len(answer.text or "") + len(answer.reasoning or ""),
         "completion_tokens": answer.completion_tokens,
         "signs": signs_of(text, prompt_end, sample.target),

@@ -82,6 +82,9 @@ _NOT_ENGLISH = 0.05
 _FEWEST_LETTERS = 40
 
 
+_NONE: frozenset[Sign] = frozenset()
+
+
 def signs_of(text: str, prompt: str, target: str = "") -> frozenset[Sign]:
     """Everything that a text shows.
 
@@ -91,7 +94,7 @@ def signs_of(text: str, prompt: str, target: str = "") -> frozenset[Sign]:
         target: what a right answer says; where it is a text itself, in another language than the prompt, so may the
             answer be.
     """
-    return frozenset(_signs(text, prompt, target))
+    return frozenset(_signs(text, prompt, target)) or _NONE
 
 
 def _signs(text: str, prompt: str, target: str) -> Iterator[Sign]:
