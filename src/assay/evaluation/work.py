@@ -17,6 +17,7 @@ from assay.evaluation.totals import RunTotals
 from assay.journal import Journal
 from assay.models.auto_concurrency import concurrency_of
 from assay.scoring.deadline import Deadline
+from assay.scoring.deaths import ScoringDeaths
 from assay.scoring.spool import Spool
 from assay.scoring.task_scores import SCORING_SECONDS, TaskScores, receive_all
 from assay.specification import fingerprints, recorded
@@ -98,11 +99,15 @@ def open_work(plan: RunPlan) -> Iterator[RunWork]:
         newest=plan.specification.retry_failed,
     )
     tasks = plan.loaded.tasks
-    deaths = ProgramDeaths(journal.path.with_suffix(".programs"), forget=plan.specification.retry_failed)
-    with journal, Spool(plan.folder) as spool, verdicts_of(tasks, deaths) as (verdicts, confinement):
+    again = plan.specification.retry_failed
+    programs = ProgramDeaths(journal.path.with_suffix(".programs"), forget=again)
+    scoring = ScoringDeaths(journal.path.with_suffix(".scoring"), forget=again)
+    with journal, scoring.open(), Spool(plan.folder) as spool, verdicts_of(tasks, programs) as (verdicts, confinement):
         refuse_itself(plan.checks, journal.path.name)
         deadline = Deadline(SCORING_SECONDS)
-        scores = {name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in tasks.items()}
+        scores = {
+            name: TaskScores(name, task, spool, deadline, verdicts.get(name), scoring) for name, task in tasks.items()
+        }
         concurrency = concurrency_of(plan.specification.model)
         work = RunWork(journal, scores, LiveScores(scores), RunTotals(), concurrency, confinement=confinement)
         if plan.specification.model.replicas:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from assay.scoring.deadline import Deadline
+    from assay.scoring.deaths import ScoringDeaths
     from assay.scoring.spool import Spool
     from assay.tasks.code_eval import Verdicts
     from assay.types import CompleteSample, Sample
@@ -55,7 +56,13 @@ class TaskScores:
     """Everything known about one task's samples so far."""
 
     def __init__(
-        self, name: str, task: Any, spool: Spool, deadline: Deadline, verdicts: Verdicts | None = None
+        self,
+        name: str,
+        task: Any,
+        spool: Spool,
+        deadline: Deadline,
+        verdicts: Verdicts | None = None,
+        deaths: ScoringDeaths | None = None,
     ) -> None:
         """Begin with nothing scored.
 
@@ -65,6 +72,7 @@ class TaskScores:
             spool: takes the sample lines.
             deadline: how long one sample may take to score.
             verdicts: for a task that runs code which the model writes.
+            deaths: remembers what was scored when the process died; None where nothing goes on after that.
         """
         self.name = name
         self.task = task
@@ -74,6 +82,7 @@ class TaskScores:
         self._deadline = deadline
         self._verdicts = verdicts
         self._scorer = Scorer(task)
+        self._deaths = deaths if self._scorer.is_foreign else None
         self._filters = self._scorer.fallbacks
         self._process = os.getpid()
         self._random_state = _own_random_state if self._scorer.is_foreign else _shared_random_state
@@ -112,10 +121,12 @@ class TaskScores:
         """What has to be awaited before `sample` can be received: its programs have to run. None for other tasks."""
         if self._verdicts is None or not responses or any(isinstance(response, Failure) for response in responses):
             return None
+        if self._deaths is not None and self._deaths.refusal(self.name, sample.doc_id):
+            return None
         answers = [response for response in responses if isinstance(response, Answer)]
 
         def score_on_trial() -> None:
-            with self._deadline, self._random_state(sample):
+            with self._noted(sample), self._deadline, self._random_state(sample):
                 self._scorer.score([AnsweredSample(sample, answers)])
 
         return self._verdicts.prepare(sample.doc_id, score_on_trial)
@@ -155,8 +166,11 @@ class TaskScores:
     def _score_or_fail(self, answered: Sequence[AnsweredSample]) -> None:
         """Score samples together; where that fails for some, each by itself."""
         sample = answered[0].sample
+        if self._deaths is not None and (refusal := self._deaths.refusal(self.name, sample.doc_id)):
+            self._fail(sample.doc_id, FailureCause.UNSCORABLE, refusal)
+            return
         try:
-            with self._deadline, self._random_state(sample), self._judged_programs(sample):
+            with self._noted(sample), self._deadline, self._random_state(sample), self._judged_programs(sample):
                 scored = self._scorer.score(answered)
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
@@ -182,6 +196,9 @@ class TaskScores:
         """End a process that the scorer has forked off and that comes back here: the run is not its business."""
         if os.getpid() != self._process:
             os._exit(0)
+
+    def _noted(self, sample: Sample) -> AbstractContextManager[None]:
+        return _AS_IT_IS if self._deaths is None else self._deaths.scoring(self.name, sample.doc_id)
 
     def _judged_programs(self, sample: Sample) -> AbstractContextManager[None]:
         return _AS_IT_IS if self._verdicts is None else self._verdicts.known_for(sample.doc_id)
