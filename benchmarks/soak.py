@@ -71,6 +71,13 @@ def load(count, **_):
 """
 
 
+def write_task(folder: Path, count: int) -> None:
+    """Write the task ``soak`` with so many questions into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "soak.yaml").write_text(_TASK.format(count=count))
+    (folder / "rows.py").write_text(_ROWS)
+
+
 def answer(body: dict[str, Any]) -> str:
     """Right for two numbers in three."""
     number = number_in(body) or 0
@@ -142,8 +149,7 @@ def watch(process: subprocess.Popen[bytes], journal_folder: Path, looks: list[tu
 def soak(minutes: float, concurrency: int, folder: Path) -> list[str]:
     """Run it; what is not as it must be."""
     count = int(minutes * 60 * concurrency / MEAN_LATENCY)
-    (folder / "soak.yaml").write_text(_TASK.format(count=count))
-    (folder / "rows.py").write_text(_ROWS)
+    write_task(folder, count)
     ours, theirs = multiprocessing.Pipe()
     server = multiprocessing.Process(target=serve, args=(theirs,), daemon=True)
     server.start()

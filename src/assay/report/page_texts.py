@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from assay.types import Failure
@@ -93,7 +94,7 @@ def _prompts(prompts: Sequence[Prompt], references: Sequence[str]) -> list[Any]:
     written = []
     for number, prompt in enumerate(prompts):
         repeated = number > 0 and prompt.content == prompts[number - 1].content
-        turns = None if repeated else [_turn(place, *turn, references) for place, turn in enumerate(_turns(prompt))]
+        turns = None if repeated else _written(_turns(prompt), references)
         written.append([turns] if prompt.continuation is None else [turns, cut(prompt.continuation, WHOLE)])
     return written
 
@@ -104,11 +105,16 @@ def _turns(prompt: Prompt) -> list[tuple[str, str]]:
     return [(turn.role, turn.content) for turn in prompt.content]
 
 
-def _turn(place: int, role: str, text: str, references: Sequence[str]) -> list[Any]:
-    """``[role, how much of it is in the reference, the rest]``; ``[role]`` if it is the reference."""
-    if place < len(references) and text == references[place]:
-        return [role]
-    shared = _shared(text, references[place]) if place < len(references) else 0
+def _written(turns: Sequence[tuple[str, str]], references: Sequence[str]) -> list[list[Any]]:
+    """By turn ``[role, how much of it is in the reference, the rest]``; ``[role]`` if it is the reference."""
+    return [
+        [role] if text == reference else _turn(role, text, reference)
+        for (role, text), reference in zip_longest(turns, references[: len(turns)])
+    ]
+
+
+def _turn(role: str, text: str, reference: str | None) -> list[Any]:
+    shared = 0 if reference is None else _shared(text, reference)
     return [role, utf16_length(text[:shared]), cut(text[shared:], WHOLE)]
 
 

@@ -122,6 +122,7 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
     answers = sample.answers
     first = answers[0] if answers else None
     prompt = sample.prompts[0] if sample.prompts else None
+    text = "" if prompt is None else prompt.text
     others = [each.metrics.get(metric) for name, each in sample.filters.items() if name != filter_name]
     is_wrong = score is not None and score < 1
     return SampleFacts(
@@ -131,22 +132,22 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
         outcome=Outcome.ANSWERED if filtered is None else filtered.outcome,
         other_filter=is_wrong and any(other is not None and mean((other,)) >= 1 for other in others),
         extracted="" if filtered is None else sys.intern(filtered.extracted[:80]),
-        choices=_choices(sample),
+        choices=_choices(sample, first),
         model=next((sys.intern(answer.model) for answer in answers if answer.model), None),
         endpoint=next((sys.intern(answer.endpoint) for answer in answers if answer.endpoint), None),
         time=max(sample.times, default=None),
         prompt_tokens=None if first is None else first.prompt_tokens,
         prompt_hash=sample.prompt_hash[:_DIGITS],
-        **_of_prompt(prompt),
+        **_of_prompt(prompt, text),
         **(
-            _of_answer(first, sample, metric if is_wrong else None)
+            _of_answer(first, sample, text[-_PROMPT_END:], metric if is_wrong else None)
             if first is not None and first.logprob is None
             else {}
         ),
     )
 
 
-def _of_prompt(prompt: Prompt | None) -> dict[str, Any]:
+def _of_prompt(prompt: Prompt | None, text: str) -> dict[str, Any]:
     if prompt is None:
         return {}
     settings = prompt.settings
@@ -154,7 +155,7 @@ def _of_prompt(prompt: Prompt | None) -> dict[str, Any]:
     limit = settings.get("max_gen_toks", settings.get("max_tokens"))
     temperature = settings.get("temperature", 0)
     return {
-        "prompt_characters": len(prompt.text),
+        "prompt_characters": len(text),
         "messages": 0 if isinstance(prompt.content, str) else len(prompt.content),
         "max_tokens": limit if isinstance(limit, int) else None,
         "temperature": float(temperature) if isinstance(temperature, int | float) else 0.0,
@@ -172,10 +173,9 @@ def _kept(stops: tuple[str, ...]) -> tuple[str, ...]:
     return stops
 
 
-def _of_answer(answer: Answer, sample: RunSample, missing: str | None) -> dict[str, Any]:
+def _of_answer(answer: Answer, sample: RunSample, prompt_end: str, missing: str | None) -> dict[str, Any]:
     """What the answer shows; more if it lacks a full score under the metric `missing`."""
     text, reasoning = _shortened(answer.text or ""), _shortened(answer.reasoning or "")
-    prompt_end = sample.prompts[0].text[-_PROMPT_END:] if sample.prompts else ""
     facts: dict[str, Any] = {
         "is_generated": True,
         "has_reasoning": bool(reasoning.strip()),
@@ -219,7 +219,7 @@ def _shortened(text: str) -> str:
     return text[: _LONGEST // 2] + text[-_LONGEST // 2 :]
 
 
-def _choices(sample: RunSample) -> int:
+def _choices(sample: RunSample, first: Answer | None) -> int:
     """How many answers a document offers, in the shapes that lm-eval's tasks have."""
     document = sample.document
     if not isinstance(document, dict):
@@ -230,6 +230,6 @@ def _choices(sample: RunSample) -> int:
             value = value.get("text") or value.get("label")
         if isinstance(value, list):
             return len(value)
-    if sample.answers and sample.answers[0].logprob is not None:
+    if first is not None and first.logprob is not None:
         return len(sample.prompts)
     return 0
