@@ -334,6 +334,25 @@ runpy.run_module("assay", run_name="__main__")
     assert (done.returncode, done.stderr) == ends
 
 
+def test_the_exit_code_holds_also_where_a_string_was_executed_when_the_signal_came(tmp_path: Path) -> None:
+    (tmp_path / "stopped.py").write_text("""
+from assay import cli
+
+def stopped():
+    try:
+        exec("raise KeyboardInterrupt")
+    except KeyboardInterrupt:
+        cli.end("stopped by SIGTERM", 143)
+
+cli.main = stopped
+from assay.__main__ import main
+main()
+""")
+    command = [sys.executable, "-m", "stopped"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (143, "assay: stopped by SIGTERM\n")
+
+
 def test_a_forked_child_raises_it_alone() -> None:
     with interruptible(JOURNALS):
         child = os.fork()

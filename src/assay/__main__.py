@@ -14,13 +14,17 @@ def main() -> None:
     from assay.cli import end
     from assay.cli import main as command_line
 
-    if not _IS_OURS:
-        command_line()
     try:
+        if not _IS_OURS:
+            command_line()
         with Stop().handling(signal.SIGINT):  # and back to the default, which shows nothing while all is torn down
             command_line()
     except KeyboardInterrupt:
         end("interrupted", 130)
+    finally:
+        # Below ``python -m`` a process is killed in the end, whatever its exit code, if the last string that was
+        # executed, a named tuple's for example, was left by KeyboardInterrupt.
+        exec("")  # noqa: S102
 
 
 if __name__ == "__main__":
