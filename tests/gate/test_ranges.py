@@ -273,3 +273,28 @@ def test_what_is_known_of_a_metric(task: FakeTask, metric: str, known: bool, who
     loaded: Any = Loaded(task)
     scope = scope_of(Check(metric=f"{metric},none", task="t", min=0.5), loaded)
     assert (scope.range is not None, scope.right_or_wrong) == (known, whole)
+
+
+@pytest.mark.parametrize("limits", ["[0.0, 0.5]", "[0.0, 1.5]", "[-1.0, 2.0]"])
+def test_another_range_than_right_or_wrong_can_be_explained(tmp_path: Path, limits: str) -> None:
+    tasks = TASKS.with_name("evaluation_tasks")
+    policy = tmp_path / "gate.toml"
+    policy.write_text(
+        f'[models.main]\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\n[options]\ninclude_path = "{tasks}"\n'
+        f'[[checks]]\ntask = "counting"\nmetric = "exact_match"\nmin = 0.3\nrange = {limits}\n'
+    )
+    found = CliRunner().invoke(gate, [str(policy), "--explain"])
+    assert found.exit_code == 0, found.output
+
+
+def test_an_undecided_score_is_not_said_to_fall_short(server: ScriptedServer, tmp_path: Path) -> None:
+    answering(server, lambda number: 1.0 if number % 4 else 0.5)
+    stopping = EarlyStopping(order_seed=3, budget=Budget(documents=60))
+    asked = specification(server, tmp_path, credit(min=0.85))
+    run = evaluate(msgspec.structs.replace(asked, early_stopping=stopping, triage=True))
+    (result,) = run.checks
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert result.value is not None
+    assert result.value > 0.85
+    assert run.triage is not None
+    assert run.triage.headline.endswith("the answers that were scored are no worse than the check demands")

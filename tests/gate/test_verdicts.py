@@ -152,6 +152,21 @@ def test_the_score_is_in_the_reason_beside_its_bound(minimum: float) -> None:
     assert "0.5263 without the failed samples" in result.reason
 
 
+@pytest.mark.parametrize(
+    ("minimum", "right", "reason"),
+    [(0.6, 7219, "0.59998 < 0.6"), (0.6, 7220, "0.6001 >= 0.6"), (0.59998, 7219, "0.6000 >= 0.59998")],
+)
+def test_a_score_just_beside_its_threshold_is_not_shown_as_equal(minimum: float, right: int, reason: str) -> None:
+    measured = score(right=right, wrong=12032 - right)
+    assert judge(Check(metric="acc,none", min=minimum, task="t"), [measured]).reason == reason
+
+
+def test_a_bound_just_beside_its_threshold_is_not_shown_as_equal() -> None:
+    measured = score(right=7219, wrong=4803, failed=10)
+    reason = judge(Check(metric="acc,none", min=0.6, task="t"), [measured]).reason
+    assert "anywhere in 0.59998 to 0.6008" in reason
+
+
 def test_the_worst_verdict_counts() -> None:
     results = [judge(Check(metric="acc,none", min=m, task="t"), [score(50, 45, failed=5)]) for m in (0.1, 0.52, 0.9)]
     assert [result.verdict for result in results] == [Verdict.PASS, Verdict.INVALID, Verdict.FAIL]

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.checks.exact import exact_total
-from assay.checks.verdicts import Bound, CheckResult, Verdict, describe, unknown_range_words, verdict_of_bounds
+from assay.checks.verdicts import (
+    Bound,
+    CheckResult,
+    Verdict,
+    describe,
+    shown_beside,
+    unknown_range_words,
+    verdict_of_bounds,
+)
 from assay.runs.pairing import pair_tasks
 from assay.stats.paired import Flips, mcnemar, newcombe_interval, paired_difference
 from assay.stats.strata import stratified_interval
@@ -218,9 +226,10 @@ def _verdict(
         return Verdict.INVALID, unknown_range_words(failed)
     if failed:
         return verdict_of_bounds(bound, low, high, failed, f"{difference:+.4f} without the failed samples")
+    shown = shown_beside(bound.value, difference, "+")
     if bound.met_by(difference):
-        return Verdict.PASS, f"{difference:+.4f} against the baseline, within the margin of {margin:g}"
-    return Verdict.FAIL, f"{difference:+.4f} against the baseline, beyond the margin of {margin:g}"
+        return Verdict.PASS, f"{shown} against the baseline, within the margin of {margin:.10g}"
+    return Verdict.FAIL, f"{shown} against the baseline, beyond the margin of {margin:.10g}"
 
 
 def _interval(strata: Sequence[_Stratum], weights: Sequence[int]) -> Interval | None:

@@ -9,7 +9,7 @@ import msgspec
 from assay.checks.verdicts import refuse_outside
 from assay.scoring.measure import aggregates_by_mean, weighs_by_size
 from assay.stats.sampling import document_weights
-from assay.tasks.metric_ranges import is_right_or_wrong, known_range
+from assay.tasks.metric_ranges import UNIT, is_right_or_wrong, known_range
 from assay.tasks.metrics import expected_task_keys
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     range: tuple[float, float] | None = None
     """Least and greatest score that a document can have; None where neither the metric nor the check tells."""
     right_or_wrong: bool = False
-    """Every document scores 0 or 1."""
+    """Every document scores 0 or 1, and the check states no other range."""
 
     @property
     def may_stop_early(self) -> bool:
@@ -81,7 +81,7 @@ def _scope(check: Check, tasks: list[Any], names: tuple[str, ...], metric: str, 
         higher_is_better=all(task.higher_is_better().get(metric) is not False for task in tasks),
         is_mean=all(aggregates_by_mean(task, metric) for task in tasks),
         range=check.range or (known.pop() if len(known) == 1 else None),
-        right_or_wrong=all(is_right_or_wrong(task, metric) for task in tasks),
+        right_or_wrong=check.range in (None, UNIT) and all(is_right_or_wrong(task, metric) for task in tasks),
     )
     if scope.is_mean and scope.range is not None:
         refuse_outside(check, scope.range)

@@ -314,14 +314,29 @@ def _verdict(check: Check, score: Score | None, exact: ExactScore | None) -> tup
     if math.isnan(score.value) or (math.isinf(score.value) and bound.met_by(score.value)):
         return Verdict.INVALID, f"the score is {score.value:g}, which is no finite number"
     if not score.failed:
-        if bound.met_by(score.value if exact is None else exact.value):
-            return Verdict.PASS, f"{score.value:.4f} {'>=' if bound.higher_is_better else '<='} {bound.value:g}"
-        return Verdict.FAIL, f"{score.value:.4f} {'<' if bound.higher_is_better else '>'} {bound.value:g}"
+        value = score.value if exact is None else exact.value
+        shown = shown_beside(bound.value, value)
+        if bound.met_by(value):
+            return Verdict.PASS, f"{shown} {'>=' if bound.higher_is_better else '<='} {bound.value:.10g}"
+        return Verdict.FAIL, f"{shown} {'<' if bound.higher_is_better else '>'} {bound.value:.10g}"
     if (bounds := exact or score.bounds) is None:
         return Verdict.INVALID, unknown_range_words(score.failed)
     return verdict_of_bounds(
         bound, bounds.low, bounds.high, score.failed, f"{score.value:.4f} without the failed samples"
     )
+
+
+def shown_beside(bound: float, score: float, sign: str = "") -> str:
+    """A score in four decimals, or in as many more as show on which side of a bound it lies: 0.59998 beside 0.6.
+
+    Args:
+        bound: what it is held against.
+        score: the score.
+        sign: ``+`` where a positive one is to have its sign.
+    """
+    texts = (f"{score:{sign}.{digits}f}" for digits in range(4, 18))
+    sided = (text for text in texts if (float(text) < bound, float(text) > bound) == (score < bound, score > bound))
+    return next(sided, f"{score:{sign}}")
 
 
 def unknown_range_words(failed: int) -> str:
@@ -334,14 +349,16 @@ def unknown_range_words(failed: int) -> str:
 
 def verdict_of_bounds(bound: Bound, low: float, high: float, failed: int, scored: str) -> tuple[Verdict, str]:
     """The verdict on a score that failed samples put anywhere from `low` to `high`; `scored` says what the rest did."""
-    demand = f"{scored}; {'minimum' if bound.higher_is_better else 'maximum'} {bound.value:g}"
+    demand = f"{scored}; {'minimum' if bound.higher_is_better else 'maximum'} {bound.value:.10g}"
+    least, most = shown_beside(bound.value, low), shown_beside(bound.value, high)
+    worst_shown, best_shown = (least, most) if bound.higher_is_better else (most, least)
     worst_end, best_end = (low, high) if bound.higher_is_better else (high, low)
     at_least, at_most = (">=", "<=") if bound.higher_is_better else ("<=", ">=")
     if bound.met_by(worst_end):
-        return Verdict.PASS, f"{at_least} {worst_end:.4f} even if all {failed} failed samples were wrong; {demand}"
+        return Verdict.PASS, f"{at_least} {worst_shown} even if all {failed} failed samples were wrong; {demand}"
     if not bound.met_by(best_end):
-        return Verdict.FAIL, f"{at_most} {best_end:.4f} even if all {failed} failed samples were right; {demand}"
-    return Verdict.INVALID, f"{failed} failed samples put it anywhere in {low:.4f} to {high:.4f}; {demand}"
+        return Verdict.FAIL, f"{at_most} {best_shown} even if all {failed} failed samples were right; {demand}"
+    return Verdict.INVALID, f"{failed} failed samples put it anywhere in {least} to {most}; {demand}"
 
 
 def worst(results: Sequence[CheckResult]) -> Verdict:

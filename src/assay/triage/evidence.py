@@ -147,11 +147,15 @@ class Evidence:
                 return Loss(Reference.BASELINE, size if is_real else 0.0)
         if self.score is None:
             return Loss(Reference.FULL, 0.0)
-        if shortfall := max(
-            (float(check["min"]) - self.score for check in self.unmet if check.get("min")), default=0.0
-        ):
+        if shortfall := self.shortfall:
             return Loss(Reference.CHECK, max(shortfall, _SMALLEST_LOSS))
         return Loss(Reference.FULL, 1 - self.score)
+
+    @property
+    def shortfall(self) -> float:
+        """How far the score is below the minimum that is not passed; negative where only its verdict is missing."""
+        score = self.score or 0.0
+        return max((float(check["min"]) - score for check in self.unmet if check.get("min")), default=0.0)
 
     @cached_property
     def unmet(self) -> list[dict[str, Any]]:

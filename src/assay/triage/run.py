@@ -211,7 +211,10 @@ def _headline(evidence: Evidence, found: list[Found]) -> str:
             f"no harness cause found: no worse than the baseline ({evidence.score:.3f}, {evidence.baseline_score:.3f})"
         )
     if loss.against is Reference.CHECK:
-        return f"no harness cause found: the answers themselves fall {loss.size:.3f} short of what the check demands"
+        if evidence.shortfall <= 0:
+            return "no harness cause found: the answers that were scored are no worse than the check demands"
+        words = f"the answers themselves fall {evidence.shortfall:.3f} short of what the check demands"
+        return f"no harness cause found: {words}"
     if evidence.score is None:
         return "nothing to explain: no sample has a score of which more is better"
     return "no harness cause found"
