@@ -287,3 +287,16 @@ def test_a_suspected_program_runs_alone(tmp_path: Path) -> None:
         return seen
 
     assert asyncio.run(together()) == [1, 1]
+
+
+def test_a_damaged_note_of_programs_is_as_none_and_its_folder_may_be_removed(tmp_path: Path) -> None:
+    path = tmp_path / "journal" / "run.programs"
+
+    async def runs() -> None:
+        async with ProgramDeaths(path).running("task", 1):
+            assert b"task/1" in path.read_bytes()
+
+    asyncio.run(runs())
+    for damaged in (b'{"x":' + b"[" * 100_000, b'{"running":["\xff"]}', b"", b"[]"):
+        path.write_bytes(damaged)
+        asyncio.run(runs())

@@ -81,10 +81,11 @@ def test_a_name_that_the_hub_cannot_be_asked_for_is_refused(monkeypatch: pytest.
         Tokenizer("nobody/has-this")
 
 
+@pytest.mark.parametrize("content", ['{"model": ', '{"model": ' + "[" * 100_000])
 @pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json"])
-def test_damaged_files_are_named(tmp_path: Path, name: str) -> None:
+def test_damaged_files_are_named(tmp_path: Path, name: str, content: str) -> None:
     folder = Path(write_small_tokenizer(tmp_path))
-    (folder / name).write_text('{"model": ')
+    (folder / name).write_text(content)
     with pytest.raises(FileFormatError, match=name.replace(".", r"\.")):
         Tokenizer(str(folder))
 

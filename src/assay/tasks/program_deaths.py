@@ -93,6 +93,7 @@ class ProgramDeaths:
             if not self._deaths and not self._running:
                 self._path.unlink(missing_ok=True)
                 return
+            new.parent.mkdir(parents=True, exist_ok=True)  # it may have been removed while the run went on
             new.write_bytes(msgspec.json.encode(_Kept(dict(self._deaths), self._running)))
             os.replace(new, self._path)
         except OSError as error:
@@ -102,5 +103,5 @@ class ProgramDeaths:
 def _read(path: Path) -> _Kept:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Kept)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, ValueError, RecursionError):
         return _Kept()

@@ -145,7 +145,7 @@ def _read_json(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileFormatError(f"cannot read {path}: {error}") from None
     if not isinstance(content, dict):
         raise FileFormatError(f"{path} holds no JSON object")

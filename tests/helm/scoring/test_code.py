@@ -123,3 +123,13 @@ def test_references_keep_their_tests() -> None:
     reference = {"output": {"text": "x"}, "tags": [], "test_cases": PROBLEM}
     assert Reference.from_builtins(reference).to_builtins() == reference
     assert Problem(**{key: value for key, value in PROBLEM.items() if key != "task_id"}).entry_point == "double"
+
+
+@pytest.mark.parametrize(
+    "content", [b'{"x":' + b"[" * 100_000, b'{"prompt": "\xff"}', gzip.compress(b"{}" * 9)[:12] + b"\xff" * 20]
+)
+def test_damaged_problems_are_one_line(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "problems.jsonl"
+    file.write_bytes(content)
+    with pytest.raises(FileFormatError, match=r"problems\.jsonl"):
+        list(read_problems(file))

@@ -8,6 +8,7 @@ own process's child; here it is done in a sandbox.
 from __future__ import annotations
 
 import gzip
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -146,13 +147,13 @@ def read_problems(path: Path) -> Iterator[Problem]:
             content = gzip.decompress(content)
     except FileNotFoundError:
         raise DataNotFoundError(f"there is no file {path}") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise FileFormatError(f"{path} cannot be read: {error}") from None
     for number, line in enumerate(content.splitlines(), 1):
         if line.strip():
             try:
                 yield msgspec.json.decode(line, type=Problem)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, ValueError, RecursionError) as error:
                 raise FileFormatError(f"{path}: line {number} is no problem of HumanEval: {error}") from None
 
 
