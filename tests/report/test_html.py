@@ -140,6 +140,23 @@ def test_memory_does_not_grow_with_the_run() -> None:
     assert all(number % 100 == 0 for number in packed.whole)
 
 
+def test_texts_that_cannot_be_cut_further_are_not_gone_through_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    shortenings: list[None] = []
+    shorten = TextStore._shorten
+
+    def counted(store: TextStore) -> None:
+        shortenings.append(None)
+        shorten(store)
+
+    monkeypatch.setattr("assay.report.page_budget.MOST_HELD", 10_000)
+    monkeypatch.setattr(TextStore, "_shorten", counted)
+    store = TextStore()
+    for _ in range(2000):
+        store.add({"p": [], "a": [{"text": "x" * 50}]}, 1)
+    assert 0 < len(shortenings) < 10
+    assert len(store.pack(1_000_000).whole) < 2000
+
+
 def test_failures_choices_and_odd_numbers_are_kept() -> None:
     failed = RunSample(
         task="t",
