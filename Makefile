@@ -17,13 +17,17 @@ HELM_METRICS := pytrec-eval-terrier==0.5.11 jiwer==3.1.0 sacrebleu==2.6.0 langde
 WEB_EXTRAS := .[web]
 TEST_EXTRAS := .[demo,docs,ifeval,helm,helm-ranking,lm-eval,tokenizer,dev]
 
+# Two processes, also on larger machines: some tests use the cores that are left.
+IN_PARALLEL := --numprocesses 2 --dist worksteal
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo docs test test-web helm-web lint bench bench-helm scheduling parity simulate chaos soak servers constraints clean
+.PHONY: help demo docs test test-quick test-web helm-web lint bench bench-helm scheduling parity simulate chaos soak servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (a few minutes the first time)"
 	@echo "make test         ruff, mypy and all tests"
+	@echo "make test-quick   most of the tests, for the inner loop (a minute and a half)"
 	@echo "make docs         build the documentation site into build/site, links checked"
 	@echo "make test-web     open reports in a browser; needs Chromium (apt-get install chromium)"
 	@echo "make helm-web     open a run in HELM's own website, and run HELM beside Assay; needs Chromium (installs HELM, 2 GB)"
@@ -48,7 +52,10 @@ docs: .venv/test-ready
 
 test: lint
 	@echo "== pytest"
-	@$(RUN) pytest --quiet
+	@$(RUN) pytest --quiet $(IN_PARALLEL)
+
+test-quick: .venv/test-ready
+	@$(RUN) pytest --quiet $(IN_PARALLEL) -m "not slow" --ignore tests/web
 
 test-web: .venv/web-ready
 	@echo "== pytest, in a browser"

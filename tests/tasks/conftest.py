@@ -40,6 +40,9 @@ class Call:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def __repr__(self) -> str:
+        return f"!function {self.name}"
+
 
 class _Dumper(yaml.SafeDumper):  # type: ignore[misc]
     pass

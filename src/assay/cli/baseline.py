@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
+
+from assay.cli.remarks import remark
 
 
 @click.group(short_help="Keep a run as a small file to compare later runs with.")
@@ -34,6 +35,6 @@ def save(run: str, file: Path, with_texts: bool) -> None:
     save_baseline(read, file, with_texts=with_texts)
     left_out = [f"{task.name} {key}" for task in read.tasks.values() for key in task.values if key not in task.scores]
     if left_out:
-        print(f"not per document, so left out: {', '.join(left_out)}", file=sys.stderr)
+        remark(f"not per document, so left out: {', '.join(left_out)}")
     tasks = f"{len(read.tasks)} tasks" if len(read.tasks) != 1 else printable(next(iter(read.tasks)))
     print(f"{file}: {read.documents} documents of {tasks}, {file.stat().st_size} bytes")

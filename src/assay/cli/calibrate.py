@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay._util.text import printable
+from assay.cli.remarks import remark
 from assay.cli.run import run, specification_of
 from assay.cli.sections import SectionedCommand
 from assay.errors import UnjudgeableError
@@ -60,7 +61,7 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> int:
     else:
         _print_table(noise)
     if failed := max((row.failed for row in noise), default=0):
-        print(f"{failed} samples failed, and the margins are those of the others: exit code 4", file=sys.stderr)
+        remark(f"{failed} samples failed, and the margins are those of the others: exit code 4")
         return UnjudgeableError.exit_code
     return 0
 

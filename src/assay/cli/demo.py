@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
+
+from assay.cli.remarks import remark
 
 
 @click.command(short_help="See it work: a small real model, served and evaluated on this machine.")
@@ -25,7 +26,7 @@ def demo(output_dir: str, as_json: bool) -> int:
     folder = Path(output_dir)
     folder.mkdir(parents=True, exist_ok=True)
     with DemoServer(log_file=folder / "server.log") as server:
-        print(f"llama.cpp serves {server.model} at {server.base_url}", file=sys.stderr)
+        remark(f"llama.cpp serves {server.model} at {server.base_url}")
         with watch() as progress:
             evaluation = evaluate(demo_specification(server, folder), progress)
     return present(evaluation, as_json=as_json, report=report_beside(evaluation.results_file))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.cli.remarks import remark
 from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import asked_as, server_options
 
@@ -125,8 +126,7 @@ def _write_reports(report: GateReport, options: dict[str, Any]) -> None:
         _write(options["markdown"], gate_markdown(report).encode())
     if github.is_github_actions(os.environ) if options["github"] is None else options["github"]:
         github.write_step_summary(report, os.environ)
-        for line in github.annotation_lines(report):
-            print(line, file=sys.stderr)
+        remark(*github.annotation_lines(report))
 
 
 def _write(file: Path, content: bytes) -> None:

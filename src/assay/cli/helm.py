@@ -60,7 +60,7 @@ def evaluate(
 
     Writes stats.json and per_instance_stats.json, and with --output-dir the run's other files beside them.
     """
-    from assay.cli.helm_output import counting, print_stats, remark, remark_evaluated
+    from assay.cli.helm_output import counting, print_stats, remark_evaluated, remark_lines
     from assay.errors import NothingMeasuredError, SpecificationError
     from assay.helm.evaluate import plan
     from assay.helm.metrics.registry import create_metric
@@ -80,7 +80,7 @@ def evaluate(
     service = None if tokenizer is None else load_tokenizer(tokenizer)
     unsafe_code = unsafe_code_of(confirm_run_unsafe_code, code_tests, run.folder)
     plans = plan(chosen, run.state, service is not None, unsafe_code)
-    remark(plans.left_out)
+    remark_lines(plans.left_out)
     if not plans.metrics:
         raise NothingMeasuredError("no metric can be computed")
     files = RunFiles(run.run_spec, run.scenario, run.state)

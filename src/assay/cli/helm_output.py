@@ -6,6 +6,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from assay.cli.remarks import remark
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -32,24 +34,24 @@ def print_stats(stats: Sequence[Stat], as_json: bool, show_all: bool) -> None:
     console.print(stats_table(stats if show_all else main_stats(stats)))
 
 
-def remark(lines: Sequence[str]) -> None:
+def remark_lines(lines: Sequence[str]) -> None:
     """Say lines on stderr."""
     from assay._util.text import printable
 
     for line in lines:
-        print(printable(line), file=sys.stderr)
+        remark(printable(line))
 
 
 def remark_evaluated(evaluated: Evaluated) -> None:
     """Say what could not be scored."""
     shown = evaluated.unscored[:_LINES_SHOWN]
     if evaluated.unscored:
-        print(f"{len(evaluated.unscored)} instances could not be scored:", file=sys.stderr)
-        remark([f"  {line}" for line in shown])
+        remark(f"{len(evaluated.unscored)} instances could not be scored:")
+        remark_lines([f"  {line}" for line in shown])
     if len(evaluated.unscored) > len(shown):
-        print(f"  … and {len(evaluated.unscored) - len(shown)} more", file=sys.stderr)
+        remark(f"  … and {len(evaluated.unscored) - len(shown)} more")
     if evaluated.duplicate_names:
-        remark([f"given by more than one metric: {', '.join(evaluated.duplicate_names)}"])
+        remark_lines([f"given by more than one metric: {', '.join(evaluated.duplicate_names)}"])
 
 
 @contextmanager

@@ -103,7 +103,7 @@ def run(**options: Any) -> None:
       assay helm run runs/v1/gsm:model=openai_gpt2 --base-url http://localhost:8000 --model my-model
     """
     from assay._util.interruption import interruptible
-    from assay.cli.helm_output import print_stats, remark, remark_evaluated
+    from assay.cli.helm_output import print_stats, remark_evaluated, remark_lines
     from assay.cli.output import what_to_do
     from assay.errors import MissingDependencyError, NothingMeasuredError, SamplesFailedError, SpecificationError
     from assay.helm.evaluate import plan
@@ -124,9 +124,9 @@ def run(**options: Any) -> None:
             import_plugins(options["plugins"])
         possible = possible_metrics(run.run_spec, options["first_metric_only"])
         plans = plan(possible.metrics, run.state, service is not None, unsafe_code)
-        remark([*possible.only_helms, *possible.missing, *plans.left_out])
+        remark_lines([*possible.only_helms, *possible.missing, *plans.left_out])
         if run.run_spec.annotators:
-            remark(["the run's annotators are HELM's own and do not run here; what rests on them is left out"])
+            remark_lines(["the run's annotators are HELM's own and do not run here; what rests on them is left out"])
         if not plans.metrics:
             raise NothingMeasuredError("no metric can be computed")
         if run.is_in(folder):
@@ -234,15 +234,17 @@ def _tokenizer(options: dict[str, Any]) -> TokenizerService | None:
 
 
 def _remark_answered(done: Answered, folder: Path, *, is_quiet: bool) -> None:
-    from assay.cli.helm_output import remark
+    from assay.cli.helm_output import remark_lines
 
     if done.num_cut:
-        remark(
+        remark_lines(
             [f"{done.num_cut} prompts were longer than the model's window and were cut at their end, as HELM cuts them"]
         )
     if done.num_empty:
-        remark([f"{done.num_empty} of {len(done.state.request_states)} answers are empty, and are scored as that"])
+        remark_lines(
+            [f"{done.num_empty} of {len(done.state.request_states)} answers are empty, and are scored as that"]
+        )
     places = sorted(done.failures)[:_FAILURES_SHOWN]
-    remark([f"  request {place}: {done.failures[place].message}" for place in places])
+    remark_lines([f"  request {place}: {done.failures[place].message}" for place in places])
     if not is_quiet:
         print(f"run  {folder}")

@@ -11,6 +11,7 @@ import msgspec
 
 from assay._util.json_text import json_line
 from assay._util.text import clock, printable
+from assay.cli.remarks import remark
 
 if TYPE_CHECKING:
     from assay.journal import Header, JournalReport, ResponseRecord
@@ -78,7 +79,7 @@ def export(path: Path) -> None:
         sys.stdout.buffer.write(encode_record(record) + b"\n")
     sys.stdout.buffer.flush()
     for line in _damage_lines(check_journal(files[0])):
-        print(f"left out: {line}", file=sys.stderr)
+        remark(f"left out: {line}")
 
 
 def _journals(path: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from assay._util.json_text import json_line
 from assay._util.text import printable
 from assay.checks.verdicts import worst
 from assay.cli import leave_pipe
+from assay.cli.remarks import remark
 from assay.errors import AssayError, NothingMeasuredError, UnjudgeableError
 
 if TYPE_CHECKING:
@@ -38,10 +39,7 @@ def report_beside(results_file: Path, gathered: Gathering | None = None) -> Path
         reason = "interrupted"
     except Exception as error:
         reason = printable(f"{type(error).__name__}: {error}", 400)
-    print(
-        f"no report was written ({reason}); the results are there, and assay report {results_file} tries again",
-        file=sys.stderr,
-    )
+    remark(f"no report was written ({reason}); the results are there, and assay report {results_file} tries again")
     return None
 
 
@@ -53,13 +51,12 @@ def helm_runs_of(results_file: Path, helm_dir: str) -> None:
         written = write_helm_runs(results_file, Path(helm_dir))
     except Exception as error:
         reason = str(error) if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
-        print(
+        remark(
             f"nothing was written for HELM ({printable(reason, 400)}); the results are there, and "
-            f"assay helm export {results_file} --output-dir {helm_dir} tries again",
-            file=sys.stderr,
+            f"assay helm export {results_file} --output-dir {helm_dir} tries again"
         )
         return
-    print(f"{len(written)} {'run' if len(written) == 1 else 'runs'} for HELM in {written[0].parent}", file=sys.stderr)
+    remark(f"{len(written)} {'run' if len(written) == 1 else 'runs'} for HELM in {written[0].parent}")
 
 
 def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None) -> int:
@@ -133,8 +130,8 @@ def _table(evaluation: Evaluation, report: Path | None) -> str:
 def _remark_triage(evaluation: Evaluation) -> None:
     from assay.triage.remark import triage_remark
 
-    if evaluation.triage is not None and (remark := triage_remark(evaluation.triage)):
-        print(remark, file=sys.stderr)
+    if evaluation.triage is not None and (line := triage_remark(evaluation.triage)):
+        remark(line)
 
 
 def _remark_failures(evaluation: Evaluation) -> None:
@@ -143,14 +140,14 @@ def _remark_failures(evaluation: Evaluation) -> None:
         return
     causes = ", ".join(f"{count} {cause}" for cause, count in Counter(f.cause for f in failures).most_common())
     how_many = "1 sample failed and has" if len(failures) == 1 else f"{len(failures)} samples failed and have"
-    print(f"{how_many} no score: {causes}", file=sys.stderr)
+    remark(f"{how_many} no score: {causes}")
     for failed in failures[:_FAILURES_SHOWN]:
-        print(f"  {failed.task} {failed.doc_id}: {printable(failed.message)}", file=sys.stderr)
+        remark(f"  {failed.task} {failed.doc_id}: {printable(failed.message)}")
     if len(failures) > _FAILURES_SHOWN:
-        print(f"  … all are listed in {evaluation.results_file}", file=sys.stderr)
-    print(what_to_do([failed.cause for failed in failures]), file=sys.stderr)
+        remark(f"  … all are listed in {evaluation.results_file}")
+    remark(what_to_do([failed.cause for failed in failures]))
     if not evaluation.checks and any(score.n for score in evaluation.scores):
-        print("no check (--min, --max) has judged the scores without them: exit code 4", file=sys.stderr)
+        remark("no check (--min, --max) has judged the scores without them: exit code 4")
 
 
 def what_to_do(causes: Sequence[FailureCause]) -> str:

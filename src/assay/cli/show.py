@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.cli.remarks import remark
 from assay.types import Outcome
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _page(chosen: Iterator[ChosenSample], *, full: bool) -> None:
     """Through the reader's pager on a terminal; each sample is read only when the pager wants it."""
     first = next(chosen, None)
     if first is None:
-        print("no sample of the run fits", file=sys.stderr)
+        remark("no sample of the run fits")
         return
     if sys.stdout.isatty():
         click.echo_via_pager(_rendered(first, chosen, full=full))
