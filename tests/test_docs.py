@@ -49,3 +49,14 @@ def test_the_readme_links_to_files_that_are_there() -> None:
     linked = LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
     assert linked
     assert not [target for target in linked if not (ROOT / target).exists()]
+
+
+def test_the_filter_of_the_page_on_tasks_reads_the_page_s_own_answer() -> None:
+    import yaml
+    from lm_eval.filters.extraction import RegexFilter
+
+    page = (ROOT / "docs" / "own-task.md").read_text(encoding="utf-8")
+    blocks = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)]
+    filters = next(block["filter_list"] for block in blocks if "filter_list" in block)
+    pattern = filters[0]["filter"][0]["regex_pattern"]
+    assert list(RegexFilter(regex_pattern=pattern).apply([["The capital is Rome."]], [{}])) == [["Rome"]]
