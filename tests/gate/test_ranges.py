@@ -298,3 +298,29 @@ def test_an_undecided_score_is_not_said_to_fall_short(server: ScriptedServer, tm
     assert result.value > 0.85
     assert run.triage is not None
     assert run.triage.headline.endswith("the answers that were scored are no worse than the check demands")
+
+
+def test_explain_knows_that_a_group_of_unequal_tasks_needs_more_documents(tmp_path: Path) -> None:
+    (tmp_path / "rows.py").write_text(
+        "from datasets import Dataset\n"
+        "def load(n, **_):\n"
+        "    return {'test': Dataset.from_list([{'question': str(i), 'answer': str(i)} for i in range(n)])}\n"
+    )
+    template = (TASKS.with_name("evaluation_tasks") / "_template_yaml").read_text()
+    (tmp_path / "_template_yaml").write_text(template)
+    for name, size in (("small", 5), ("large", 1000)):
+        (tmp_path / f"{name}.yaml").write_text(f"include: _template_yaml\ntask: {name}\ndataset_kwargs:\n  n: {size}\n")
+    (tmp_path / "alike.yaml").write_text(
+        "group: alike\ntask: [small, large]\naggregate_metric_list:\n  - metric: exact_match\n    aggregation: mean\n"
+        "    weight_by_size: false\n    filter_list: get-answer\n"
+    )
+    file = tmp_path / "gate.toml"
+    file.write_text(
+        '[models.main]\nbase_url = "http://127.0.0.1:9"\nmodel = "m"\n[options]\ninclude_path = "."\n'
+        "[budget]\ndocuments = 500\n"
+        '[[checks]]\ntask = "alike"\nmetric = "exact_match,get-answer"\nmin = 0.6\n'
+    )
+    (outlook,) = json.loads(shown(gate, str(file), "--explain", "--json").stdout)
+    assert outlook["healthy_documents"] > 500
+    assert outlook["broken_documents"] > 200
+    assert outlook["detectable"] > 0.3

@@ -23,7 +23,7 @@ from assay.tasks.metrics import metric_keys_by_name
 from assay.tasks.selection import part_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -114,7 +114,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
             remarks=tuple(_remarks(check, scope, [loaded.tasks[task] for task in scope.tasks], specification)),
         )
         if scope.range is not None and scope.is_mean:
-            outlook = _assuming(outlook, check, scope, follows=stopping is not None)
+            outlook = _assuming(outlook, check, scope, sizes, follows=stopping is not None)
         yield outlook
 
 
@@ -129,26 +129,33 @@ def _remarks(check: Check, scope: Scope, tasks: list[Any], specification: Specif
         )
 
 
-def _assuming(outlook: Outlook, check: Check, scope: Scope, *, follows: bool) -> Outlook:
-    """The outlook with what may be expected of a healthy and of a broken server."""
+def _assuming(outlook: Outlook, check: Check, scope: Scope, sizes: Mapping[str, int], *, follows: bool) -> Outlook:
+    """The outlook with what may be expected of a healthy and of a broken server, alike in all its tasks."""
     population, (low, high) = outlook.population, scope.range or (0.0, 1.0)
     width = high - low
+    counts, by_task = [sizes[task] for task in scope.tasks], scope.weights(sizes)
+    weights = np.repeat([float(by_task[task]) for task in scope.tasks], counts)
     if check.baseline is None:
         shares = _likely_shares(check, (low, high))
         words = [f"score {low + width * share:.3f}" for share in shares]
-        scores = [low + width * _shares(population, share) for share in shares]
+        scores = [low + width * np.concatenate([_shares(n, share) for n in counts]) for share in shares]
     else:
         loss = min((check.margin or 0.0) / width + _LOSS_BEYOND_MARGIN, 1.0)
         words = [f"{_FLIPS:.0%} of answers flip evenly", f"{width * loss:.3f} worse"]
         sign = width if scope.higher_is_better else -width
-        scores = [width * _differences(population, 0.0), sign * _differences(population, loss)]
+        scores = [
+            scale * np.concatenate([_differences(n, each) for n in counts])
+            for scale, each in ((width, 0.0), (sign, loss))
+        ]
     documents = [population, population]
     if follows:
-        plan = plan_of(check, scope, population, dict.fromkeys(scope.tasks, 1.0))
-        documents = [_median_documents(plan, values) for values in scores]
+        plan = plan_of(check, scope, population, by_task)
+        documents = [_median_documents(plan, values, weights) for values in scores]
     return msgspec.structs.replace(
         outlook,
-        detectable=_detectable(check, outlook, (low, high)) if follows or outlook.budget == population else None,
+        detectable=_detectable(check, outlook, (low, high), weights)
+        if follows or outlook.budget == population
+        else None,
         healthy=words[0],
         healthy_documents=documents[0],
         broken=words[1],
@@ -193,13 +200,17 @@ def _differences(population: int, loss: float) -> NDArray[np.float64]:
     return differences
 
 
-def _median_documents(plan: SequentialPlan, values: NDArray[np.float64]) -> int:
-    _, documents = decide_many(plan, permuted(values, _RUNS, seed=0))
+def _median_documents(plan: SequentialPlan, values: NDArray[np.float64], weights: NDArray[np.float64]) -> int:
+    orders = permuted(np.arange(values.size, dtype=np.float64), _RUNS, seed=0).astype(np.int64)
+    _, documents = decide_many(plan, values[orders], weights=weights[orders])
     return int(np.median(documents))
 
 
-def _detectable(check: Check, outlook: Outlook, limits: Support) -> float:
-    width, budget, population = limits[1] - limits[0], outlook.budget, outlook.population
+def _detectable(check: Check, outlook: Outlook, limits: Support, weights: NDArray[np.float64]) -> float:
+    # Documents of unequal weight tell as much as so many fewer of equal weight (Kish 1965).
+    worth = 1 / float(np.mean(weights**2))
+    budget, population = (max(round(worth * count), 1) for count in (outlook.budget, outlook.population))
+    width = limits[1] - limits[0]
     if check.baseline is not None:
         margin = (check.margin or 0.0) / width
         return width * detectable_loss(

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def decide_many(
-    plan: SequentialPlan, orders: Floats, alphas: Sequence[float] | None = None
+    plan: SequentialPlan, orders: Floats, alphas: Sequence[float] | None = None, *, weights: Floats | None = None
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
     """Follow a plan in many random orders side by side: how often it passes, after how many documents.
 
@@ -33,6 +33,7 @@ def decide_many(
         plan: The plan; its ``alpha`` is used unless ``alphas`` are given.
         orders: Shape (runs, N): each row all N scores of a benchmark in the order asked. None may be missing.
         alphas: Error rates to be tried at once.
+        weights: Theirs, of the same shape, where the mean sought is a weighted one.
 
     Returns:
         Two arrays of shape (runs, number of alphas): whether it passed (else it failed), after how many documents.
@@ -45,7 +46,8 @@ def decide_many(
     if np.isnan(orders).any():
         raise SpecificationError("orders must hold a score for every document")
     plan.check(orders)
-    evidence = plan.gains_and_losses(orders, np.ones((1, 1)))
+    each = np.ones_like(orders) if weights is None else weights
+    evidence = plan.gains_and_losses(orders, each)
     for_pass, for_fail = np.stack(
         [
             first_crossings(plan.portfolio(orders.shape[0], alpha), evidence, 1 / alpha)
@@ -56,7 +58,7 @@ def decide_many(
     passed, documents = for_pass < for_fail, np.minimum(for_pass, for_fail)
     # The last document brings certainty, whatever the wealth.
     for run in np.flatnonzero((documents >= plan.population).any(axis=1)):
-        exact = plan.decide_exactly(orders[run], [1.0] * plan.population) is Decision.PASS
+        exact = plan.decide_exactly(orders[run], each[run].tolist()) is Decision.PASS
         passed[run, documents[run] >= plan.population] = exact
     return passed, np.minimum(documents, plan.population)
 
