@@ -21,8 +21,8 @@ from tests.models.clocks import VirtualTime
 from tests.servers.scripted import reply_with
 
 Body = Mapping[str, Any]
-Script = Callable[[float, Body], Fault | str]
-"""What a request gets at so many seconds after the start: the text of an answer, or a fault."""
+Script = Callable[[float, Body], Fault | str | Body]
+"""What a request gets at so many seconds after the start: the text of an answer, a whole reply, or a fault."""
 
 NO_CONNECTION = Fault(FailureCause.UNREACHABLE, "no connection: Connection refused", Hope.SERVER_DOWN)
 
@@ -104,7 +104,7 @@ def play(
             if isinstance(said, Fault):
                 return said
             try:
-                return read(json.dumps(reply_with(said, body)).encode())
+                return read(json.dumps(reply_with(said, body) if isinstance(said, str) else said).encode())
             except ReplyError as error:
                 return Fault(error.cause, str(error), Hope.SOME, 200)
 

@@ -14,8 +14,8 @@ import pytest
 from assay.errors import ServerRefusedError, ServerUnreachableError
 from assay.models.openai import OpenAIModel
 from assay.models.refusals import SHORT_QUESTION
-from assay.models.retry import Fault
-from assay.types import Answer, ModelSpec
+from assay.models.retry import Fault, Hope
+from assay.types import Answer, FailureCause, ModelSpec
 from tests.models.clocks import VirtualTime
 from tests.models.outages import NO_CONNECTION, Body, Played, play, prompt, request, says
 from tests.servers.scripted import reply_with
@@ -114,6 +114,19 @@ def test_a_request_that_is_always_told_to_come_later_is_lost_when_a_short_questi
     assert played.error is None
     assert played.answers == 199
     assert SHORT_QUESTION in played.asked
+
+
+PAGE = Fault(FailureCause.MALFORMED_REPLY, "the reply is HTML: Sign in", Hope.SOME, 200)
+
+
+@pytest.mark.parametrize("said", [PAGE, {"choices": []}, {"choices": [{"index": 0}]}])
+def test_a_reply_of_status_200_that_is_no_answer_stops_no_clock(said: Any) -> None:
+    """Neither as one to a request nor as one to the short question that is asked when time is up."""
+    played = play(lambda *_: said, give_up_after=20, max_attempts=100)
+    assert isinstance(played.error, ServerUnreachableError)
+    assert "has answered nothing for 20 s" in str(played.error)
+    assert played.seconds == pytest.approx(20, abs=1.5)
+    assert not [line for line in played.told if "answers again" in line]
 
 
 def test_an_answer_in_between_starts_the_clock_anew() -> None:

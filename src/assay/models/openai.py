@@ -175,7 +175,7 @@ class OpenAIModel:
             return await self._loglikelihood(request, request.scored)
         payload = request.payload
         if self.spec.stream:
-            reply = await self._exchange(payload, Endpoint.attempt_stream)
+            reply = await self._exchange(payload, Endpoint.attempt_stream, Endpoint.attempt_stream)
         else:
             reply = await self.timed_exchange(payload, self._read)
         if isinstance(reply, Failure):
@@ -233,16 +233,29 @@ class OpenAIModel:
 
     async def timed_exchange(self, payload: bytes, read: Callable[[bytes], T]) -> Reply[T] | Failure:
         """As :meth:`exchange`, with what the reply took."""
-        return await self._exchange(payload, lambda endpoint, body: endpoint.attempt(body, read))
+        return await self._exchange(
+            payload,
+            lambda endpoint, body: endpoint.attempt(body, read),
+            lambda endpoint, body: endpoint.attempt(body, self._read),
+        )
 
     async def _exchange(
-        self, payload: bytes, attempt: Callable[[Endpoint, bytes], Awaitable[T | Fault]]
+        self,
+        payload: bytes,
+        attempt: Callable[[Endpoint, bytes], Awaitable[T | Fault]],
+        ask_plainly: Callable[[Endpoint, bytes], Awaitable[object]],
     ) -> Reply[T] | Failure:
-        with self._patience.request():
-            return await self._exchange_patiently(payload, attempt)
+        self._patience.begin()
+        try:
+            return await self._exchange_patiently(payload, attempt, ask_plainly)
+        finally:
+            self._patience.end()
 
     async def _exchange_patiently(
-        self, payload: bytes, attempt: Callable[[Endpoint, bytes], Awaitable[T | Fault]]
+        self,
+        payload: bytes,
+        attempt: Callable[[Endpoint, bytes], Awaitable[T | Fault]],
+        ask_plainly: Callable[[Endpoint, bytes], Awaitable[object]],
     ) -> Reply[T] | Failure:
         servers, patience = self._servers, self._patience
         attempts = failures = 0
@@ -264,8 +277,8 @@ class OpenAIModel:
                 return Reply(result, latency, attempts, self._name_of(visit.endpoint))
             self._concurrency.failed(result.cause, started, self.clock())
             is_down = await visit.endpoint.is_down(result)
-            ask_shortly = partial(_ask_shortly, attempt, visit.endpoint, payload)
-            lost = LostAttempt(visit.endpoint, result, latency, is_down, ask_shortly)
+            asking = [partial(_ask_shortly, ask, visit.endpoint, payload) for ask in (attempt, ask_plainly)]
+            lost = LostAttempt(visit.endpoint, result, latency, is_down, *asking)
             patience.failed(lost)
             result = result.waiting_at_most(self.spec.give_up_after)
             if is_down:

@@ -9,8 +9,8 @@ server gets a short question with the same settings.
 from __future__ import annotations
 
 import asyncio
-import itertools
-from contextlib import contextmanager, suppress
+from collections.abc import Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -20,7 +20,7 @@ from assay.errors import ServerRefusedError, ServerUnreachableError
 from assay.models.retry import REFUSALS, Fault, Hope
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from assay.models.endpoint import Endpoint
 
@@ -53,6 +53,8 @@ class LostAttempt(msgspec.Struct, frozen=True):
     server_is_down: bool
     ask_shortly: Callable[[], Awaitable[object]]
     """One attempt at a short question there, with the settings of the request; a :class:`Fault` if it fails."""
+    ask_plainly: Callable[[], Awaitable[object]]
+    """The same, but any answer will do, be it without the tokens that the request asks about."""
 
 
 class _End(msgspec.Struct, frozen=True):
@@ -95,9 +97,8 @@ class Patience:
         self._advice = advice
 
         self._requests = 0
-        self._numbers = itertools.count()
-        self._under_way: dict[int, float] = {}
-        """When the attempts began that are under way."""
+        self._under_way: dict[asyncio.Task[object], float] = {}
+        """When the attempts began that are under way, each by the task that makes it."""
         self._failing_since: float | None = None
         self._last: LostAttempt | None = None
         self._longest_failure = 0.0
@@ -113,20 +114,21 @@ class Patience:
         """Requests refused for good since the last answer."""
         self._refusals_allowed = _REFUSALS_LATER
         self._is_in_question = False
-        self._waiting: set[asyncio.Timeout] = set()
+        self._waiting: set[asyncio.Task[object]] = set()
+        """Tasks between two attempts."""
+        self._interrupted: set[asyncio.Task[object]] = set()
         self._end: _End | None = None
 
-    @contextmanager
-    def request(self) -> Iterator[None]:
-        """A request, from its first attempt to its last. The first one after a run's end is another run's."""
+    def begin(self) -> None:
+        """A request begins, before its first attempt. The first one after a run's end is another run's."""
         if self._end is not None and not self._requests:
             self._end = None
             self._stop_clock()
         self._requests += 1
-        try:
-            yield
-        finally:
-            self._requests -= 1
+
+    def end(self) -> None:
+        """A request that began ends, after its last attempt."""
+        self._requests -= 1
 
     async def attempt(self, work: Awaitable[T]) -> T:
         """What comes of an attempt.
@@ -134,12 +136,19 @@ class Patience:
         Raises:
             ServerUnreachableError, ServerRefusedError: the run has ended meanwhile.
         """
-        number = next(self._numbers)
-        self._under_way[number] = self._clock()
+        if self._end is not None:
+            self._refuse(work)
+        # Every request comes this way: no timer, and no coroutine between this one and the attempt's.
+        task = _this_task()
+        cancelled_before = task.cancelling()
+        self._under_way[task] = self._clock()
         try:
-            return await self._unless_over(work)
+            return await work
+        except asyncio.CancelledError:
+            self._raise_if_interrupted(task, cancelled_before)
+            raise
         finally:
-            del self._under_way[number]
+            del self._under_way[task]
 
     def answered(self, endpoint: Endpoint) -> None:
         """An answer came: all is well."""
@@ -204,7 +213,7 @@ class Patience:
         self._raise_if_over()
 
     async def _end_if_all_is_refused(self, attempt: LostAttempt) -> None:
-        result = await _result(attempt)
+        result = await _result(attempt.ask_shortly)
         if not isinstance(result, Fault) or result.hope is not Hope.NONE:
             # It is the requests that are refused, or cannot be said now: that is not asked again soon.
             self._refused, self._refusals_allowed = 0, 2 * self._refusals_allowed
@@ -288,7 +297,7 @@ class Patience:
 
     async def _end_unless_answered(self, seconds: float) -> None:
         last = self._last
-        if last is not None and not last.server_is_down and _is_answer(await _result(last)):
+        if last is not None and not last.server_is_down and _is_answer(await _result(last.ask_plainly)):
             self._watching = None
             self.answered(last.endpoint)
             return
@@ -301,25 +310,40 @@ class Patience:
 
     def _finish(self, kind: type[ServerUnreachableError | ServerRefusedError], message: str) -> None:
         self._end = _End(kind, message)
-        now = asyncio.get_running_loop().time()
-        for waiting in self._waiting:
-            waiting.reschedule(now)
+        for task in self._waiting | self._under_way.keys():
+            self._interrupted.add(task)
+            task.cancel()
 
     def _raise_if_over(self) -> None:
         if self._end is not None:
             raise self._end.kind(self._end.message)
 
+    def _refuse(self, work: Awaitable[object]) -> None:
+        if isinstance(work, Coroutine):
+            work.close()  # else Python warns that it was never awaited
+        self._raise_if_over()
+
     async def _unless_over(self, work: Awaitable[T]) -> T:
+        if self._end is not None:
+            self._refuse(work)
+        task = _this_task()
+        cancelled_before = task.cancelling()
+        self._waiting.add(task)
         try:
-            async with asyncio.timeout(None if self._end is None else 0.0) as waiting:
-                self._waiting.add(waiting)
-                try:
-                    return await work
-                finally:
-                    self._waiting.discard(waiting)
-        except TimeoutError:
-            self._raise_if_over()
+            return await work
+        except asyncio.CancelledError:
+            self._raise_if_interrupted(task, cancelled_before)
             raise
+        finally:
+            self._waiting.discard(task)
+
+    def _raise_if_interrupted(self, task: asyncio.Task[object], cancelled_before: int) -> None:
+        """Raise the run's end, unless somebody else cancelled the task, too."""
+        if task not in self._interrupted:
+            return
+        self._interrupted.discard(task)
+        if task.uncancel() <= cancelled_before:
+            self._raise_if_over()
 
     def _standing(self, seconds: float) -> str:
         left = self._limit - seconds
@@ -361,15 +385,21 @@ def _how_refused(fault: Fault) -> str:
     return "gives every request a reply that is no answer" if fault.status == 200 else "refuses every request"
 
 
-async def _result(attempt: LostAttempt) -> object:
+def _this_task() -> asyncio.Task[object]:
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("requests are made in asyncio tasks")
+    return task
+
+
+async def _result(ask: Callable[[], Awaitable[object]]) -> object:
     """What comes of a short question; None for nothing yet."""
     try:
         async with asyncio.timeout(_TRIAL_SECONDS):
-            return await attempt.ask_shortly()
+            return await ask()
     except TimeoutError:
         return None
 
 
 def _is_answer(result: object) -> bool:
-    # What cannot be read as an answer to the request may be one to the short question.
-    return result.status == 200 if isinstance(result, Fault) else result is not None
+    return result is not None and not isinstance(result, Fault)
