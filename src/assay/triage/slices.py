@@ -49,14 +49,19 @@ _ADVICE = {
 class _Slice(NamedTuple):
     cause: Cause
     name: str
-    places: frozenset[tuple[str, int]]
+    samples: Sequence[SampleFacts]
+
+    @property
+    def places(self) -> frozenset[tuple[str, int]]:
+        """Of its samples; made when asked for, because those of all slices together are large."""
+        return frozenset(sample.place for sample in self.samples)
 
 
 def slices(evidence: Evidence) -> Iterator[Found]:
     """The slice that carries the loss, where there is one."""
     samples, values = _compared(evidence)
     looked_at = [
-        part for part in _slices_of(samples, evidence) if _FEWEST <= len(part.places) <= len(samples) - _FEWEST
+        part for part in _slices_of(samples, evidence) if _FEWEST <= len(part.samples) <= len(samples) - _FEWEST
     ]
     if not looked_at:
         return
@@ -84,20 +89,20 @@ def _slices_of(samples: Sequence[SampleFacts], evidence: Evidence) -> Iterator[_
     endpoints = Counter(sample.endpoint for sample in samples if sample.endpoint)
     if len(endpoints) > 1:
         for endpoint in endpoints:
-            yield _slice(Cause.ONE_ENDPOINT, endpoint, [each for each in samples if each.endpoint == endpoint])
+            yield _Slice(Cause.ONE_ENDPOINT, endpoint, [each for each in samples if each.endpoint == endpoint])
     timed = sorted((sample for sample in samples if sample.time is not None), key=lambda each: each.time or 0.0)
     for part in _parts(timed, _SPANS):
-        yield _slice(Cause.ONE_TIME_SPAN, "", part)
+        yield _Slice(Cause.ONE_TIME_SPAN, "", part)
     if evidence.loss.against is not Reference.BASELINE:
         return
     tasks = dict.fromkeys(sample.task for sample in samples)
     if len(tasks) > 1:
         for task in tasks:
-            yield _slice(Cause.ONE_TASK, task, [sample for sample in samples if sample.task == task])
+            yield _Slice(Cause.ONE_TASK, task, [sample for sample in samples if sample.task == task])
     by_length = sorted(samples, key=lambda sample: sample.prompt_tokens or sample.prompt_characters)
     for part in _parts(by_length, _BANDS):
         first, last = (part[end].prompt_characters for end in (0, -1))
-        yield _slice(Cause.ONE_LENGTH_BAND, f"prompts of {first} to {last} characters", part)
+        yield _Slice(Cause.ONE_LENGTH_BAND, f"prompts of {first} to {last} characters", part)
 
 
 def _parts(ordered: Sequence[SampleFacts], count: int) -> Iterator[Sequence[SampleFacts]]:
@@ -107,12 +112,9 @@ def _parts(ordered: Sequence[SampleFacts], count: int) -> Iterator[Sequence[Samp
             yield part
 
 
-def _slice(cause: Cause, name: str, samples: Sequence[SampleFacts]) -> _Slice:
-    return _Slice(cause, name, frozenset(sample.place for sample in samples))
-
-
 def _p_value(part: _Slice, samples: Sequence[SampleFacts], values: Sequence[float]) -> float:
-    inside = [sample.place in part.places for sample in samples]
+    places = part.places
+    inside = [sample.place in places for sample in samples]
     strata = None if part.cause is Cause.ONE_TASK else [sample.task for sample in samples]
     return worse_slice(values, inside, strata)
 
