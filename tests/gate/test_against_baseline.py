@@ -128,6 +128,21 @@ def test_a_verdict_holds_whatever_failed_documents_would_have_scored(
         assert len(possible) == 2 or all(None in pair for pair in pairs)
 
 
+def test_failed_documents_are_told_beside_the_margin_as_it_was_written() -> None:
+    result = judged({"t": [1, 1, 1, 1]}, {"t": [1, 1, 1, None]}, 0.1)
+    assert result.verdict is Verdict.INVALID
+    assert result.reason.startswith(
+        "1 failed sample puts it anywhere in -0.2500 to +0.0000; "
+        "+0.0000 against the baseline without the failed samples; margin 0.1"
+    )
+
+
+def test_a_difference_just_beyond_its_margin_is_not_shown_as_equal() -> None:
+    result = judged({"t": [1] * 30_001}, {"t": [0] * 901 + [1] * 29_100}, 0.03)
+    assert result.verdict is Verdict.FAIL
+    assert result.reason.startswith("-0.03003 against the baseline, beyond the margin of 0.03")
+
+
 def test_verdict_lists_count_verdict_by_verdict() -> None:
     result = judged({"t": [[True, True], [True]]}, {"t": [[True, False], [True]]}, 0.4)
     assert result.difference == pytest.approx(-1 / 3)

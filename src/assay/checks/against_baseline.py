@@ -225,7 +225,8 @@ def _verdict(
     if failed and scope.range is None and not isfinite(low):
         return Verdict.INVALID, unknown_range_words(failed)
     if failed:
-        return verdict_of_bounds(bound, low, high, failed, f"{difference:+.4f} without the failed samples")
+        besides = f"{difference:+.4f} against the baseline without the failed samples; margin {margin:.10g}"
+        return verdict_of_bounds(bound, (low, high), failed, besides, "+")
     shown = shown_beside(bound.value, difference, "+")
     if bound.met_by(difference):
         return Verdict.PASS, f"{shown} against the baseline, within the margin of {margin:.10g}"

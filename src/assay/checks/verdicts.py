@@ -321,9 +321,9 @@ def _verdict(check: Check, score: Score | None, exact: ExactScore | None) -> tup
         return Verdict.FAIL, f"{shown} {'<' if bound.higher_is_better else '>'} {bound.value:.10g}"
     if (bounds := exact or score.bounds) is None:
         return Verdict.INVALID, unknown_range_words(score.failed)
-    return verdict_of_bounds(
-        bound, bounds.low, bounds.high, score.failed, f"{score.value:.4f} without the failed samples"
-    )
+    demand = f"{'minimum' if bound.higher_is_better else 'maximum'} {bound.value:.10g}"
+    scored = f"{score.value:.4f} without the failed samples"
+    return verdict_of_bounds(bound, (bounds.low, bounds.high), score.failed, f"{scored}; {demand}")
 
 
 def shown_beside(bound: float, score: float, sign: str = "") -> str:
@@ -347,18 +347,30 @@ def unknown_range_words(failed: int) -> str:
     )
 
 
-def verdict_of_bounds(bound: Bound, low: float, high: float, failed: int, scored: str) -> tuple[Verdict, str]:
-    """The verdict on a score that failed samples put anywhere from `low` to `high`; `scored` says what the rest did."""
-    demand = f"{scored}; {'minimum' if bound.higher_is_better else 'maximum'} {bound.value:.10g}"
-    least, most = shown_beside(bound.value, low), shown_beside(bound.value, high)
+def verdict_of_bounds(
+    bound: Bound, ends: tuple[float, float], failed: int, besides: str, sign: str = ""
+) -> tuple[Verdict, str]:
+    """The verdict on a score or difference that failed samples put anywhere between two ends.
+
+    Args:
+        bound: what it is held against.
+        ends: the least and the greatest that it can be.
+        failed: how many samples failed.
+        besides: what the others came to, and what is demanded, in words.
+        sign: ``+`` where a positive figure is to have its sign.
+    """
+    low, high = ends
+    least, most = shown_beside(bound.value, low, sign), shown_beside(bound.value, high, sign)
     worst_shown, best_shown = (least, most) if bound.higher_is_better else (most, least)
     worst_end, best_end = (low, high) if bound.higher_is_better else (high, low)
+    samples = "the 1 failed sample was" if failed == 1 else f"all {failed} failed samples were"
     at_least, at_most = (">=", "<=") if bound.higher_is_better else ("<=", ">=")
     if bound.met_by(worst_end):
-        return Verdict.PASS, f"{at_least} {worst_shown} even if all {failed} failed samples were wrong; {demand}"
+        return Verdict.PASS, f"{at_least} {worst_shown} even if {samples} wrong; {besides}"
     if not bound.met_by(best_end):
-        return Verdict.FAIL, f"{at_most} {best_shown} even if all {failed} failed samples were right; {demand}"
-    return Verdict.INVALID, f"{failed} failed samples put it anywhere in {least} to {most}; {demand}"
+        return Verdict.FAIL, f"{at_most} {best_shown} even if {samples} right; {besides}"
+    put = "1 failed sample puts" if failed == 1 else f"{failed} failed samples put"
+    return Verdict.INVALID, f"{put} it anywhere in {least} to {most}; {besides}"
 
 
 def worst(results: Sequence[CheckResult]) -> Verdict:
