@@ -62,6 +62,7 @@ def test_a_marked_test_passes_and_fails(server: ScriptedServer, tmp_path: Path) 
     assert f"FAIL         counting {KEY} >= 0.8" in out
     assert "minimum 0.8 missed" in out
     assert "stopped early: judged on" in out
+    assert "  triage: " in out
     assert "Traceback" not in out
     assert "Captured" not in out
     assert "pytest_plugin.py" not in out

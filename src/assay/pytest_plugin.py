@@ -163,6 +163,8 @@ def _readable(report: GateReport) -> str:
             lines.append(f"               {printable(check.reason, 1000)}")
         if model.stopped_early is not None:
             lines.append(f"  {asked_words(model.stopped_early)}")
+        if model.triage is not None:
+            lines.append(f"  {printable(model.triage, 1000)}")
         if model.results_file is not None:
             lines.append(f"  results: {printable(model.results_file, 1000)}")
     return "\n".join(lines)

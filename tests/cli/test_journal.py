@@ -186,4 +186,5 @@ def test_what_is_no_journal_is_one_clear_line(tmp_path: Path, capsys: pytest.Cap
         code, out, err = run(capsys, command, path)
         assert (code, out) == (2, "")
         assert message in err
+        assert "move it" not in err, "nobody writes there"
         assert err.count("\n") == 1

@@ -12,9 +12,10 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner, Result
 
+import assay.evaluation
 from assay.checks.verdicts import CheckResult, Verdict
 from assay.cli.gate import gate
-from assay.errors import BaselineMismatchError
+from assay.errors import BaselineMismatchError, OutputError
 from assay.evaluation import evaluate
 from assay.gate.run import GateReport, ModelOutcome
 from assay.report.gate import gate_markdown
@@ -71,6 +72,35 @@ def test_exit_codes_and_reports(server: ScriptedServer, tmp_path: Path, answer: 
     assert (tmp_path / "comment.md").read_text().strip() == summary.read_text().strip()
     annotation = {0: None, 1: "::error title=assay%3A main counting fail::", 3: "::warning title="}[code]
     assert annotation is None or annotation in result.output
+
+
+@pytest.mark.parametrize("option", ["--junit", "--markdown"])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_asked(
+    server: ScriptedServer, tmp_path: Path, option: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    result = run(write_policy(tmp_path, server.url, MINIMUM), option, str(tmp_path / "file" / "report"))
+    assert isinstance(result.exception, OutputError)
+    assert str(tmp_path / "file" / "report") in str(result.exception)
+    assert server.count == 0
+
+
+def test_a_verdict_is_told_and_other_reports_are_written_where_one_cannot_be(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = tmp_path / "later" / "gate.xml"
+
+    def folder_in_its_place(*_: Any, **how: Any) -> Any:
+        taken.mkdir()
+        return evaluate(*_, **how)
+
+    evaluate = assay.evaluation.evaluate
+    monkeypatch.setattr(assay.evaluation, "evaluate", folder_in_its_place)
+    file = write_policy(tmp_path, server.url, MINIMUM)
+    result = run(file, "--junit", str(taken), "--markdown", str(tmp_path / "comment.md"))
+    assert isinstance(result.exception, OutputError)
+    assert "gate: pass" in result.output
+    assert "Assay gate: pass" in (tmp_path / "comment.md").read_text()
 
 
 def test_a_dead_server_is_invalid_and_reported(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -422,3 +423,16 @@ def test_aggregation_leaves_sigterm_to_the_system(tmp_path: Path, monkeypatch: p
     run(tmp_path, SimulatedModel(), options={"limit": 2})
     assert seen == [signal.SIG_DFL]
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize(("limit", "words", "most"), [(1, "1 token;", 16), (256, "256 tokens;", 1024)])
+def test_where_no_answer_was_complete_a_limit_is_advised_that_holds_one(limit: int, words: str, most: int) -> None:
+    samples = [
+        msgspec.structs.replace(
+            facts(number, 0.0), outcome=Outcome.TRUNCATED, is_generated=True, max_tokens=limit, completion_tokens=limit
+        )
+        for number in range(10)
+    ]
+    [found] = truncated(Evidence(samples, {}, None))
+    assert f"cut off at {words}" in found.finding.evidence
+    assert f"no answer was complete; try {most} or more" in str(found.finding.advice)

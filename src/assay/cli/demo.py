@@ -22,9 +22,10 @@ def demo(output_dir: str, as_json: bool) -> int:
     from assay.demo.server import DemoServer
     from assay.evaluation import evaluate
     from assay.report.progress import watch
+    from assay.results.writing import ensure_writable
 
     folder = Path(output_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    ensure_writable(folder)
     with DemoServer(log_file=folder / "server.log") as server:
         remark(f"llama.cpp serves {server.model} at {server.base_url}")
         with watch() as progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -82,19 +83,25 @@ def gate(file: Path, **options: Any) -> int:
     from assay.gate.run import run_gate
     from assay.report.progress import watch
 
+    for report_file in filter(None, (options["junit"], options["markdown"])):
+        _refuse_unwritable(report_file)
     return run_gate(policy, str(file), watch, functools.partial(_tell, options)).verdict.exit_code
 
 
 def _tell(options: dict[str, Any], report: GateReport) -> None:
-    _write_reports(report, options)
-    if options["as_json"]:
-        from assay._util.json_text import json_line
+    """Print the verdict, then write the files: neither keeps the other from being told."""
+    try:
+        if options["as_json"]:
+            from assay._util.json_text import json_line
 
-        print(json_line(report), flush=True)
-    else:
-        from assay.report.gate import gate_text
+            print(json_line(report), flush=True)
+        else:
+            from assay.report.gate import gate_text
 
-        _console().print(gate_text(report), soft_wrap=True)
+            _console().print(gate_text(report), soft_wrap=True)
+            sys.stdout.flush()
+    finally:
+        _write_reports(report, options)
 
 
 def _explain(policy: Policy, *, as_json: bool) -> int:
@@ -114,19 +121,39 @@ def _explain(policy: Policy, *, as_json: bool) -> int:
 
 
 def _write_reports(report: GateReport, options: dict[str, Any]) -> None:
+    from assay.report.github import is_github_actions
+
+    with contextlib.ExitStack() as all_of_them:  # runs each, whatever another raises; the last one added comes first
+        if is_github_actions(os.environ) if options["github"] is None else options["github"]:
+            all_of_them.callback(_tell_github, report)
+        if options["markdown"]:
+            from assay.report.gate import gate_markdown
+
+            all_of_them.callback(_write, options["markdown"], gate_markdown(report).encode())
+        if options["junit"]:
+            from assay.report.junit import junit_xml
+
+            all_of_them.callback(_write, options["junit"], junit_xml(report))
+
+
+def _tell_github(report: GateReport) -> None:
     from assay.report import github
 
-    if options["junit"]:
-        from assay.report.junit import junit_xml
+    github.write_step_summary(report, os.environ)
+    remark(*github.annotation_lines(report))
 
-        _write(options["junit"], junit_xml(report))
-    if options["markdown"]:
-        from assay.report.gate import gate_markdown
 
-        _write(options["markdown"], gate_markdown(report).encode())
-    if github.is_github_actions(os.environ) if options["github"] is None else options["github"]:
-        github.write_step_summary(report, os.environ)
-        remark(*github.annotation_lines(report))
+def _refuse_unwritable(file: Path) -> None:
+    """Make sure, before anything is asked, that a report can be written; its folder is made if there is none."""
+    from assay._util.storage import unwritten
+    from assay.errors import OutputError
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritten(f"cannot write {file}", error) from error
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise OutputError(f"cannot write {file}: it is not writable")
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -63,7 +63,7 @@ def scan_records(fd: int, size: int, path: str | Path, start: int = 0) -> Iterat
         if not any_frame and start == 0:
             beginning = os.pread(fd, len(MAGIC), 0)
             if not MAGIC.startswith(beginning):
-                raise JournalError(f"{path} is not a journal of Assay: name another file, or move it out of the way")
+                raise JournalError(f"{path} is not a journal of Assay: name another file")
     except JournalVersionError as error:
         raise JournalVersionError(f"{path} was written by a newer Assay: {error}") from None
     except OSError as error:

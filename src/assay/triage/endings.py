@@ -30,6 +30,8 @@ _TRUNCATED_SHARE = 0.05
 _TRUNCATED_AGAINST_COMPLETED = 0.5
 """Truncated answers score less than this part of what completed ones do; else the limit is not what ails them."""
 _NEAR_LIMIT = 0.8
+_LEAST_LIMIT = 16
+"""Tokens that are advised at least: fewer hold no answer."""
 _EMPTY_SHARE = 0.02
 _ANSWER_FOUND = 0.3
 """Share of reasonings that end with the right answer, from which the content is taken to have gone there."""
@@ -65,7 +67,7 @@ def truncated(evidence: Evidence) -> Iterator[Found]:
             affected=affected,
             of=len(generated),
             confidence=Confidence.CERTAIN,
-            show=lambda sample: f"cut off after {sample.completion_tokens or '?'} tokens",
+            show=lambda sample: f"cut off after {_tokens(sample.completion_tokens or '?')}",
         ),
     )
     is_costly = not completed or ours <= _TRUNCATED_AGAINST_COMPLETED * others
@@ -80,7 +82,11 @@ def _is_cut_off(sample: SampleFacts) -> bool:
 def _limit(affected: Sequence[SampleFacts]) -> str:
     limits = Counter(sample.max_tokens or sample.completion_tokens for sample in affected)
     limit = limits.most_common(1)[0][0]
-    return f"{limit} tokens" if limit else "the token limit"
+    return _tokens(limit) if limit else "the token limit"
+
+
+def _tokens(count: int | str) -> str:
+    return "1 token" if count == 1 else f"{count} tokens"
 
 
 def _how_many(evidence: Evidence, affected: Sequence[SampleFacts], completed: Sequence[SampleFacts]) -> str:
@@ -94,6 +100,8 @@ def _how_many(evidence: Evidence, affected: Sequence[SampleFacts], completed: Se
     if needed:
         return f"in the baseline 95 % of these took at most {needed[int(0.95 * (len(needed) - 1))]}"
     limit = max((sample.completion_tokens or sample.max_tokens or 0 for sample in affected), default=0)
+    if limit and not completed:
+        return f"no answer was complete; try {max(4 * limit, _LEAST_LIMIT)} or more"
     used = sorted(sample.completion_tokens for sample in completed if sample.completion_tokens)
     if used and used[int(0.95 * (len(used) - 1))] < _NEAR_LIMIT * limit:
         return f"95 % of the completed answers took at most {used[int(0.95 * (len(used) - 1))]}, so try twice {limit}"
@@ -161,7 +169,7 @@ def _nothing(generated: Sequence[SampleFacts], nothing: Sequence[SampleFacts]) -
     stops = _wide_stops(nothing)
     words = f"{percent(len(nothing), len(generated))} answers are empty"
     if tokens:
-        words += f", of {median(tokens):.0f} tokens (median)"
+        words += f", of {_tokens(round(median(tokens)))} (median)"
     if stops and tokens and 0 < median(tokens) <= _STOPPED_AT_ONCE:
         return Suspicion(
             cause=Cause.STOPPED_EARLY,
