@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay._util.text import printable
+from assay.cli.lm_eval_options import RunCommand
 from assay.cli.remarks import remark
 from assay.cli.run import run, specification_of
-from assay.cli.sections import SectionedCommand
 from assay.errors import UnjudgeableError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ margin: three times that; a server that has not changed fails it in at most some
 _NOT_ITS_OWN = _FIXED.keys() | {"as_json", "report", "helm_dir"}
 
 
-@click.command(cls=SectionedCommand, short_help="Run the same several times: rerun noise, and the margin it suggests.")
+@click.command(cls=RunCommand, short_help="Run the same several times: rerun noise, and the margin it suggests.")
 @click.option("--runs", type=click.IntRange(min=2), default=3, show_default=True, help="How often.", metavar="K")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def calibrate(runs: int, as_json: bool, **options: Any) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.sections import SectionedCommand
+from assay.cli.lm_eval_options import RunCommand
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     return names
 
 
-@click.command(cls=SectionedCommand, short_help="Evaluate a served model on one or more tasks.")
+@click.command(cls=RunCommand, short_help="Evaluate a served model on one or more tasks.")
 @click.argument("tasks", nargs=-1, required=True, callback=_tasks, metavar="TASK[,TASK…]")
 @address_options
 @click.option("--model", required=True, help="Name under which the server serves the model.", metavar="NAME")

@@ -1,0 +1,67 @@
+"""Options of ``lm_eval run`` that have another name here, or none: what to type instead (docs/run.md)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from assay.cli.sections import SectionedCommand
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_TASKS = "tasks are arguments: {command} gsm8k_cot,ifeval --base-url … --model …"
+_ARGUMENTS = (
+    "write --base-url URL --model NAME; for tokenizer=… --tokenizer, for num_concurrent=… --concurrency, for timeout=… "
+    "--request-timeout, for max_retries=… --max-attempts"
+)
+_BATCHES = "leave it out: the server makes its batches, and --concurrency N says how many requests are outstanding"
+_OUTPUT = "write --output-dir DIR"
+_SERVERS = "leave it out: the model runs in its server, which is started with that"
+_SAMPLES = "samples files are always written, unless --no-log-samples is given"
+_CACHE = "leave it out: each run keeps its answers in a journal, and the same command goes on with them"
+
+INSTEAD: Mapping[str, str] = {
+    "--tasks": _TASKS,
+    "-t": _TASKS,
+    "--model_args": _ARGUMENTS,
+    "-a": _ARGUMENTS,
+    "-M": "write --model NAME, the name under which the server serves the model",
+    "--batch_size": _BATCHES,
+    "-b": _BATCHES,
+    "--max_batch_size": _BATCHES,
+    "--output_path": _OUTPUT,
+    "-o": _OUTPUT,
+    "-L": "write --limit N",
+    "-f": "write --num-fewshot K",
+    "-E": "write --samples",
+    "-s": _SAMPLES,
+    "--device": _SERVERS,
+    "--trust_remote_code": _SERVERS,
+    "--use_cache": _CACHE,
+    "-c": _CACHE,
+    "--cache_requests": "leave it out: what is prepared of a data set is kept by itself",
+    "--predict_only": "leave it out: answers are kept with their scores, and assay score scores them again",
+    "-x": "leave it out: answers are kept with their scores, and assay score scores them again",
+    "--write_out": "see prompts and answers afterwards with assay show RESULTS",
+    "-w": "see prompts and answers afterwards with assay show RESULTS",
+}
+"""lm-eval's option, with its underscores -> what to do, as a clause."""
+
+
+class RunCommand(SectionedCommand):
+    """A command that runs tasks, and that people type lm-eval's options to."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the arguments; an option that is lm-eval's alone is answered with what to type here."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            typed = f"--{name[2:].replace('-', '_')}" if name.startswith("--") else name
+            if typed not in INSTEAD:
+                raise
+            raise click.UsageError(
+                f"{typed} is an option of lm-eval: {INSTEAD[typed].format(command=ctx.command_path)}", ctx
+            ) from None

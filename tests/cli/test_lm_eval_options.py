@@ -1,0 +1,52 @@
+"""lm-eval's options, typed to ``assay run``: one line says what to type instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.cli.lm_eval_options import INSTEAD
+from assay.cli.run import run
+
+RUN_PAGE = Path(__file__).parents[2] / "docs" / "run.md"
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", *arguments])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    return error
+
+
+@pytest.mark.parametrize(
+    ("typed", "instead"),
+    [
+        ("--tasks gsm8k", "tasks are arguments: assay run gsm8k"),
+        ("-t gsm8k", "tasks are arguments: assay run gsm8k"),
+        ("--model local-chat-completions --model_args model=m,base_url=http://x", "--base-url URL --model NAME"),
+        ("--batch_size 8", "--concurrency N"),
+        ("--batch-size=8", "--concurrency N"),
+        ("--output_path results", "--output-dir DIR"),
+        ("--device cuda:0", "leave it out"),
+        ("--trust_remote_code", "leave it out"),
+    ],
+)
+def test_an_option_that_is_lm_evals_alone(capsys: pytest.CaptureFixture[str], typed: str, instead: str) -> None:
+    error = refusal(capsys, "gsm8k", *typed.split())
+    assert instead in error
+    assert "Did you mean" not in error
+
+
+def test_another_unknown_option_has_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--tokenizer" in refusal(capsys, "gsm8k", "--tokeniser", "x")
+
+
+@pytest.mark.parametrize("name", INSTEAD)
+def test_each_is_unknown_here_and_the_long_ones_stand_in_the_table(name: str) -> None:
+    ours = {option.replace("-", "_") for parameter in run.params for option in parameter.opts}
+    assert name.replace("-", "_") not in ours
+    assert not name.startswith("--") or name in RUN_PAGE.read_text()
