@@ -103,3 +103,37 @@ def test_the_key_comes_from_the_environment_and_is_shown_nowhere(
     with ScriptedServer(faults=[Fault("http_401_echo")]) as server:
         _, refused, err = run(capsys, "--base-url", server.url, "--api-key-env", "MY_KEY")
     assert key not in out + refused + err
+
+
+@pytest.mark.parametrize("arguments", [["--model", "scripted-model"], ["--model", "scripted-model", "--quick"]])
+def test_a_server_that_refuses_the_key_of_every_request(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    with ScriptedServer(api_key="another") as server:
+        code, out, err = run(capsys, "--base-url", server.url, *arguments)
+        assert f"{server.url} refuses the key (HTTP 401" in err
+    assert (code, out) == (4, "")
+    assert "check the key: it is read from" in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [(401, 4, "refuses the key (HTTP 401"), (403, 2, "HTTP 403"), (500, 2, "HTTP 500"), (404, 2, "HTTP 404")],
+)
+def test_a_list_of_models_that_is_refused_is_said_with_its_status(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, status: int, code: int, words: str
+) -> None:
+    with ScriptedServer() as server:
+        server.refuse_lookups = status
+        ended, out, err = run(capsys, "--base-url", server.url)
+    assert (ended, out) == (code, "")
+    assert words in err
+    assert ("--model" in err) == (code == 2)
+
+
+def test_a_server_that_refuses_every_request_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
+    with ScriptedServer(faults=[Fault("http_403")]) as server:
+        code, out, err = run(capsys, "--base-url", server.url)
+    assert (code, out) == (4, "")
+    assert "refuses every request (HTTP 403" in err

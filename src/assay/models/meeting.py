@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.errors import ModelNotServedError, ReplicasDifferError, ServerRefusedError, ServerUnreachableError
-from assay.models.refusals import SHORT_QUESTION, what_to_do
+from assay.models.refusals import SHORT_QUESTION, refusal_words
 from assay.models.retry import Fault
 from assay.models.server_info import ServedModel, ServerInfo, answers_to, check_model_served, served_as, server_info
 from assay.models.wire import read_reply
@@ -130,7 +130,7 @@ async def _refuse_bad_key(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Non
     first = refusals[0]
     if first is not None and all(refusals):
         who = "each endpoint" if len(endpoints) > 1 else endpoints[0].address
-        raise ServerRefusedError(f"{who} refuses the key ({first.message}); {what_to_do(first, spec)}")
+        raise ServerRefusedError(refusal_words(who, first, spec))
 
 
 async def objection_to(endpoint: Endpoint, meeting: Meeting, model: str) -> str | None:

@@ -17,6 +17,7 @@ import msgspec
 
 from assay._util.durations import duration_words
 from assay.errors import ServerRefusedError, ServerUnreachableError
+from assay.models.refusals import how_refused
 from assay.models.retry import REFUSALS, Fault, Hope
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ class Patience:
             self._refused, self._refusals_allowed = 0, 2 * self._refusals_allowed
             self._ever_answered = True
             return
-        refusal = f"{self._who} {_how_refused(result)} ({result.message})"
+        refusal = f"{self._who} {how_refused(result)} ({result.message})"
         await self._until_all_under_way_has_ended(refusal)
         if self._refused:
             self._finish(
@@ -379,10 +380,6 @@ class Patience:
 
     def _words(self) -> str:
         return "" if self._last is None else f" (last: {self._last.fault.message})"
-
-
-def _how_refused(fault: Fault) -> str:
-    return "gives every request a reply that is no answer" if fault.status == 200 else "refuses every request"
 
 
 def _this_task() -> asyncio.Task[object]:

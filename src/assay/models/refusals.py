@@ -28,6 +28,23 @@ def short_question(payload: bytes) -> bytes:
     return json.dumps(body).encode()
 
 
+def refusal_words(who: str, fault: Fault, spec: ModelSpec) -> str:
+    """That a server refuses all that it is asked, why, and what to do.
+
+    Args:
+        who: the server.
+        fault: what it says.
+        spec: how it is asked.
+    """
+    does = "refuses the key" if fault.status == 401 else how_refused(fault)
+    return f"{who} {does} ({fault.message}); {what_to_do(fault, spec)}"
+
+
+def how_refused(fault: Fault) -> str:
+    """What a server does that answers nothing for good, as a predicate."""
+    return "gives every request a reply that is no answer" if fault.status == 200 else "refuses every request"
+
+
 def what_to_do(fault: Fault, spec: ModelSpec) -> str:
     """What to do about a refusal that asking again cannot change, as a clause.
 

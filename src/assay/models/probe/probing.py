@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.errors import ServerUnreachableError, SpecificationError
+from assay.errors import ServerRefusedError, ServerUnreachableError, SpecificationError
 from assay.models.api_key import read_api_key
 from assay.models.openai import OpenAIModel
 from assay.models.probe.behaviour import judge_same, try_repetition, try_seed, try_streaming
@@ -25,11 +25,15 @@ from assay.models.probe.logprobs import try_logprobs
 from assay.models.probe.report import NOT_ASKED, Capability, Findings, ProbeReport, no, yes
 from assay.models.probe.server import ServerUnderProbe, text_of
 from assay.models.probe.templates import look_at_template, tokenize, try_system_prompt
+from assay.models.refusals import refusal_words
 from assay.models.urls import server_root
 
 if TYPE_CHECKING:
+    from assay.models.retry import Fault
     from assay.models.server_info import ServedModel, ServerInfo
     from assay.types import ModelSpec
+
+_UNAUTHORISED = 401
 
 
 async def probe(
@@ -52,6 +56,7 @@ async def probe(
     Raises:
         SpecificationError: the base URL is no URL, key or TLS cannot be used, or no model is named and the server lists
             none.
+        ServerRefusedError: no model is named, and the server does not list any with this key.
     """
     started = time.monotonic()
     api_key = read_api_key(spec)
@@ -67,7 +72,7 @@ async def probe(
             requests=1,
             seconds=time.monotonic() - started,
         )
-    name = spec.model or _first(info)
+    name = spec.model or await _first(info, spec, api_key)
     served = next((listed for listed in info.models if name in (listed.id, *listed.aliases)), None)
     named = msgspec.structs.replace(spec, model=name)
     async with ServerUnderProbe(named, api_key=api_key, seconds=seconds) as server:
@@ -84,6 +89,8 @@ async def probe(
             server.max_length = identity.max_length
             findings |= await _look(server)
             findings = _complete(findings)
+        if asked_before and (refusal := _refused_all(server)):
+            findings[Capability.REACHABLE] = no(refusal_words(server.address, refusal, spec))
         return ProbeReport(
             url=info.url,
             model=name,
@@ -102,10 +109,23 @@ async def _meet(spec: ModelSpec, api_key: str | None) -> ServerInfo:
         return await model.server_info()
 
 
-def _first(info: ServerInfo) -> str:
-    if not info.models:
-        raise SpecificationError(f"the server at {info.url} lists no models; name the one to ask with --model")
-    return info.models[0].id
+async def _first(info: ServerInfo, spec: ModelSpec, api_key: str | None) -> str:
+    if info.models:
+        return info.models[0].id
+    async with ServerUnderProbe(spec, api_key=api_key) as server:
+        reply = await server.list_models()
+    fault = server.refusals.get("models")
+    if fault is not None and fault.status == _UNAUTHORISED:
+        raise ServerRefusedError(refusal_words(info.url, fault, spec))
+    why = f" ({reply.fault})" if reply.fault else ""
+    raise SpecificationError(f"the server at {info.url} lists no models{why}; name the one to ask with --model")
+
+
+def _refused_all(server: ServerUnderProbe) -> Fault | None:
+    """What was said to all that was asked, if nothing was answered: of the key first."""
+    if server.reference or not {"chat", "completions"} <= server.refusals.keys():
+        return None
+    return min(server.refusals.values(), key=lambda fault: fault.status != _UNAUTHORISED)
 
 
 def _owner(served: ServedModel | None) -> str | None:

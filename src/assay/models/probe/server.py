@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
 import yarl
@@ -16,7 +16,7 @@ from assay.models.http1 import HTTP1
 from assay.models.messages import Redactor
 from assay.models.probe.report import Finding, no, unknown
 from assay.models.proxies import proxy_for
-from assay.models.retry import NetworkError, status_fault
+from assay.models.retry import Fault, Hope, NetworkError, status_fault
 from assay.models.tls import context_for
 from assay.models.transport import Stream
 from assay.models.unasked_streams import whole_reply
@@ -125,6 +125,8 @@ class ServerUnderProbe:
         self.requests = 0
         self.reference: dict[EndpointKind, Said] = {}
         """What each endpoint that works says to ``PROMPT`` at temperature 0, in ``TOKENS`` tokens."""
+        self.refusals: dict[EndpointKind | Literal["models"], Fault] = {}
+        """What each endpoint said last to a question that it gave no answer to."""
         self.token_ids: list[int] | None = None
         """``PROMPT``'s, where the server tells them."""
         self.max_length: int | None = None
@@ -163,6 +165,13 @@ class ServerUnderProbe:
         url = yarl.URL(self.address + path)
         return await self._exchange(lambda timeout: self._client.request("GET", url, timeout=timeout))
 
+    async def list_models(self) -> Reply:
+        """Ask which models there are."""
+        return await self._exchange(
+            lambda timeout: self.addresses.ask("models", lambda url: self._client.request("GET", url, timeout=timeout)),
+            "models",
+        )
+
     async def post(self, path: str, **body: Any) -> Reply:
         """POST JSON to a path relative to the server's root."""
         url, payload = yarl.URL(self.address + path), _encode(body)
@@ -193,7 +202,9 @@ class ServerUnderProbe:
             body = whole_reply(reply.body)
             return msgspec.structs.replace(reply, body=body, said=read_reply(body, kind))
         except ReplyError as error:
-            return msgspec.structs.replace(reply, fault=self.clean(f"HTTP 200, but {error}"), cause=error.cause)
+            fault = self.clean(f"HTTP 200, but {error}")
+            self.refusals[kind] = Fault(error.cause, fault, Hope.NONE, 200)
+            return msgspec.structs.replace(reply, fault=fault, cause=error.cause)
 
     async def _ask(self, kind: EndpointKind, payload: bytes) -> Reply:
         return await self._exchange(self._asking(kind, payload), kind)
@@ -203,7 +214,7 @@ class ServerUnderProbe:
             kind, lambda url: self._client.request("POST", url, payload, timeout=timeout, stream=stream)
         )
 
-    async def _exchange(self, send: _Send, kind: EndpointKind | None = None) -> Reply:
+    async def _exchange(self, send: _Send, kind: EndpointKind | Literal["models"] | None = None) -> Reply:
         reply = await self._send(send, kind)
         # A server may close a kept connection just when it is used again; a second reset is its reply.
         return reply if reply.cause is not FailureCause.RESET else await self._send(send, kind)
@@ -214,7 +225,7 @@ class ServerUnderProbe:
         payload = _encode(self.body(kind, PROMPT, **body))
         return await self._send(self._asking(kind, payload, stream), kind)
 
-    async def _send(self, send: _Send, kind: EndpointKind | None = None) -> Reply:
+    async def _send(self, send: _Send, kind: EndpointKind | Literal["models"] | None = None) -> Reply:
         timeout = self.time_left()
         if timeout <= 0:
             return Reply(fault="no time was left to ask", cause=FailureCause.TIMED_OUT)
@@ -227,6 +238,8 @@ class ServerUnderProbe:
         if not raw.is_good:
             asked = self.addresses.tried(kind) if kind else ""
             fault = status_fault(raw.status, raw.body or b"", raw.headers, asked)
+            if kind:
+                self.refusals[kind] = msgspec.structs.replace(fault, message=self.clean(fault.message))
             return Reply(
                 status=raw.status,
                 body=self._redact.in_body(raw.body or b""),
