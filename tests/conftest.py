@@ -17,6 +17,46 @@ _GIVEN = {variable: os.environ.pop(variable) for variable in _OUTSIDE if variabl
 hypothesis.settings.register_profile("patient", deadline=None)
 hypothesis.settings.load_profile("patient")
 
+SLOW = (
+    "cli/test_run.py",
+    "gate/test_early.py",
+    "gate/test_early_stopping.py",
+    "helm/metrics/test_oracles.py",
+    "helm/test_run_directory.py",
+    "helm/test_structs.py",
+    "journal/test_damage.py",
+    "models/test_openai.py",
+    "models/test_transport.py",
+    "parity/test_parity.py",
+    "sandbox/test_human_eval.py",
+    "sandbox/test_pool.py",
+    "sandbox/test_walls.py",
+    "stats/test_error_rates.py",
+    "stats/test_simulations.py",
+    "tasks/test_index.py",
+    "tasks/test_library.py",
+    "tasks/test_scoring.py",
+    "test_code_runs.py",
+    "test_evaluation.py",
+    "test_lm_eval_baselines.py",
+    "test_lm_eval_process.py",
+    "test_loglikelihood_runs.py",
+    "test_pytest_plugin.py",
+    "test_replicas.py",
+    "test_runners.py",
+    "triage/test_extraction.py",
+    "triage/test_planted_causes.py",
+    "triage/test_triage.py",
+)
+"""Files whose tests start processes, servers or long simulations; ``make test-quick`` leaves them out."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    slow = {_REPOSITORY / "tests" / name for name in SLOW}
+    for item in items:
+        if item.path in slow:
+            item.add_marker(pytest.mark.slow)
+
 
 def _outside_folder(variable: str, default: str) -> Path:
     folder = Path(_GIVEN.get(variable, _REPOSITORY.parent / "shared" / default))
