@@ -334,7 +334,17 @@ def test_one_replica_that_refuses_loses_nothing() -> None:
     played = play(lambda *_: says(401, "who?"), *[lambda *_: "fine"] * 2, max_attempts=2)
     assert played.error is None
     assert played.answers == 200
-    assert played.told[0] == "http://server-0 is set aside: HTTP 401: who?"
+    assert played.told == ["http://server-0 is set aside: HTTP 401: who?"]
+
+
+def test_a_replica_that_refuses_the_key_is_not_back_because_it_is_healthy_but_because_it_answers() -> None:
+    takes_key = 60
+    played = play(
+        lambda now, _: "fine" if now > takes_key else says(401, "who?"), lambda *_: "fine", requests=2000, concurrency=2
+    )
+    assert played.error is None
+    assert played.answers == 2000
+    assert played.told == ["http://server-0 is set aside: HTTP 401: who?", "http://server-0 is back"]
 
 
 # --- replicas, all of which are away -----------------------------------------------------------------------------

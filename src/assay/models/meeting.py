@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.models.endpoint import Endpoint
+    from assay.models.wire import Said
     from assay.types import ModelSpec
 
 SENTINELS = (
@@ -205,14 +206,19 @@ async def _answers(endpoint: Endpoint, spec: ModelSpec) -> list[str | None]:
     """One endpoint's answers to the sentinels; None where there is none."""
 
     async def answer(prompt: str) -> str | None:
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                said = await endpoint.attempt(_body(prompt, spec), lambda body: read_reply(body, spec.endpoint))
-        except TimeoutError:
-            return None
-        return None if isinstance(said, Fault) else f"{said.reasoning or ''}\n{said.text or ''}"
+        said = await ask_shortly(endpoint, spec, prompt)
+        return None if said is None or isinstance(said, Fault) else f"{said.reasoning or ''}\n{said.text or ''}"
 
     return await asyncio.gather(*(answer(prompt) for prompt in SENTINELS))
+
+
+async def ask_shortly(endpoint: Endpoint, spec: ModelSpec, prompt: str = SHORT_QUESTION) -> Said | Fault | None:
+    """What an endpoint says to a short prompt at temperature 0; None if it takes longer than a minute."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            return await endpoint.attempt(_body(prompt, spec), lambda body: read_reply(body, spec.endpoint))
+    except TimeoutError:
+        return None
 
 
 def _body(prompt: str, spec: ModelSpec) -> bytes:

@@ -18,7 +18,7 @@ from assay.models.endpoint import Endpoint
 from assay.models.health import ServerHealth
 from assay.models.load import LoadReader
 from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
-from assay.models.meeting import Meeting, meet, objection_to
+from assay.models.meeting import Meeting, ask_shortly, meet, objection_to
 from assay.models.messages import Redactor
 from assay.models.patience import LostAttempt, Patience
 from assay.models.pool import Pool
@@ -136,6 +136,7 @@ class OpenAIModel:
             rng=self._rng,
             tell=self._tell,
             object_to=self._object_to,
+            ask=partial(ask_shortly, spec=self.spec),
         )
 
     async def _object_to(self, endpoint: Endpoint) -> str | None:

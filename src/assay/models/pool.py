@@ -39,6 +39,7 @@ class Pool:
         rng: jitter for the pauses between looks.
         tell: is given a line when an endpoint is set aside and when it is back.
         object_to: what speaks against taking back an endpoint that is there again; None if nothing does.
+        ask: the result of a short question there; a :class:`Fault` if there is no answer.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class Pool:
         rng: random.Random,
         tell: Callable[[str], None],
         object_to: Callable[[Endpoint], Awaitable[str | None]],
+        ask: Callable[[Endpoint], Awaitable[object]],
     ) -> None:
         self.endpoints = tuple(endpoints)
         self._members = {endpoint: Member(endpoint, _FIRST_PAUSE) for endpoint in endpoints}
@@ -60,6 +62,7 @@ class Pool:
         self._rng = rng
         self._tell = tell
         self._object_to = object_to
+        self._ask = ask
         self._looks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         """Set, and replaced, when a member is back."""
@@ -187,7 +190,7 @@ class Pool:
                 return
 
     async def _may_come_back(self, member: Member) -> bool:
-        if not await member.endpoint.looks_alive():
+        if not await member.endpoint.looks_alive() or await self._still_refuses(member):
             return False
         objection = await self._object_to(member.endpoint)
         if objection is None or member.aside is None:
@@ -197,6 +200,13 @@ class Pool:
         member.aside = Fault(FailureCause.NOT_FOUND, objection, Hope.SERVER_DOWN)
         member.is_down = True
         return False
+
+    async def _still_refuses(self, member: Member) -> bool:
+        """Whether an endpoint that refused requests does so yet, of which its health tells nothing."""
+        if member.aside is None or not _is_refusal(member.aside):
+            return False
+        result = await self._ask(member.endpoint)
+        return isinstance(result, Fault) and _is_refusal(result)
 
     def _take_back(self, member: Member) -> None:
         if member.aside is None:
