@@ -356,3 +356,17 @@ def test_a_pool_is_given_up_when_time_is_up_however_far_apart_its_looks_are() ->
         "nothing has answered at any of http://server-0, http://server-1, http://server-2 for 5 min"
     )
     assert played.seconds == pytest.approx(300, abs=1)
+
+
+def test_a_bad_request_is_told_though_the_other_replica_is_away() -> None:
+    played = play(
+        lambda *_: says(400, "bad"),
+        lambda *_: NO_CONNECTION,
+        requests=1,
+        concurrency=1,
+        give_up_after=300,
+        healthy=lambda _: False,
+    )
+    assert played.error is None
+    assert [failure.status for failure in played.failures] == [400]
+    assert played.seconds < 5

@@ -23,7 +23,7 @@ from assay.models.messages import Redactor
 from assay.models.patience import LostAttempt, Patience
 from assay.models.pool import Pool
 from assay.models.refusals import short_question, what_to_do
-from assay.models.retry import NOT_NOW, Fault, Hope, retry_delay
+from assay.models.retry import NOT_NOW, Fault, Hope, is_bad_request, retry_delay
 from assay.models.server_info import ServerInfo, bare_name, server_info
 from assay.models.sole_server import SoleServer
 from assay.models.wire import read_reply
@@ -262,8 +262,13 @@ class OpenAIModel:
         attempts = failures = 0
         failing_since: float | None = None
         faults: dict[Endpoint, Fault] = {}
+        bad: LostAttempt | None = None
+        """Where a server called the request itself bad."""
         while True:
             while (visit := servers.enter(faults)) is None:
+                if bad is not None:
+                    await patience.refused(bad)
+                    return self._failure(bad, attempts)
                 await patience.wait_for_server(servers.wait())
             attempts += 1
             started = self.clock()
@@ -289,6 +294,8 @@ class OpenAIModel:
             failures += 1
             failing_since = self.clock() if failing_since is None else failing_since
             faults[visit.endpoint] = result
+            if is_bad_request(result):
+                bad = lost
             has_attempts_left = failures < self.spec.max_attempts
             if has_attempts_left and servers.another(result, faults):
                 continue
@@ -297,15 +304,18 @@ class OpenAIModel:
             elif result.status in NOT_NOW and patience.has_answered_nothing_since(failing_since):
                 has_attempts_left = True
             if result.hope is Hope.NONE or not has_attempts_left:
-                return Failure(
-                    cause=result.cause,
-                    message=result.message,
-                    status=result.status,
-                    latency=latency,
-                    attempts=attempts,
-                    endpoint=self._name_of(visit.endpoint),
-                )
+                return self._failure(lost, attempts)
             await self._pause(retry_delay(result, failures, self._rng))
+
+    def _failure(self, lost: LostAttempt, attempts: int) -> Failure:
+        return Failure(
+            cause=lost.fault.cause,
+            message=lost.fault.message,
+            status=lost.fault.status,
+            latency=lost.seconds,
+            attempts=attempts,
+            endpoint=self._name_of(lost.endpoint),
+        )
 
     async def _pause(self, seconds: float) -> None:
         with self._concurrency.pause():

@@ -175,6 +175,11 @@ _FIRST_PATIENT_DELAY = 1.0
 _LONGEST_PATIENT_DELAY = 60.0
 
 
+def is_bad_request(fault: Fault) -> bool:
+    """Whether a server calls the request itself bad, not whoever sends it or where it is sent to."""
+    return fault.hope is Hope.NONE and fault.status is not None and fault.status not in REFUSALS
+
+
 def retry_delay(fault: Fault, failures: int, rng: random.Random) -> float:
     """Seconds to wait after the ``failures``-th failed attempt: exponential back-off with full jitter.
 
