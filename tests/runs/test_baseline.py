@@ -119,3 +119,21 @@ def test_a_damaged_baseline_is_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps(whole, indent=1))
     with pytest.raises(FileFormatError, match="newer Assay"):
         load_baseline(file)
+
+
+def test_where_the_newest_run_was_stopped_early_the_newest_whole_one_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    write_run(folder, {"a": [1, 0]}, stamp="2026-01-01T00-00-00.000001")
+    whole = write_run(folder, {"a": [1, 1]}, stamp="2026-01-02T00-00-00.000001")
+    newest = write_run(folder, {"a": [1]}, stamp="2026-01-03T00-00-00.000001")
+    document = json.loads(newest.read_text())
+    document["assay"] = {"early_stopping": {"documents": 1, "asked": 1, "population": 2, "order_seed": 0}}
+    newest.write_text(json.dumps(document))
+    done = CliRunner().invoke(command, ["save", str(folder), str(tmp_path / "b.json")])
+    assert isinstance(done.exception, SpecificationError)
+    assert str(done.exception).endswith(f"; the newest whole run there is {whole}")
+    for file in folder.glob("results_2026-01-0[12]*"):
+        file.unlink()
+    done = CliRunner().invoke(command, ["save", str(folder), str(tmp_path / "b.json")])
+    assert isinstance(done.exception, SpecificationError)
+    assert "whole run" not in str(done.exception)

@@ -225,3 +225,13 @@ def test_no_cache_is_no_error(library: Path, tmp_path: Path, monkeypatch: pytest
     write(tmp_path / "a_file", "")
     monkeypatch.setenv("ASSAY_CACHE_DIR", str(tmp_path / "a_file" / "cache"))
     assert task_index().match("sums_*") == ["sums_easy", "sums_hard"]
+
+
+def test_an_unknown_name_may_be_a_task_of_ones_own(library: Path, tmp_path: Path) -> None:
+    own = write(tmp_path / "own" / "mine.yaml", "task: mine\n").parent
+    for index, says_so in ((task_index(), True), (task_index(str(own)), False)):
+        with pytest.raises(UnknownTaskError) as unknown:
+            index.entry("sums_esy")
+        for error in (index.unmatched("sums_esy"), unknown.value):
+            assert "; near: sums_easy" in str(error)
+            assert ("--include-path" in str(error)) == says_so

@@ -13,13 +13,12 @@ def tasks(pattern: str, include_path: str | None, as_json: bool) -> None:
     """List tasks, groups and tags whose names match PATTERN: * and ? as in a shell; a plain word matches anywhere."""
     import json
 
-    from assay.errors import UnknownTaskError
     from assay.tasks.index import task_index
 
     index = task_index(include_path)
     names = index.match(pattern if any(mark in pattern for mark in "*?[") else f"*{pattern}*")
     if not names:
-        raise UnknownTaskError(f"no task, group or tag matches '{pattern}'")
+        raise index.unmatched(pattern)
     entries = [index.entry(name) for name in names]
     if as_json:
         listed = [{"name": entry.name, "kind": entry.kind, "output_type": entry.output_type} for entry in entries]

@@ -83,6 +83,17 @@ def newest_results(folder: Path) -> Path:
     return max(holding.pop().glob("results_*.json"), key=lambda file: file.name)
 
 
+def newest_whole_results(folder: Path) -> Path | None:
+    """The newest results file in a model's folder of a run that was not stopped early; None if there is none."""
+    newest_first = sorted(folder.glob("results_*.json"), key=lambda file: file.name, reverse=True)
+    return next((file for file in newest_first if not _was_stopped_early(file)), None)
+
+
+def _was_stopped_early(file: Path) -> bool:
+    assay = read_results(file).get("assay")
+    return isinstance(assay, dict) and bool(assay.get("early_stopping"))
+
+
 def _read_results_run(file: Path) -> RecordedRun:
     document = read_results(file)
     assay = document.get("assay") if isinstance(document.get("assay"), dict) else {}

@@ -61,9 +61,10 @@ class TaskEntry(msgspec.Struct, frozen=True, array_like=True):
 class TaskIndex:
     """All names, as lm-eval knows them."""
 
-    def __init__(self, entries: Mapping[str, TaskEntry]) -> None:
-        """Hold `entries` by name."""
+    def __init__(self, entries: Mapping[str, TaskEntry], *, has_own: bool = False) -> None:
+        """Hold `entries` by name, the user's own among them if `has_own`."""
         self.entries = entries
+        self._has_own = has_own
 
     def match(self, patterns: str | Sequence[str]) -> list[str]:
         """Return the names that fit a shell pattern, or any of several; sorted."""
@@ -77,11 +78,7 @@ class TaskIndex:
             UnknownTaskError: Nothing has that name; the message has the nearest names.
         """
         if (found := self.entries.get(name)) is None:
-            near = ", ".join(self.near(name))
-            raise UnknownTaskError(
-                f"no task, group or tag is called {name!r}"
-                + (f"; near: {near}" if near else "; `assay tasks PATTERN` lists the names that there are")
-            )
+            raise UnknownTaskError(f"no task, group or tag is called {name!r}; {self._hint(name)}")
         return found
 
     def kind(self, name: str) -> Kind:
@@ -102,6 +99,15 @@ class TaskIndex:
         if entry.kind is not Kind.TAG:
             raise UnknownTaskError(f"{tag!r} is a {entry.kind}, not a tag")
         return entry.tags
+
+    def unmatched(self, pattern: str) -> UnknownTaskError:
+        """The error that says that no name matches a pattern, with the nearest names."""
+        return UnknownTaskError(f"no task, group or tag matches {pattern!r}; {self._hint(pattern)}")
+
+    def _hint(self, name: str) -> str:
+        near = ", ".join(self.near(name))
+        own = "" if self._has_own else "; a task of your own: name its YAML's folder with --include-path"
+        return (f"near: {near}" if near else "`assay tasks PATTERN` lists the names that there are") + own
 
     def near(self, name: str, count: int = 3) -> list[str]:
         """Return up to `count` names that resemble `name`, best first."""
@@ -126,7 +132,7 @@ def task_index(include_path: str | None = None) -> TaskIndex:
         _write_cache(cached, _CachedIndex(_CACHE_FORMAT, state, entries))
     if include_path is None:
         return TaskIndex({entry.name: entry for entry in entries})
-    return TaskIndex({entry.name: entry for entry in entries + _user_entries(include_path)})
+    return TaskIndex({entry.name: entry for entry in entries + _user_entries(include_path)}, has_own=True)
 
 
 def entry_from_file(path: str | Path) -> TaskEntry:

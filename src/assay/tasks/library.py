@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.errors import SpecificationError, UnknownTaskError
+from assay.errors import SpecificationError
 from assay.tasks.code_eval import runs_code
 from assay.tasks.data import data_source
 from assay.tasks.index import Kind, TaskEntry, TaskIndex, entry_from_file, task_index
@@ -100,7 +100,7 @@ def _find(name: str, index: TaskIndex) -> list[TaskEntry]:
     if files:
         return [entry_from_file(file) for file in files]
     if glob.has_magic(name):
-        raise UnknownTaskError(f"no task, group or tag matches {name!r}")
+        raise index.unmatched(name)
     return [index.entry(name)]
 
 
