@@ -50,3 +50,8 @@ def test_each_is_unknown_here_and_the_long_ones_stand_in_the_table(name: str) ->
     ours = {option.replace("-", "_") for parameter in run.params for option in parameter.opts}
     assert name.replace("-", "_") not in ours
     assert not name.startswith("--") or name in RUN_PAGE.read_text()
+
+
+@pytest.mark.parametrize("option", ["--limit", "--alpha"])
+def test_a_share_in_per_cent_is_told_as_the_number_to_write(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    assert "write 0.005 for 0.5 %" in refusal(capsys, "gsm8k", option, "0.5%")

@@ -88,7 +88,21 @@ def test_how_alpha_is_shared(tmp_path: Path) -> None:
         (MODEL + "modle = 1\n" + CHECK, r"models\.main: there is no key 'modle'; there is 'model'"),
         (MODEL + CHECK + "minimum = 1\n", "checks 1: there is no key 'minimum'"),
         ("[budget]\ndocs = 1\n" + MODEL + CHECK, "budget: there is no key 'docs'"),
-        (MODEL + CHECK.replace("0.5", '"high"'), r"checks\[0\]\.min: Expected"),
+        (MODEL + CHECK.replace("0.5", '"high"'), r"checks 1\.min is 'high'; it must be a number"),
+        (MODEL + CHECK.replace("0.5", '"50%"'), r"checks 1\.min is '50%'; it must be a number.*: write 0\.5 for 50 %"),
+        (
+            MODEL + 'concurrency = "lots"\n' + CHECK,
+            r"models\.main\.concurrency is 'lots'; .*number, or 'auto'",
+        ),
+        (
+            MODEL + CHECK.replace("[[checks]]", "[checks]"),
+            r"checks is a table; .*of tables: write \[\[checks\]\]",
+        ),
+        ('alpha = "1%"\n' + MODEL + CHECK, "alpha is '1%'; .*: write 0.01 for 1 %"),
+        ('stop_early = "yes"\n' + MODEL + CHECK, "stop_early is 'yes'; it must be true or false"),
+        ('tasks = "gsm8k"\n' + MODEL + CHECK, "tasks is 'gsm8k'; it must be a list"),
+        (MODEL.replace("[models.main]", "[models]") + CHECK, "models.base_url is .*; it must be a table"),
+        (MODEL.replace("[models.main]", "[[models]]") + CHECK, "models is a list; it must be a table"),
         (MODEL + '[[checks]]\nmetric = "acc"\n', r"checks\[0\]: Object missing required field `task`"),
         (MODEL, "missing required field `checks`"),
         ("checks = []\n" + MODEL, "no checks"),
@@ -103,7 +117,7 @@ def test_how_alpha_is_shared(tmp_path: Path) -> None:
         ("stop_early = false\n[budget]\ntokens = 5\n" + MODEL + CHECK, "a budget needs stop_early"),
         ("[budget]\nminutes = -1\n" + MODEL + CHECK, "budget.minutes is -1"),
         ('correction = "holm"\n' + MODEL + CHECK + "alpha = 0.1\n", "Holm's method shares one alpha"),
-        ('correction = "sidak"\n' + MODEL + CHECK, "Invalid enum value 'sidak'"),
+        ('correction = "sidak"\n' + MODEL + CHECK, "correction is 'sidak'; it must be 'bonferroni', "),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(tmp_path: Path, text: str, message: str) -> None:

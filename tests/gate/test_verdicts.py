@@ -208,3 +208,8 @@ def test_a_maximum_is_met_from_below() -> None:
 def test_without_checks_nothing_passes() -> None:
     assert worst([]) is Verdict.INVALID
     assert Verdict.INCONCLUSIVE.exit_code == 3
+
+
+def test_a_demand_in_per_cent_is_told_as_the_share_to_write() -> None:
+    with pytest.raises(SpecificationError, match=r"write 0\.59 for 59 %"):
+        parse_minimum("exact_match=59%")

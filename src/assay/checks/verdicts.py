@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from assay._util.per_cent import share_instead
 from assay.errors import SpecificationError, UnknownMetricError
 from assay.stats.intervals import Interval  # noqa: TC001 - msgspec resolves the annotations
 from assay.tasks.metric_ranges import UNIT
@@ -157,7 +158,8 @@ def _parse_demand(text: str, kind: str) -> tuple[str | None, str, float]:
     except ValueError:
         number = float("nan")
     if not equals or not metric.strip() or not math.isfinite(number):
-        raise SpecificationError(f"'{text}' is no {kind}: write KEY=VALUE, for example exact_match,strict-match=0.6")
+        advice = share_instead(value) or "write KEY=VALUE, for example exact_match,strict-match=0.6"
+        raise SpecificationError(f"'{text}' is no {kind}: {advice}")
     return task.strip() or None, metric.strip(), number
 
 

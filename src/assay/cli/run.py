@@ -8,11 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay._util.per_cent import share_instead
 from assay.cli.lm_eval_options import RunCommand
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+class _Share(click.types.FloatParamType):
+    """A number that somebody may write in per cent, which is refused with what to write."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, str) and (instead := share_instead(value)):
+            self.fail(f"{value!r} is no number: {instead}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+SHARE = _Share()
 
 
 def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -38,7 +51,7 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     show_default=True,
     help="With --tokenizer: send token ids, or the text they stand for.",
 )
-@click.option("--limit", type=float, help="Documents a task: a count, or a fraction below 1.", metavar="N")
+@click.option("--limit", type=SHARE, help="Documents a task: a count, or a fraction below 1.", metavar="N")
 @click.option(
     "--samples",
     help="Documents to ask, by task, in place of --limit; a file may hold it.",
@@ -138,7 +151,7 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
 @click.option("--stop-early", is_flag=True, help="Ask in random order, only until every --min and --max is decided.")
 @click.option(
     "--alpha",
-    type=float,
+    type=SHARE,
     default=0.01,
     show_default=True,
     help="With --stop-early: chance of any wrong verdict each way, shared by all checks.",

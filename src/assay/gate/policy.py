@@ -27,7 +27,8 @@ from assay._util.address_list import read_addresses
 from assay._util.paths import at_home
 from assay.checks.verdicts import validate_check
 from assay.errors import FileFormatError, SpecificationError
-from assay.specification import readable, refuse_alpha
+from assay.gate.wrong_types import in_words
+from assay.specification import refuse_alpha
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
 _PATHS_OF_OPTIONS = ("include_path", "data_dir")
@@ -112,7 +113,7 @@ def _policy(document: dict[str, Any], place: str) -> Policy:
     try:
         policy = msgspec.convert(document, Policy)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{place}: {readable(error)}") from error
+        raise SpecificationError(f"{place}: {in_words(error, document)}") from error
     _refuse_senseless(policy, place)
     return policy
 
