@@ -152,6 +152,7 @@ def _lm_eval_unheard() -> Iterator[None]:
 def _readable(report: GateReport) -> str:
     from assay._util.text import printable
     from assay.report.gate import asked_words
+    from assay.report.remarks import remarks_on
 
     lines = [f"assay gate: {report.verdict}"]
     for model in report.models:
@@ -163,6 +164,7 @@ def _readable(report: GateReport) -> str:
             lines.append(f"               {printable(check.reason, 1000)}")
         if model.stopped_early is not None:
             lines.append(f"  {asked_words(model.stopped_early)}")
+        lines += [f"  {words}" for words in remarks_on(model)]
         if model.triage is not None:
             lines.append(f"  {printable(model.triage, 1000)}")
         if model.results_file is not None:

@@ -23,7 +23,7 @@ from assay.report.github import annotation_lines
 from assay.report.junit import junit_xml
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, right, wrong
-from tests.servers.scripted import ScriptedServer
+from tests.servers.scripted import ScriptedServer, reply_with
 
 
 def write_policy(folder: Path, url: str, checks: str, head: str = "") -> Path:
@@ -223,3 +223,17 @@ def test_a_fault_is_in_every_report_of_a_gate_that_passes() -> None:
     assert annotation_lines(report) == [f"::warning title=assay%3A main::{fault}"]
     silent = ModelOutcome(name="main", model="m", base_url="http://x", checks=(check,))
     assert annotation_lines(GateReport(policy="p", verdict=Verdict.PASS, models=(silent,))) == []
+
+
+def test_answers_in_another_models_name_are_remarked_in_every_report_of_a_gate(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    server.answer = lambda body: {**reply_with(right(body), body), "model": "another"}
+    files = {option: tmp_path / option.strip("-") for option in ("--junit", "--markdown")}
+    result = run(
+        write_policy(tmp_path, server.url, MINIMUM), *(text for pair in files.items() for text in map(str, pair))
+    )
+    assert result.return_value == 0, result.output
+    remark = "the server was asked for 'scripted', but answers say they are"
+    assert remark in result.output
+    assert all(remark in file.read_text() for file in files.values())

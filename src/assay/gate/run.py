@@ -38,6 +38,8 @@ class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     stopped_early: StoppedEarly | None = None
     triage: str | None = None
     """The most probable cause of what is not as demanded, or a fault that is certain where all is, in one line."""
+    other_models: dict[str, int] = {}
+    """Models that answers say they are from, other than the one that was asked for, with their numbers of answers."""
     seconds: float = 0.0
 
 
@@ -117,6 +119,7 @@ def _outcome(
         checks=evaluation.checks,
         results_file=str(evaluation.results_file),
         stopped_early=evaluation.stopped_early,
+        other_models=evaluation.results["assay"]["totals"].get("other_models", {}),
         triage=None if evaluation.triage is None else triage_remark(evaluation.triage),
         seconds=time.monotonic() - started,
     )

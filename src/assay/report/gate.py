@@ -10,6 +10,7 @@ from rich.text import Text
 from assay._util.text import printable
 from assay.checks.verdicts import Verdict
 from assay.report.markdown import escaped, table
+from assay.report.remarks import remarks_on
 from assay.report.table import check_lines
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def gate_text(report: GateReport) -> RenderableType:
         lines.append(check_lines(model.checks))
         if model.stopped_early is not None:
             lines.append(Text(asked_words(model.stopped_early), style="dim"))
+        lines += [Text(remark, style="yellow") for remark in remarks_on(model)]
         if model.triage is not None:
             lines.append(Text(printable(model.triage, _REMARK), style="yellow"))
         if model.results_file is not None:
@@ -49,6 +51,8 @@ def gate_markdown(report: GateReport) -> str:
         lines += table(_HEADINGS, [_row(check) for check in model.checks])
         if model.stopped_early is not None:
             lines += ["", escaped(asked_words(model.stopped_early), 400)]
+        for remark in remarks_on(model):
+            lines += ["", escaped(remark, _REMARK)]
         if model.triage is not None:
             lines += ["", escaped(model.triage, _REMARK)]
         lines.append("")

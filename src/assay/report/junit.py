@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 from assay._util.text import printable
 from assay.checks.verdicts import Verdict
+from assay.report.remarks import remarks_on
 
 if TYPE_CHECKING:
     from assay.checks.verdicts import CheckResult
@@ -57,7 +58,7 @@ def _details(model: ModelOutcome, check: CheckResult) -> str:
 
 
 def _why(model: ModelOutcome) -> str:
-    return f"; {model.triage}" if model.triage else ""
+    return "".join(f"; {words}" for words in (*remarks_on(model), model.triage) if words)
 
 
 def _count(element: ET.Element, checks: list[CheckResult]) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from assay._util.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from assay.gate.run import ModelOutcome
 
 _MODELS_SHOWN = 3
 
@@ -28,6 +32,11 @@ def _first_tokens(totals: Mapping[str, Any]) -> list[str]:
         return []
     figures = ", ".join(f"{name} {seconds[name]:.3f} s" for name in ("p50", "p90", "p99"))
     return [f"time to first token  {figures}"]
+
+
+def remarks_on(model: ModelOutcome) -> list[str]:
+    """The lines that stand below a gate's checks of one model."""
+    return other_models(msgspec.to_builtins(model), model.model)
 
 
 def other_models(totals: Mapping[str, Any], asked: str) -> list[str]:
