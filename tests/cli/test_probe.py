@@ -9,7 +9,7 @@ import pytest
 
 from assay.cli import main
 from assay.models.probe import TITLES, Capability
-from tests.servers.scripted import Fault, ScriptedServer
+from tests.servers.scripted import Fault, ScriptedServer, reply_with
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -137,3 +137,13 @@ def test_a_server_that_refuses_every_request_otherwise(capsys: pytest.CaptureFix
         code, out, err = run(capsys, "--base-url", server.url)
     assert (code, out) == (4, "")
     assert "refuses every request (HTTP 403" in err
+
+
+@pytest.mark.parametrize(("said", "is_another"), [("another", True), ("m@main", False), ("m", False)])
+def test_an_answer_in_another_models_name_is_remarked(
+    capsys: pytest.CaptureFixture[str], said: str, is_another: bool
+) -> None:
+    with ScriptedServer(answer=lambda body: {**reply_with("8", body), "model": said}) as server:
+        code, out, _ = run(capsys, "--base-url", server.url, "--quick", "--model", "m")
+    assert code == 0
+    assert ("the server was asked for 'm', but an answer says it is from 'another'" in out) == is_another

@@ -26,6 +26,7 @@ from assay.models.probe.report import NOT_ASKED, Capability, Findings, ProbeRepo
 from assay.models.probe.server import ServerUnderProbe, text_of
 from assay.models.probe.templates import look_at_template, tokenize, try_system_prompt
 from assay.models.refusals import refusal_words
+from assay.models.server_info import bare_name
 from assay.models.urls import server_root
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ async def probe(
         return ProbeReport(
             url=info.url,
             model=name,
+            answered_as=_answered_as(server, served),
             software=identity.software or _owner(served),
             version=identity.version,
             models=info.models,
@@ -119,6 +121,13 @@ async def _first(info: ServerInfo, spec: ModelSpec, api_key: str | None) -> str:
         raise ServerRefusedError(refusal_words(info.url, fault, spec))
     why = f" ({reply.fault})" if reply.fault else ""
     raise SpecificationError(f"the server at {info.url} lists no models{why}; name the one to ask with --model")
+
+
+def _answered_as(server: ServerUnderProbe, served: ServedModel | None) -> str | None:
+    asked = server.model
+    known = {asked} if served is None else {asked, served.id, *served.aliases}
+    said = (answer.model for answer in server.reference.values() if answer.model is not None)
+    return next((server.clean(name) for name in said if name not in known and bare_name(name) != asked), None)
 
 
 def _refused_all(server: ServerUnderProbe) -> Fault | None:

@@ -109,6 +109,8 @@ class ProbeReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The server's root."""
     model: str | None
     """The model that was asked; None where there was none to ask."""
+    answered_as: str | None = None
+    """The model that an answer says it is from, where that is another one."""
     software: str | None = None
     """``vllm``, ``llama.cpp``, …, where the server tells."""
     version: str | None = None
