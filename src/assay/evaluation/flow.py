@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -45,6 +46,8 @@ __all__ = ["Evaluation", "evaluate", "evaluate_async"]
 
 _PROBE_SECONDS = 10.0
 """Longest that a run waits for what its server is seen to do."""
+_one_at_a_time = threading.RLock()
+"""lm-eval and its tasks keep things in the process: random streams, the data sets' loader, what is printed."""
 
 
 def evaluate(
@@ -55,6 +58,8 @@ def evaluate(
     sample_reader: SampleReader | None = None,
 ) -> Evaluation:
     """Run `specification` and write its results.
+
+    Threads may call it at the same time; their runs wait for one another.
 
     Args:
         specification: what to ask of which model.
@@ -71,7 +76,7 @@ def evaluate(
     """
     _refuse_inside_event_loop()
     specification = validate(specification)
-    with interruptible(run_folder(specification) / "journal"), asyncio.Runner() as runner:
+    with interruptible(run_folder(specification) / "journal"), _one_at_a_time, asyncio.Runner() as runner:
         refuse_unknown_names(specification)
         meeting = run_stoppable(runner, _meet_servers(specification.model))
         plan = make_plan(specification, meeting)
