@@ -8,7 +8,9 @@ import logging
 import math
 import os
 import pickle
+import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -237,6 +239,41 @@ def test_options_that_cannot_be_meant(options: dict[str, Any], message: str, tmp
     with pytest.raises(SpecificationError, match=message) as caught:
         runners.run_accuracy_gsm8k("http://127.0.0.1:9", MODEL, str(tmp_path), **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("engine", ["assay", "lm_eval"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gen_kwargs": 5}, "gen_kwargs is 5; it must be a text such as 'temperature=0.6,top_p=1', or settings by"),
+        ({"gen_kwargs": {"x": object()}}, "a value of type object"),
+        ({"extra_args": "--limit 2"}, r"extra_args is the text '--limit 2'; .* such as \['--limit', '2'\]"),
+        ({"api_key": "sk\nx"}, "the API key from the argument api_key holds characters that cannot be sent"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(options: dict[str, Any], message: str, engine: Any, tmp_path: Path) -> None:
+    with pytest.raises(SpecificationError, match=message):
+        runners.run_accuracy_gsm8k("http://127.0.0.1:9", MODEL, str(tmp_path), engine=engine, **options)
+
+
+def test_no_generation_settings(data_dir: Path, tmp_path: Path) -> None:
+    assert asked_by(data_dir, tmp_path / "none", gen_kwargs=None) == asked_by(data_dir, tmp_path / "empty")
+
+
+def test_threads_that_call_runners_at_once(data_dir: Path, tmp_path: Path) -> None:
+    stdout = sys.stdout
+    with ScriptedServer(answer=number_for, models=[MODEL]) as server, ThreadPoolExecutor(4) as threads:
+
+        def run(number: int) -> dict[str, Any]:
+            options: dict[str, Any] = {"data_dir": str(data_dir), "api_key": f"sk-{number}"}
+            folder = str(tmp_path / str(number))
+            return runners.run_accuracy_gsm8k(server.url, MODEL, folder, 3, gen_kwargs={"top_k": number}, **options)[0]
+
+        first, *others = threads.map(run, range(1, 5))
+        asked = Counter((request.headers["authorization"], request.body["top_k"]) for request in server.requests)
+    assert others == [first] * 3
+    assert asked == {(f"Bearer sk-{number}", number): 3 for number in range(1, 5)}
+    assert sys.stdout is stdout
 
 
 def test_options_reach_lm_eval(monkeypatch: pytest.MonkeyPatch) -> None:

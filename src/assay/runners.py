@@ -71,7 +71,7 @@ class Runner(Protocol):
         results_dir: str,
         limit: float | None = None,
         max_length: int = 16384,
-        gen_kwargs: str | Mapping[str, Any] = "",
+        gen_kwargs: str | Mapping[str, Any] | None = "",
         **options: Unpack[RunnerOptions],
     ) -> tuple[dict[str, Any], str]:
         """Run the task, and keep what is said of it in ``<results_dir>/<task>_lm_eval.log``.
@@ -124,6 +124,8 @@ def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: value for name, value in options.items() if value is not None}
     if (engine := given.get("engine", "assay")) not in _ENGINES:
         raise SpecificationError(f"there is no engine '{engine}'; there are {', '.join(_ENGINES)}")
+    if isinstance(extra := given.get("extra_args"), str):
+        raise SpecificationError(f"extra_args is the text {extra!r}; it must be a list, such as {extra.split()}")
     return given
 
 
@@ -143,7 +145,7 @@ def _ask_with_assay(
     model: str,
     results_dir: str,
     task: str,
-    gen_kwargs: str | Mapping[str, Any],
+    gen_kwargs: str | Mapping[str, Any] | None,
     max_length: int,
     api_key: str = NO_KEY,
     **options: Any,
@@ -184,13 +186,13 @@ def _ask_with_assay(
     return evaluation.results["results"], str(evaluation.results_file)
 
 
-def _settings(*given: str | Mapping[str, Any]) -> dict[str, Any]:
+def _settings(*given: str | Mapping[str, Any] | None) -> dict[str, Any]:
     """Generation settings, as text or by name; the last one of a name counts."""
-    from assay.tasks.gen_kwargs import parse_gen_kwargs
+    from assay.tasks.gen_kwargs import settings_of
 
     settings: dict[str, Any] = {}
     for each in given:
-        settings |= parse_gen_kwargs(each) if isinstance(each, str) else each
+        settings |= settings_of(each)
     return settings
 
 
@@ -290,7 +292,7 @@ def _runner(name: str, task: str, *metrics: str, without_stderr: Sequence[str] =
         results_dir: str,
         limit: float | None = None,
         max_length: int = 16384,
-        gen_kwargs: str | Mapping[str, Any] = "",
+        gen_kwargs: str | Mapping[str, Any] | None = "",
         **options: Unpack[RunnerOptions],
     ) -> tuple[dict[str, Any], str]:
         given = _given(options)

@@ -24,8 +24,9 @@ from assay.errors import FileFormatError, MissingDependencyError, SpecificationE
 from assay.lm_eval_process.environment import surroundings
 from assay.lm_eval_process.log import make_log
 from assay.lm_eval_process.shown_process import ending_signals_held, run_shown
-from assay.models.api_key import NO_KEY
+from assay.models.api_key import KEY_ARGUMENT, NO_KEY, refuse_unsendable
 from assay.models.urls import endpoint_url
+from assay.tasks.gen_kwargs import settings_of
 from assay.tasks.index import Kind, task_index
 from assay.types import EndpointKind, ModelSpec, Specification, TaskOptions
 
@@ -66,7 +67,7 @@ def run_lm_eval(
     task: str,
     limit: float | None = None,
     use_chat: bool = True,
-    gen_kwargs: str | Mapping[str, Any] = "",
+    gen_kwargs: str | Mapping[str, Any] | None = "",
     max_length: int | None = None,
     fewshot_as_multiturn: bool = True,
     num_fewshot: int | None = None,
@@ -113,7 +114,7 @@ def run_lm_eval(
         task=task,
         limit=limit,
         endpoint="chat" if use_chat else "completions",
-        gen_kwargs=gen_kwargs if isinstance(gen_kwargs, str) else json.dumps(dict(gen_kwargs)) if gen_kwargs else "",
+        gen_kwargs=gen_kwargs,
         max_length=max_length,
         fewshot_as_multiturn=fewshot_as_multiturn,
         num_fewshot=num_fewshot,
@@ -122,6 +123,7 @@ def run_lm_eval(
         extra_args=tuple(extra_args or ()),
     )
     run.check()
+    refuse_unsendable(api_key.strip(), KEY_ARGUMENT)
     _require_client_packages()
     log = make_log(run.results_dir, task)
     earlier = _results_files(run.results_dir)
@@ -144,7 +146,7 @@ class _Run:
     task: str
     limit: float | None
     endpoint: EndpointKind
-    gen_kwargs: str
+    gen_kwargs: str | Mapping[str, Any] | None
     max_length: int | None
     fewshot_as_multiturn: bool
     num_fewshot: int | None
@@ -164,7 +166,9 @@ class _Run:
             request_timeout=self.timeout,
             max_length=self.max_length,
         )
-        options = TaskOptions(limit=self.limit, num_fewshot=self.num_fewshot)
+        # A text is lm-eval's to read, in its own process.
+        settings = {} if isinstance(self.gen_kwargs, str) else settings_of(self.gen_kwargs)
+        options = TaskOptions(limit=self.limit, num_fewshot=self.num_fewshot, gen_kwargs=settings)
         validate(Specification(tasks=tuple(filter(None, self.task.split(","))), model=model, options=options))
         for name, value in (("model", self.model), ("base URL", self.url)):
             if "," in value:
@@ -201,7 +205,8 @@ class _Run:
         if self.num_fewshot is not None:
             command += ["--num_fewshot", str(self.num_fewshot)]
         if self.gen_kwargs:
-            command += ["--gen_kwargs", self.gen_kwargs]
+            given = self.gen_kwargs
+            command += ["--gen_kwargs", given if isinstance(given, str) else json.dumps(dict(given))]
         return [*command, *(self.extra_args if folder == Path.cwd() else _with_absolute_paths(self.extra_args))]
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 NO_KEY = "EMPTY"
 """What servers that want no key are sent, by custom."""
+KEY_ARGUMENT = "the argument api_key"
 _LONGEST = 65536
 
 
@@ -68,10 +69,24 @@ def read_api_key(spec: ModelSpec) -> str | None:
     return content.decode("ascii")
 
 
+def refuse_unsendable(key: str, source: str) -> None:
+    """Refuse a key that no header can hold.
+
+    Args:
+        key: without white space around it.
+        source: where it comes from, for the message.
+
+    Raises:
+        SpecificationError: it has control characters, or others than ASCII's.
+    """
+    if not (key.isprintable() and key.isascii()):
+        raise SpecificationError(f"the API key from {source} holds characters that cannot be sent in a header")
+
+
 def key_source(spec: ModelSpec) -> str:
     """Where the key of `spec` is read from, for messages."""
     if _given.get() is not None:
-        return "the argument api_key"
+        return KEY_ARGUMENT
     if spec.api_key_file is not None:
         return f"the file {spec.api_key_file}"
     unset = "" if os.environ.get(spec.api_key_env) else " (not set)"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
 
-from assay.errors import SpecificationError
+from assay.models.api_key import key_source, refuse_unsendable
 from assay.models.auto_concurrency import concurrency_of
 from assay.models.endpoint import Endpoint
 from assay.models.health import ServerHealth
@@ -96,8 +96,7 @@ class OpenAIModel:
         self.clock = clock
         self.sleep = sleep
         key = (api_key or "").strip()
-        if not (key.isprintable() and key.isascii()):
-            raise SpecificationError(f"the key in {spec.api_key_env} holds characters that cannot be sent in a header")
+        refuse_unsendable(key, key_source(spec))
         # lm-eval sends the header without a key too.
         all_headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **headers}
         self.redact = Redactor(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import SpecificationError
@@ -44,6 +45,23 @@ def parse_gen_kwargs(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise SpecificationError(f"gen_kwargs '{text}' cannot be read: {error}") from error
     return settings
+
+
+def settings_of(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
+    """Settings as text (:func:`parse_gen_kwargs`), by name, or none.
+
+    Raises:
+        SpecificationError: they are something else, or the text cannot be read.
+    """
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        return parse_gen_kwargs(given)
+    if not isinstance(given, Mapping):
+        raise SpecificationError(
+            f"gen_kwargs is {given!r}; it must be a text such as 'temperature=0.6,top_p=1', or settings by name"
+        )
+    return dict(given)
 
 
 def near_misses(settings: Iterable[str]) -> dict[str, str]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import msgspec
 import yarl
 
-from assay.errors import SpecificationError
 from assay.models.addresses import Addresses
+from assay.models.api_key import key_source, refuse_unsendable
 from assay.models.endpoint import MARK
 from assay.models.http1 import HTTP1
 from assay.models.messages import Redactor
@@ -117,8 +117,7 @@ class ServerUnderProbe:
         seconds: float = 120.0,
     ) -> None:
         key = (api_key or "").strip()
-        if not (key.isprintable() and key.isascii()):
-            raise SpecificationError("the API key holds characters that cannot be sent in a header")
+        refuse_unsendable(key, key_source(spec))
         self.addresses = Addresses(spec.base_url)
         self.address = self.addresses.root
         self.model = spec.model
