@@ -17,7 +17,7 @@ from assay.checks.sequential import FollowedCheck, outside_words, plan_of
 from assay.checks.verdicts import CheckResult, Verdict, describe, judge, resolve_checks
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.runs.files import read_run
-from assay.runs.pairing import settings_changes
+from assay.runs.pairing import partial_words, settings_changes
 from assay.tasks.metrics import metric_keys_by_name
 from assay.tasks.selection import chosen_of, documents_of, part_words
 
@@ -235,6 +235,8 @@ def _changes(
         yield from (f"{name}: {change}" for change in settings_changes(before.settings, task_settings(task)))
         numbers = [*before.doc_ids, *before.failed]
         expected, asked = chosen_of(name, numbers, options), len(documents_of(name, task, options))
+        if before.part is not None and asked > len(numbers):
+            yield f"{name}: {partial_words(before.part)}"
         if asked < expected:
             yield f"{name}: data: {expected - asked} of the baseline's {len(numbers)} documents are gone"
 

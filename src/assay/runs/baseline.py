@@ -17,7 +17,7 @@ import msgspec
 from assay._util.storage import unwritten
 from assay.errors import FileFormatError, SpecificationError
 from assay.runs.answers import read_answers
-from assay.runs.record import AnswerText, GroupRecord, RecordedRun, Score, TaskRecord
+from assay.runs.record import AnswerText, GroupRecord, Part, RecordedRun, Score, TaskRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -108,6 +108,8 @@ def _task_entry(task: TaskRecord, *, with_texts: bool) -> dict[str, Any]:
         "values": task.values,
         "higher_is_better": task.higher_is_better,
     }
+    if task.part is not None:
+        entry["part"] = msgspec.to_builtins(task.part)
     if with_texts:
         entry["texts"] = {name: _texts(task, name) for name in _filters(task)}
     return entry
@@ -122,6 +124,7 @@ def _task_record(name: str, entry: dict[str, Any]) -> TaskRecord:
         documents=tuple(_unpacked(entry["documents"])),
         prompts=tuple(_unpacked(entry["prompts"])),
         scores={key: tuple(_undigit(lines)) for key, lines in entry["scores"].items()},
+        part=msgspec.convert(entry.get("part"), Part | None),
         values=entry["values"],
         higher_is_better=entry["higher_is_better"],
         texts=msgspec.convert(entry.get("texts", {}), dict[str, tuple[AnswerText, ...]]),

@@ -110,8 +110,11 @@ def compare_runs(baseline: RecordedRun, candidate: RecordedRun) -> Comparison:
         candidate_model=candidate.model,
         changes=_adjusted([*_group_changes(baseline, candidate, paired, changes), *changes.values()]),
         flips=tuple(flip for (name, key), found in paired.items() for flip in _flips(pairings[name], key, found)),
-        mismatches={name: pairing.mismatches for name, pairing in pairings.items() if pairing.mismatches},
-        remarks=tuple(_remarks(baseline, candidate, pairings)),
+        mismatches={name: pairing.changes for name, pairing in pairings.items() if pairing.changes},
+        remarks=(
+            *(f"{name}: {pairing.partial}" for name, pairing in pairings.items() if pairing.partial),
+            *_remarks(baseline, candidate, pairings),
+        ),
     )
 
 

@@ -29,6 +29,7 @@ from assay.results.sample_files import (
 from assay.results.writing import read_results
 from assay.runs.record import (
     GroupRecord,
+    Part,
     RecordedRun,
     Score,
     TaskRecord,
@@ -151,6 +152,7 @@ def _task(name: str, document: Mapping[str, Any], samples_file: Path) -> TaskRec
         documents=tuple(samples.documents),
         prompts=tuple(samples.prompts),
         failed=failed,
+        part=_part(name, document, len(samples.doc_ids) + len(failed)),
         scores=scores,
         values=values,
         higher_is_better={
@@ -160,6 +162,17 @@ def _task(name: str, document: Mapping[str, Any], samples_file: Path) -> TaskRec
         },
         samples_file=str(samples_file),
     )
+
+
+def _part(name: str, document: Mapping[str, Any], held: int) -> Part | None:
+    counts = document.get("n-samples", {}).get(name)
+    population = counts.get("original") if isinstance(counts, dict) else None
+    if not isinstance(population, int) or held >= population:
+        return None
+    if (document.get("assay") or {}).get("early_stopping"):
+        return Part(held=held, population=population, why="stopped early")
+    limit = (document.get("config") or {}).get("limit")
+    return Part(held=held, population=population, why=f"--limit {limit:g}") if _is_number(limit) else None
 
 
 def _settings(name: str, document: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.runs.record import Score, TaskRecord
+    from assay.runs.record import Part, Score, TaskRecord
 
 _SHOWN = 60
 """Characters shown of a setting's value."""
@@ -36,8 +36,15 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
     """In the candidate's order. Documents with the same text and another prompt are among them."""
     mismatches: tuple[str, ...]
     """What differs besides the answers, in words; empty where the runs can be compared."""
+    partial: str | None = None
+    """Where documents lack in the baseline because it asked a part of them: which part, as in ``mismatches``."""
     not_asked: int
     """Documents that only the baseline has."""
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        """The mismatches without what only says that the baseline is a part."""
+        return tuple(each for each in self.mismatches if each != self.partial)
 
     def scores(self, key: str) -> list[tuple[Score | None, Score | None]]:
         """Baseline's and candidate's score of each pair under one metric key; None where it failed.
@@ -66,7 +73,11 @@ def pair_tasks(baseline: TaskRecord, candidate: TaskRecord) -> Pairing:
     )
     unknown = len(candidate.doc_ids) + len(candidate.failed) - len(pairs)
     mismatches = settings_changes(baseline.settings, candidate.settings)
-    if unknown:
+    partial = None
+    if unknown and baseline.part is not None and unknown <= baseline.part.population - baseline.part.held:
+        partial = partial_words(baseline.part)
+        mismatches.append(partial)
+    elif unknown:
         of = len(candidate.doc_ids) + len(candidate.failed)
         mismatches.append(f"data: {unknown} of {of} documents are not in the baseline")
     if changed_prompts:
@@ -76,8 +87,14 @@ def pair_tasks(baseline: TaskRecord, candidate: TaskRecord) -> Pairing:
         candidate=candidate,
         pairs=tuple(pairs),
         mismatches=tuple(mismatches),
+        partial=partial,
         not_asked=len(baseline.doc_ids) + len(baseline.failed) - len(pairs),
     )
+
+
+def partial_words(part: Part) -> str:
+    """Say that a baseline lacks documents because its run asked a part of them."""
+    return f"the baseline holds {part}"
 
 
 def settings_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

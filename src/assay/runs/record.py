@@ -31,6 +31,18 @@ class AnswerText(msgspec.Struct, frozen=True):
     target: str
 
 
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of a task's documents a run asked, where that is not all."""
+
+    held: int
+    population: int
+    why: str
+    """As ``stopped early``."""
+
+    def __str__(self) -> str:
+        return f"{self.held} of {self.population} documents ({self.why})"
+
+
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One task of a run. The tuples have one entry a scored document, in the order of ``doc_ids``."""
 
@@ -51,6 +63,8 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     """By metric key, what the results file says."""
     higher_is_better: dict[str, bool] = {}
     """By metric key, where the run says it."""
+    part: Part | None = None
+    """None where all documents were asked, or the run's files do not say."""
     samples_file: str | None = None
     """Where the answers' texts are."""
     texts: dict[str, tuple[AnswerText, ...]] = {}

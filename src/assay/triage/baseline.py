@@ -57,7 +57,8 @@ def baseline_of(
             if key is not None
             for place, twin in _twins(task, key, pairings[task], facts).items()
         },
-        mismatches={task: pairing.mismatches for task, pairing in pairings.items() if pairing.mismatches},
+        mismatches={task: pairing.changes for task, pairing in pairings.items() if pairing.changes},
+        partial={task: pairing.partial for task, pairing in pairings.items() if pairing.partial},
         lm_eval=before.versions.get("lm_eval", "?"),
         results=results,
         scored_now=scored_now,

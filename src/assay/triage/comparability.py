@@ -47,6 +47,26 @@ def mismatches(evidence: Evidence) -> Iterator[Found]:
         )
 
 
+def baseline_is_part(evidence: Evidence) -> Iterator[Found]:
+    """The baseline was stopped early or limited, and the run asked more."""
+    if evidence.baseline is None or not evidence.baseline.partial:
+        return
+    partial = evidence.baseline.partial
+    affected = [sample for sample in evidence.scored if sample.task in partial]
+    shown = "; ".join(f"{task}: {words}" for task, words in list(partial.items())[:_TASKS_SHOWN])
+    more = f"; and {len(partial) - _TASKS_SHOWN} tasks more" if len(partial) > _TASKS_SHOWN else ""
+    suspicion = Suspicion(
+        cause=Cause.BASELINE_PARTIAL,
+        evidence=shown + more,
+        advice="only documents that both runs asked are compared; a baseline of a whole run tells of all",
+        affected=affected,
+        of=len(evidence.scored),
+        confidence=Confidence.CERTAIN,
+        may_be_cause=False,
+    )
+    yield judge(evidence, suspicion)
+
+
 def _cause_of(mismatch: str) -> Cause:
     if mismatch.startswith("data:"):
         return Cause.DATA_CHANGED

@@ -40,6 +40,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """By task and document of the run under triage."""
     mismatches: dict[str, tuple[str, ...]] = {}
     """By task, what differs besides the answers, in words."""
+    partial: dict[str, str] = {}
+    """By task, which part of the documents it asked, where the run asked others."""
     lm_eval: str = "?"
     results: dict[str, Any] = {}
     """Its results document; empty where only its scores are known."""

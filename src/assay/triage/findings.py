@@ -23,6 +23,8 @@ class Cause(StrEnum):
     TOKENIZER_CHANGED = "tokenizer_changed"
     TASK_CHANGED = "task_changed"
     DATA_CHANGED = "data_changed"
+    BASELINE_PARTIAL = "baseline_partial"
+    """No fault: the baseline's run was stopped early or limited."""
     PROMPTS_CHANGED = "prompts_changed"
     LM_EVAL_CHANGED = "lm_eval_changed"
     HARNESS_CHANGED = "harness_changed"
@@ -68,6 +70,7 @@ TITLES: dict[Cause, str] = {
     Cause.TOKENIZER_CHANGED: "prompts are split into other tokens than in the baseline",
     Cause.TASK_CHANGED: "the task or its settings are not the baseline's",
     Cause.DATA_CHANGED: "the data is not the baseline's",
+    Cause.BASELINE_PARTIAL: "the baseline holds a part of the documents",
     Cause.PROMPTS_CHANGED: "the prompts are not the baseline's",
     Cause.LM_EVAL_CHANGED: "lm-eval is of another version than the baseline's",
     Cause.HARNESS_CHANGED: "the harness scores otherwise than it did for the baseline",

@@ -12,7 +12,7 @@ from assay.checks.verdicts import Verdict
 from assay.runs.files import names_metric
 from assay.runs.samples import RunSamples, results_file_of
 from assay.triage.baseline import baseline_of
-from assay.triage.comparability import mismatches, other_lm_eval, sampled
+from assay.triage.comparability import baseline_is_part, mismatches, other_lm_eval, sampled
 from assay.triage.contents import degenerate, not_extracted
 from assay.triage.decline import answers_worse, chance_level
 from assay.triage.endings import reasoning_leaked, stopped_early, truncated, without_content
@@ -39,6 +39,7 @@ _DETECTORS: tuple[Detector, ...] = (
     prompt_tokens,
     template_markers,
     mismatches,
+    baseline_is_part,
     harness_changed,
     other_lm_eval,
     sampled,

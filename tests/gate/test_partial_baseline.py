@@ -1,0 +1,74 @@
+"""A baseline whose run asked a part of the documents: said as that, and never taken for changed data."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import BaselineMismatchError
+from assay.evaluation import evaluate
+from assay.gate.explain import explain
+from assay.runs.baseline import save_baseline
+from assay.runs.compare import compare_runs
+from assay.runs.files import read_run
+from assay.triage import Cause, triage_run
+from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
+from tests.gate.conftest import KEY, TASKS, wrong
+from tests.servers.scripted import ScriptedServer
+
+LIMITED = "the baseline holds 20 of 60 documents (--limit 20)"
+
+
+def specification(server: ScriptedServer, folder: Path, *checks: Check, **options: Any) -> Specification:
+    stopping = EarlyStopping(order_seed=3) if options.pop("early", False) else None
+    return Specification(
+        tasks=("counting",),
+        model=ModelSpec(base_url=server.url, model="scripted", concurrency=4),
+        options=TaskOptions(include_path=str(TASKS), **options),
+        checks=checks,
+        early_stopping=stopping,
+        output_dir=str(folder),
+        probe=False,
+    )
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_limited_baseline_of_a_whole_gate_is_refused_as_that(
+    server: ScriptedServer, tmp_path: Path, early: bool
+) -> None:
+    limited = evaluate(specification(server, tmp_path / "before", limit=20))
+    saved = tmp_path / "baseline.json"
+    save_baseline(read_run(limited.results_file), saved)
+    asked = server.count
+    for file in (saved, limited.results_file):
+        check = Check(metric=KEY, task="counting", baseline=str(file), margin=0.1)
+        with pytest.raises(BaselineMismatchError, match=re.escape(LIMITED)):
+            evaluate(specification(server, tmp_path / "after", check, early=early))
+        with pytest.raises(BaselineMismatchError, match=re.escape(LIMITED)):
+            list(explain("main", specification(server, tmp_path / "after", check, early=early)))
+        assert server.count == asked
+    check = Check(metric=KEY, task="counting", baseline=str(saved), margin=0.1)
+    assert evaluate(specification(server, tmp_path / "same", check, limit=20)).checks[0].verdict == "pass"
+
+
+def test_a_part_is_a_remark_of_triage_and_of_a_comparison(server: ScriptedServer, tmp_path: Path) -> None:
+    limited = evaluate(specification(server, tmp_path / "limited", limit=20)).results_file
+    demand = Check(metric=KEY, task="counting", min=0.1)
+    stopped = evaluate(specification(server, tmp_path / "stopped", demand, early=True))
+    assert stopped.stopped_early is not None
+    partial = f"the baseline holds {stopped.stopped_early.documents} of 60 documents (stopped early)"
+    server.answer = wrong
+    whole = evaluate(specification(server, tmp_path / "whole")).results_file
+    for baseline, words in ((limited, LIMITED), (stopped.results_file, partial)):
+        triage = triage_run(whole, baseline)
+        [remark] = [each for each in triage.findings if each.cause is Cause.BASELINE_PARTIAL]
+        assert not remark.is_cause
+        assert words in remark.evidence
+        assert all(each.cause is not Cause.DATA_CHANGED for each in triage.findings)
+        assert "--data-dir" not in remark.advice
+        comparison = compare_runs(read_run(baseline), read_run(whole))
+        assert comparison.mismatches == {}
+        assert f"counting: {words}" in comparison.remarks
