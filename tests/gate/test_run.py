@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -237,3 +238,16 @@ def test_answers_in_another_models_name_are_remarked_in_every_report_of_a_gate(
     remark = "the server was asked for 'scripted', but answers say they are"
     assert remark in result.output
     assert all(remark in file.read_text() for file in files.values())
+
+
+@pytest.mark.parametrize(("options", "code"), [([], 0), (["--json"], 0), (["--explain"], 141)])
+def test_a_reader_that_has_gone_makes_no_verdict(
+    server: ScriptedServer, tmp_path: Path, options: list[str], code: int
+) -> None:
+    file = write_policy(tmp_path, server.url, MINIMUM)
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "assay", "gate", str(file), *options]
+    ran = subprocess.run(command, stdout=write, timeout=60, check=False)
+    os.close(write)
+    assert ran.returncode == code

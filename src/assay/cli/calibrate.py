@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,9 +69,9 @@ calibrate.params += [parameter for parameter in run.params if parameter.name not
 
 
 def _print_table(noise: Sequence[Noise]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
+    from assay.cli.consoles import OutputConsole
     from assay.report.fitting import fitting_table
 
     rows = [
@@ -88,7 +87,7 @@ def _print_table(noise: Sequence[Noise]) -> None:
         )
         for row in noise
     ]
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    console = OutputConsole()
     console.print(fitting_table(_HEADINGS, rows, names=2))
     console.print(Text(_NOTES, style="dim"))
     for line in advice_lines(noise):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 _RUN_HELP = "A run is a results file, a samples file, a baseline, or a folder of results (its newest run)."
@@ -39,11 +37,10 @@ def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: boo
 
         print("\n".join(comparison_markdown(comparison, flips) for comparison in comparisons), end="")
         return
-    from rich.console import Console
-
+    from assay.cli.consoles import OutputConsole
     from assay.report.comparison import comparison_text
 
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    console = OutputConsole()
     for comparison in comparisons:
         console.print(comparison_text(comparison, flips))
         console.print()

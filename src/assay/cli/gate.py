@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.cli import leave_pipe
 from assay.cli.remarks import remark
 from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import asked_as, server_options
@@ -96,10 +97,13 @@ def _tell(options: dict[str, Any], report: GateReport) -> None:
 
             print(json_line(report), flush=True)
         else:
+            from assay.cli.consoles import OutputConsole
             from assay.report.gate import gate_text
 
-            _console().print(gate_text(report), soft_wrap=True)
+            OutputConsole().print(gate_text(report), soft_wrap=True)
             sys.stdout.flush()
+    except BrokenPipeError:
+        leave_pipe()  # the exit code says the verdict, whoever has stopped reading
     finally:
         _write_reports(report, options)
 
@@ -114,9 +118,10 @@ def _explain(policy: Policy, *, as_json: bool) -> int:
 
         print(json_line(outlooks))
         return 0
+    from assay.cli.consoles import OutputConsole
     from assay.report.outlook import outlook_text
 
-    _console().print(outlook_text(outlooks))
+    OutputConsole().print(outlook_text(outlooks))
     return 0
 
 
@@ -164,9 +169,3 @@ def _write(file: Path, content: bytes) -> None:
         file.write_bytes(content)
     except OSError as error:
         raise unwritten(f"cannot write {file}", error) from error
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)

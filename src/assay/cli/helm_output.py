@@ -26,11 +26,10 @@ def print_stats(stats: Sequence[Stat], as_json: bool, show_all: bool) -> None:
 
         print(dump_json([stat.to_builtins() for stat in stats if is_finite(stat)]).decode())
         return
-    from rich.console import Console
-
+    from assay.cli.consoles import OutputConsole
     from assay.helm.show import main_stats, stats_table
 
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    console = OutputConsole()
     console.print(stats_table(stats if show_all else main_stats(stats)))
 
 

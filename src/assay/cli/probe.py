@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -68,11 +67,10 @@ def probe(model: str | None, quick: bool, seconds: float, as_json: bool, **optio
 
 
 def _print(report: ProbeReport) -> None:
-    from rich.console import Console
-
     from assay._util.text import printable
+    from assay.cli.consoles import OutputConsole
 
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    console = OutputConsole()
     software = " ".join(part for part in (report.software, report.version) if part) or "an unknown server"
     console.print(printable(f"{report.model} at {report.url}: {software}", 500), soft_wrap=True)
     if report.answered_as is not None:

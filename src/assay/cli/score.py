@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -67,12 +66,11 @@ def score(
 
 
 def _show(rescored: Rescored, flips: int) -> None:
-    from rich.console import Console
-
+    from assay.cli.consoles import OutputConsole
     from assay.report.comparison import comparison_text
     from assay.report.rescored import rescored_lines
 
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    console = OutputConsole()
     if rescored.comparison is not None:
         console.print(comparison_text(rescored.comparison, flips))
         console.print()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 _RUN_HELP = "A run is a results file, a samples file or a folder of results (its newest run), Assay's or lm-eval's."
@@ -34,9 +32,8 @@ def triage(run: str, baseline: str | None, as_json: bool) -> None:
 
         print(json_line(found))
         return
-    from rich.console import Console
-
+    from assay.cli.consoles import OutputConsole
     from assay.report.triage import triage_text
 
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False)
+    console = OutputConsole()
     console.print(triage_text(found), soft_wrap=True)
