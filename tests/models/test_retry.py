@@ -70,6 +70,8 @@ def test_other_bad_requests_are_not_taken_for_it(said: str) -> None:
         ("7", 7.0),
         ("0.5", 0.5),
         ("86400", 86400.0),
+        ("1e300", 365 * 86400.0),
+        ("inf", None),
         ("0", None),
         ("-3", None),
         ("nan", None),

@@ -55,6 +55,12 @@ def test_a_bare_list_will_do() -> None:
         assert info_of(server.url).models == (ServedModel("a"),)
 
 
+def test_a_look_up_that_meets_a_connection_just_closed_is_sent_again() -> None:
+    with ScriptedServer(models=["a"]) as server:
+        server.lookups_reset = frozenset({0})
+        assert info_of(server.url).models == (ServedModel("a"),)
+
+
 def test_nothing_there_is_said_in_one_line() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))

@@ -108,6 +108,8 @@ def message(content: str, finish_reason: str | None = None) -> bytes:
         [message("4"), message("2", "stop")],
         [message("4"), message("42"), message("42", "stop")],
         [event({"content": "4"}), event({"content": "2"}), message("42", "stop")],
+        [b'data: {"choices": [{"delta": {}, "message": {"content": "42"}, "finish_reason": "stop"}]}\n\n'],
+        [event({"role": "assistant"}), message("42", "stop")],
         [message("4")[:-1], message("2")[:-1], b"data: [DONE]\n"],
         [b"data:\n\n", b"data: \n\n", event({"content": "42"}), b"data:  [DONE] \n\n"],
         [b"event: ping\ndata: ping\n\n", b"data: null\n\n", event({"content": "42"}), DONE],

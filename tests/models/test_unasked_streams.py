@@ -69,6 +69,8 @@ def test_a_byte_order_mark_and_signs_of_life_before_it() -> None:
     ("events", "text"),
     [
         ([{"message": {"content": "42"}}], "42"),
+        ([{"delta": {}, "message": {"content": "42"}}], "42"),
+        ([{"delta": {"role": "assistant"}}, {"message": {"content": "42"}}], "42"),
         ([{"message": {"content": "4"}}, {"message": {"content": "42"}}], "42"),
         ([{"delta": {"content": "4"}}, {"delta": {"content": "2"}}, {"message": {"content": "42"}}], "42"),
         ([{"delta": {"content": [{"type": "text", "text": "4"}]}}, {"delta": {"content": "2"}}], "42"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from assay._util.durations import rate_words
+from assay._util.durations import duration_words, rate_words
 from assay._util.text import printable
 from assay.checks.verdicts import CheckResult, Verdict
 from assay.report.comparison import comparison_text
@@ -164,6 +164,14 @@ def test_elsewhere_than_on_a_terminal_progress_is_a_few_plain_lines() -> None:
     assert opening == "2 tasks: 5 samples, going on with 2 answers kept in run.journal"
     assert last.startswith("5 of 5 samples, ")
     assert last.endswith(" requests/s, 64 at once, 1 failed")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "0 s"), (90, "1 min 30 s"), (83520, "23 h 12 min"), (259140, "71 h 59 min"), (3.2e7, "370 days")],
+)
+def test_a_time_is_told_in_units_that_can_be_grasped(seconds: float, words: str) -> None:
+    assert duration_words(seconds) == words
 
 
 @pytest.mark.parametrize(

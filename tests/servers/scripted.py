@@ -103,6 +103,8 @@ class ScriptedServer:
         """Bodies that were given a good answer, in that order."""
         self.refuse_lookups: int | None = None
         """A status that ``/health`` and ``/v1/models`` give instead of their own."""
+        self.lookups_reset: frozenset[int] = frozenset()
+        """Which look-ups, counted from 0, are given a reset connection."""
         self.outage: Outage | None = None
         """While set, nothing is answered, ``/health`` included."""
         self.most_at_once = 0
@@ -219,6 +221,8 @@ class ScriptedServer:
         path = request.path.partition("?")[0]
         if path == "/health" or path.endswith("/models"):
             self.lookups.append(path)
+            if len(self.lookups) - 1 in self.lookups_reset:
+                raise ConnectionResetError
             if self.refuse_lookups is not None:
                 return await wire.error(self.refuse_lookups, "no look-ups")
             if path not in ("/health", f"{self.under}/models"):

@@ -3,11 +3,16 @@
 _TOLD_WITH_TENTHS = 9.95
 """Seconds; longer times are rounded to seconds."""
 
+_HOURS_TOLD = 72
+"""Longer times are told in days."""
+
 
 def duration_words(seconds: float) -> str:
-    """A time in seconds, in minutes and seconds, or in hours and minutes."""
+    """A time in seconds, in minutes and seconds, in hours and minutes, or in days."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
+    if hours >= _HOURS_TOLD:
+        return f"{round(hours / 24)} days"
     parts = ((hours, "h"), (minutes, "min")) if hours else ((minutes, "min"), (rest, "s"))
     return " ".join(f"{count} {unit}" for count, unit in parts if count) or "0 s"
 

@@ -194,12 +194,21 @@ class Endpoint:
         Raises:
             NetworkError: no reply.
         """
-        client = self._open_client()
         if path == "/v1/models":
-            reply = await self._addresses.ask("models", lambda url: client.request("GET", url, timeout=timeout))
+            reply = await self._addresses.ask("models", lambda url: self._get(url, timeout))
         else:
-            reply = await client.request("GET", yarl.URL(self.address + path), timeout=timeout)
+            reply = await self._get(yarl.URL(self.address + path), timeout)
         return reply.status, self.redact.in_body(reply.body or b"")
+
+    async def _get(self, url: yarl.URL, timeout: float) -> Reply:
+        """The reply to a GET, which is sent again where the connection closed: maybe it had before, and nobody said."""
+        request = self._open_client().request
+        try:
+            return await request("GET", url, timeout=timeout)
+        except NetworkError as error:
+            if error.fault.cause is not FailureCause.RESET:
+                raise
+        return await request("GET", url, timeout=timeout)
 
     async def is_down(self, fault: Fault) -> bool:
         """Whether an attempt failed because the whole server is down; where the fault leaves it open, a look tells."""

@@ -79,6 +79,8 @@ _CAUSES = {
     408: FailureCause.TIMED_OUT,
     429: FailureCause.RATE_LIMITED,
 }
+_LONGEST_ASKED = 365 * 86400.0
+"""Seconds of ``Retry-After``; whatever is longer is taken as this."""
 _PASSING = frozenset({408, 425, 429})
 _NEVER_PASSING = frozenset({501, 505})
 
@@ -158,7 +160,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         seconds = at - (time.time() if now is None else now)
     if not math.isfinite(seconds) or seconds <= 0:
         return None
-    return seconds
+    return min(seconds, _LONGEST_ASKED)
 
 
 def _timestamp(http_date: str) -> float | None:

@@ -201,8 +201,8 @@ class StreamReader:
             return
         self._has_choice = True
         # Some send a message in every event, or one whole message; some repeat all of it after the last delta.
-        delta = choice.delta or (None if self._has_deltas else choice.message) or _Delta()
-        self._has_deltas = self._has_deltas or choice.delta is not None
+        self._has_deltas = self._has_deltas or _says_something(choice.delta)
+        delta = (None if self._has_deltas else choice.message) or choice.delta or _Delta()
         is_chat = self._endpoint == "chat" and (choice.delta or choice.message) is not None
         try:
             content, reasoning = content_in(
@@ -221,6 +221,11 @@ class StreamReader:
             self._text.append(content or "")
             self._reasoning.append(reasoning or "")
         self._finish_reason = finish_reason or self._finish_reason
+
+
+def _says_something(delta: _Delta | None) -> bool:
+    """Whether a delta is more than what some send beside a whole message: none of its fields, or the role alone."""
+    return delta is not None and bool(delta.content or delta.reasoning_content or delta.reasoning or delta.tool_calls)
 
 
 def _decoded(data: bytes) -> _Event:

@@ -14,6 +14,7 @@ from assay.models.wire import ReplyError, broken_off, says_error
 from assay.types import FailureCause
 
 _JOINED = frozenset({"content", "text", "reasoning_content", "reasoning"})
+_SAYING = ("content", "reasoning_content", "reasoning", "tool_calls")
 
 
 def whole_reply(body: bytes) -> bytes:
@@ -66,15 +67,21 @@ class _Joined:
     def _take_choice(self, choice: dict[str, Any]) -> None:
         key = str(choice.get("index") or 0)
         delta = choice.pop("delta", None)
-        if delta is not None:
+        if _says_something(delta):
             self._with_deltas.add(key)
-            choice["message"] = delta
-        elif key in self._with_deltas:
+        if key in self._with_deltas:
             choice.pop("message", None)  # It repeats them.
-        elif _repeats(choice.get("message"), self.choices.get(key, {}).get("message")):
+        if delta is not None and choice.get("message") is None:
+            choice["message"] = delta
+        if _repeats(choice.get("message"), self.choices.get(key, {}).get("message")):
             del self.choices[key]["message"]
         self.is_complete = self.is_complete or bool(choice.get("finish_reason"))
         self.choices[key] = _sum(self.choices.get(key), choice)
+
+
+def _says_something(delta: Any) -> bool:
+    """Whether a delta is more than what some send beside a whole message: an empty one, or the role alone."""
+    return isinstance(delta, dict) and any(delta.get(name) for name in _SAYING)
 
 
 def _repeats(message: Any, earlier: Any) -> bool:
