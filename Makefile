@@ -17,7 +17,8 @@ HELM_METRICS := pytrec-eval-terrier==0.5.11 jiwer==3.1.0 sacrebleu==2.6.0 langde
 WEB_EXTRAS := .[web]
 TEST_EXTRAS := .[demo,docs,ifeval,helm,helm-ranking,lm-eval,tokenizer,dev]
 
-# Two processes, also on larger machines: some tests use the cores that are left.
+# Two processes, also on larger machines: some tests use the cores that are left. Those with a browser run by themselves:
+# what drives it keeps an event loop in the process, in which nothing else could evaluate.
 IN_PARALLEL := --numprocesses 2 --dist worksteal
 
 .DEFAULT_GOAL := help
@@ -51,8 +52,10 @@ docs: .venv/test-ready
 	@echo "open build/site/index.html"
 
 test: lint
+	@echo "== pytest, in a browser where there is one"
+	@$(RUN) pytest --quiet tests/web
 	@echo "== pytest"
-	@$(RUN) pytest --quiet $(IN_PARALLEL)
+	@$(RUN) pytest --quiet $(IN_PARALLEL) --ignore tests/web
 
 test-quick: .venv/test-ready
 	@$(RUN) pytest --quiet $(IN_PARALLEL) -m "not slow" --ignore tests/web
