@@ -6,10 +6,21 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from assay.errors import OutputError, SpecificationError
-from assay.helm import MetricSpec, RunSpec, ScenarioSpec, asdict_without_nones, create_metric, run_entry, write
+from assay.helm import (
+    MetricName,
+    MetricSpec,
+    RunSpec,
+    ScenarioSpec,
+    Stat,
+    asdict_without_nones,
+    create_metric,
+    run_entry,
+    write,
+)
 from assay.helm.run_directory import RUN_SPEC, SCENARIO_STATE
 from assay.helm.stat_files import PER_INSTANCE_STATS, STATS
 from assay.helm.tokenization import EncoderService
@@ -41,6 +52,18 @@ def test_the_dictionary_is_the_callers_own() -> None:
     given = asdict_without_nones(spec)
     given["args"]["names"].append("f1_score")
     assert spec.args == {"names": ["exact_match"]}
+
+
+def test_numbers_of_numpy_are_written_as_numbers() -> None:
+    stat = Stat(MetricName("score")).add(np.float64(0.5)).add(np.float64(0.375))
+    assert json.loads(json.dumps(asdict_without_nones(stat)))["mean"] == 0.4375
+
+
+def test_what_cannot_be_written_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    write(tmp_path / STATS, '["é", "🙂"]')
+    with pytest.raises(OutputError, match="surrogates not allowed"):
+        write(tmp_path / STATS, "\ud800")
+    assert (tmp_path / STATS).read_text(encoding="utf-8") == '["é", "🙂"]'
 
 
 def test_what_is_no_record_and_what_cannot_be_written_are_named(tmp_path: Path) -> None:

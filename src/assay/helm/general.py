@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from assay._util.storage import unwritten
 from assay.errors import OutputError, SpecificationError
@@ -26,8 +25,7 @@ def asdict_without_nones(record: HelmStruct) -> dict[str, Any]:
     """
     if not isinstance(record, HelmStruct):
         raise SpecificationError(f"expected one of HELM's records, but got {type(record).__name__} {record!r:.60}")
-    own: dict[str, Any] = msgspec.to_builtins(record.to_builtins())
-    return own
+    return deepcopy(record.to_builtins())
 
 
 def write(file_path: str | os.PathLike[str], content: str) -> None:
@@ -41,7 +39,8 @@ def write(file_path: str | os.PathLike[str], content: str) -> None:
         OutputError: it cannot be written.
     """
     try:
-        Path(file_path).write_text(content, encoding="utf-8")
+        raw = content.encode()  # before what is there now is gone
+        Path(file_path).write_bytes(raw)
     except OSError as error:
         raise unwritten(f"{file_path} cannot be written", error) from None
     except ValueError as error:  # of half a character
