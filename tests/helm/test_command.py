@@ -57,6 +57,8 @@ def tokenizer_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "words = Words()\n"
         "class Broken(Words):\n"
         "    def encode(self, text): raise FileNotFoundError(2, 'No such file', 'vocabulary')\n"
+        "class Ending(Words):\n"
+        "    def encode(self, text): raise SystemExit(0)\n"
         "class Numbers(Words):\n"
         "    def encode(self, text): return len(text)\n"
         "nothing = 3\n"
@@ -156,6 +158,18 @@ def test_what_is_asked_for_wrongly_is_named(
     assert sorted(path.name for path in run_dir.iterdir()) == [RUN_SPEC, SCENARIO_STATE]
 
 
+@pytest.mark.parametrize("option", ["--plugin", "--tokenizer"])
+def test_a_module_that_ends_the_program_is_no_success(
+    run_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    name = "a_script_without_a_main_guard"
+    (tmp_path / f"{name}.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SpecificationError, match=rf"{name}.* ends the program when it is imported \(sys.exit\(0\)\)"):
+        run_command("evaluate", run_dir, option, name if option == "--plugin" else f"{name}:words")
+    assert not (run_dir / STATS).exists()
+
+
 @pytest.mark.parametrize("name", ["nothing", "absent"])
 def test_an_object_that_is_no_tokenizer_is_refused(run_dir: Path, tokenizer_module: str, name: str) -> None:
     with pytest.raises(SpecificationError, match=r"has no encode and decode|cannot be loaded"):
@@ -163,7 +177,8 @@ def test_an_object_that_is_no_tokenizer_is_refused(run_dir: Path, tokenizer_modu
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("Broken", "FileNotFoundError: .* 'vocabulary'"), ("Numbers", "TypeError")]
+    ("name", "reason"),
+    [("Broken", "FileNotFoundError: .* 'vocabulary'"), ("Ending", "SystemExit: 0"), ("Numbers", "TypeError")],
 )
 def test_a_tokenizer_that_fails_is_named(
     run_dir: Path, tokenizer_module: str, tmp_path: Path, name: str, reason: str

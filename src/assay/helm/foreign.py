@@ -93,7 +93,7 @@ class ForeignMetric:
             try:
                 theirs = _their_state(scenario_state)
                 result = self._metric.evaluate(theirs, service, eval_cache_path or folder, parallelism)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise SpecificationError(
                     f"{self.class_name}, which runs in the installed HELM, failed: {type(error).__name__}: {error}"
                 ) from error
@@ -108,7 +108,7 @@ class ForeignMetric:
             return self._class(**self._args)
         except ImportError as error:
             raise MissingDependencyError(f"{self.class_name} cannot be made: {error}") from None
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if type(error).__name__ == "OptionalDependencyNotInstalled":  # HELM's, with what to install
                 raise MissingDependencyError(f"{self.class_name}: {error}") from None
             raise SpecificationError(f"{self.class_name} cannot be made: {type(error).__name__}: {error}") from None
@@ -162,7 +162,7 @@ def _import(class_name: str, module_name: str) -> ModuleType:
         if error.name is not None and module_name.startswith(error.name):
             raise UnknownMetricError(f"the installed HELM has no metric {class_name}") from None
         raise MissingDependencyError(f"{class_name} needs the package {error.name}, which is not installed") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise MissingDependencyError(f"{class_name} cannot be loaded from the installed HELM: {error}") from None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from assay.helm.state_file import StateFile
 from assay.helm.tokenization import EncoderService, OptTokenizer, TokenizerService
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import ModuleType
 
@@ -110,10 +111,21 @@ def import_plugins(modules: Sequence[str]) -> None:
         SpecificationError: One of them cannot be imported.
     """
     for name in modules:
-        try:
+        with _loading(f"the plugin {name!r}"):
             _users_module(name)
-        except Exception as error:
-            raise SpecificationError(f"the plugin {name!r} cannot be loaded: {type(error).__name__}: {error}") from None
+
+
+@contextmanager
+def _loading(what: str) -> Iterator[None]:
+    """Turn whatever code of the user's own does while it is loaded into one line that names it."""
+    try:
+        yield
+    except SystemExit as error:
+        raise SpecificationError(
+            f"{what} cannot be loaded: it ends the program when it is imported (sys.exit({error.code!r}))"
+        ) from None
+    except Exception as error:
+        raise SpecificationError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from None
 
 
 def _users_module(name: str) -> ModuleType:
@@ -145,13 +157,9 @@ def load_tokenizer(description: str) -> TokenizerService:
             raise SpecificationError(
                 f"the tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())}"
             ) from None
-    try:
+    with _loading(f"the tokenizer {description!r}"):
         found = getattr(_users_module(kind), name)
         encoder = found() if isinstance(found, type) else found
-    except Exception as error:
-        raise SpecificationError(
-            f"the tokenizer {description!r} cannot be loaded: {type(error).__name__}: {error}"
-        ) from None
     if not callable(getattr(encoder, "encode", None)) or not callable(getattr(encoder, "decode", None)):
         raise SpecificationError(f"the tokenizer {description!r} has no encode and decode")
     return EncoderService(encoder)

@@ -203,7 +203,7 @@ class TokenCounter:
             return len(self._service.tokenize(TokenizationRequest(text, self._tokenizer, encode=encode)).tokens)
         except AssayError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise SpecificationError(
                 f"the tokenizer fails on the text {text[:_SHOWN]!r}: {type(error).__name__}: {error}"
             ) from error
