@@ -16,10 +16,10 @@ from assay.evaluation.endpoint_shares import EndpointShares
 from assay.evaluation.totals import RunTotals
 from assay.journal import Journal
 from assay.models.auto_concurrency import concurrency_of
-from assay.scoring.deadline import Deadline
+from assay.scoring.deadline import SCORING_SECONDS, Deadline
 from assay.scoring.deaths import ScoringDeaths
 from assay.scoring.spool import Spool
-from assay.scoring.task_scores import SCORING_SECONDS, TaskScores, receive_all
+from assay.scoring.task_scores import TaskScores, receive_all
 from assay.specification import fingerprints, recorded
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.program_deaths import ProgramDeaths

@@ -24,10 +24,10 @@ from assay.runs.compare import Comparison, compare_runs
 from assay.runs.files import names_metric, read_run
 from assay.runs.samples import RunSamples
 from assay.scoring.corrections import corrections
-from assay.scoring.deadline import Deadline
+from assay.scoring.deadline import SCORING_SECONDS, Deadline
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals
 from assay.scoring.spool import Spool
-from assay.scoring.task_scores import SCORING_SECONDS, TaskScores
+from assay.scoring.task_scores import TaskScores
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.model_args import model_args

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType
 
+SCORING_SECONDS = 30.0
+"""Longest that one sample may take to score."""
 _LOOKS_PER_LIMIT = 4
 
 

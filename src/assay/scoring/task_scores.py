@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from assay.tasks.code_eval import Verdicts
     from assay.types import CompleteSample, Sample
 
-SCORING_SECONDS = 30.0
-"""Longest that one sample may take to score."""
 _RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
 _AS_IT_IS = nullcontext()
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import pytest
 
+import assay.helm.metrics.generation as metrics_of_generation
 from assay.errors import AssayError, MissingDependencyError, SpecificationError, UnsupportedTaskError
 from assay.helm import AdapterSpec, MetricSpec, Request, RequestState, ScenarioState, create_metric
 from assay.helm.metrics.legacy import estimated_cost
@@ -129,6 +131,12 @@ def test_translation(tokenizer: EncoderService) -> None:
         means(state([generation(0, result("a"), golds=["a", "b"])]), tokenizer, name)
 
 
+def test_what_translation_needs_is_looked_for_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(MissingDependencyError, match="needs the package sacrebleu"):
+        create_metric(MetricSpec(f"{METRICS}machine_translation_metrics.MachineTranslationMetric"))
+
+
 def test_classification_of_a_single_class(tokenizer: EncoderService) -> None:
     pytest.importorskip("sklearn")
     name = "classification_metrics.ClassificationMetric"
@@ -180,12 +188,13 @@ def test_an_unknown_class_is_refused_or_run_by_helm() -> None:
         create_metric(MetricSpec("helm.benchmark.metrics.no_such_module.NoMetric"))
 
 
-def test_a_mapping_pattern_that_is_no_expression_is_refused(tokenizer: EncoderService) -> None:
+@pytest.mark.parametrize("pattern", ["(", "a{99999999999999999999}", "(" * 20_000 + ")" * 20_000])
+def test_a_mapping_pattern_that_is_no_expression_is_refused(tokenizer: EncoderService, pattern: str) -> None:
     value = generation(0, result("A")).to_builtins()
     request = RequestState.from_builtins({**value, "output_mapping": {"A": "yes"}})
-    spec = AdapterSpec(method="multiple_choice_joint", num_outputs=1, output_mapping_pattern="(")
+    spec = AdapterSpec(method="multiple_choice_joint", num_outputs=1, output_mapping_pattern=pattern)
     metric = create_metric(MetricSpec(f"{METRICS}basic_metrics.BasicGenerationMetric", {"names": ["exact_match"]}))
-    with pytest.raises(SpecificationError, match=r"output_mapping_pattern '\(' is no regular expression"):
+    with pytest.raises(SpecificationError, match=r"output_mapping_pattern '.* is no regular expression"):
         metric.evaluate(ScenarioState(spec, [request]), tokenizer)
 
 
@@ -195,6 +204,22 @@ def test_a_mapping_pattern_finds_the_letter(tokenizer: EncoderService) -> None:
     spec = AdapterSpec(method="multiple_choice_joint", num_outputs=1, output_mapping_pattern=r"\((.)\)")
     run = ScenarioState(spec, [request])
     assert means(run, tokenizer, "basic_metrics.BasicGenerationMetric", names=["exact_match"])["exact_match"] == 1.0
+
+
+def test_an_answer_that_a_pattern_takes_for_ever_to_match_takes_no_other_with_it(
+    tokenizer: EncoderService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics_of_generation, "SCORING_SECONDS", 0.2)
+    states = [generation(0, result("a" * 60 + "b")), generation(1, result("aaa"))]
+    requests = [RequestState.from_builtins({**one.to_builtins(), "output_mapping": {"aaa": "yes"}}) for one in states]
+    spec = AdapterSpec(method="multiple_choice_joint", num_outputs=1, output_mapping_pattern=r"^((?:a+)+)$")
+    metric = create_metric(MetricSpec(f"{METRICS}basic_metrics.BasicGenerationMetric", {"names": ["exact_match"]}))
+    evaluated = metric.evaluate(ScenarioState(spec, requests), tokenizer)
+    (line,) = evaluated.unscored
+    assert line.startswith("instance id0, trial 0: its answer is matched with output_mapping_pattern, and ")
+    matches = [stat.mean for stat in evaluated.aggregated_stats if stat.name.name == "exact_match" and stat.count]
+    assert matches
+    assert set(matches) == {1.0}
 
 
 def test_language_modeling_runs_have_their_own_metric(tokenizer: EncoderService) -> None:

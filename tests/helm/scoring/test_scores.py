@@ -120,7 +120,14 @@ def test_names_are_checked_before_anything_runs(names: list[str], error: type[Ex
         Scorer(names, 1)
 
 
-def test_what_error_rates_need_is_looked_for_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(MissingDependencyError, match="wer_score needs the package jiwer"):
-        check_names(["exact_match", "wer_score"])
+@pytest.mark.parametrize(
+    ("name", "package", "to_install"),
+    [("wer_score", "jiwer", r"'assay\[helm\]'"), ("chinese_cer_score", "jieba", "jieba")],
+)
+def test_what_error_rates_need_is_looked_for_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, name: str, package: str, to_install: str
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda found: None if found == package else object())
+    needed = f"^{name} needs the package {package}, which is not installed: pip install {to_install}$"
+    with pytest.raises(MissingDependencyError, match=needed):
+        check_names(["exact_match", name])

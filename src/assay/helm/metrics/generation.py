@@ -14,6 +14,7 @@ from assay.helm.metrics.table import Named, Perturbations, TrialTable
 from assay.helm.scoring.code import CODE_SCORES, CodeScorer
 from assay.helm.scoring.pool import Scores, ScoringPool
 from assay.helm.scoring.scorer import Answer, Scorer, check_names, stat_names
+from assay.scoring.deadline import SCORING_SECONDS, Deadline, DeadlineError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,7 +75,10 @@ class AnswerEvaluation(Evaluation):
         if reason is not None:
             self.unscored.append(reason)
             return
-        self._scores.add(group)
+        try:
+            self._scores.add(group)
+        except DeadlineError as error:
+            self.unscored.append(f"{_place_of(group)}: its answer is matched with output_mapping_pattern, and {error}")
         self._collect(self._scores.ready())
 
     def catch_up(self) -> None:
@@ -124,8 +128,12 @@ def _unscorable(group: Group) -> str | None:
     """Why an answer cannot be compared with the references, if it cannot."""
     references = group.instance.references
     if references and not any(reference.is_correct for reference in references):
-        return f"instance {group.instance.id}, trial {group.trial}: no reference is tagged correct"
+        return f"{_place_of(group)}: no reference is tagged correct"
     return None
+
+
+def _place_of(group: Group) -> str:
+    return f"instance {group.instance.id}, trial {group.trial}"
 
 
 def code_scores(names: Sequence[str]) -> tuple[str, ...]:
@@ -161,10 +169,15 @@ class _AnswerScores:
         """Why a group's programs cannot be tested, if they cannot."""
         if self._code is None or not self._code.lacks_tests(group.instance):
             return None
-        return f"instance {group.instance.id}, trial {group.trial}: there are no tests for its programs"
+        return f"{_place_of(group)}: there are no tests for its programs"
 
     def add(self, group: Group) -> None:
-        """Take a group whose generation was answered."""
+        """Take a group whose generation was answered.
+
+        Raises:
+            DeadlineError: Its answer takes too long to match.
+            SpecificationError: The adapter's output mapping pattern is no regular expression.
+        """
         answer = _answer_of(self._spec, group)
         runs: Sequence[Future[RunResult]] = ()
         if self._code is not None and answer is not None:
@@ -215,6 +228,7 @@ def _answer_of(adapter_spec: AdapterSpec, group: Group) -> Answer | None:
     """What a group is scored on; ``None`` where the instance has no references.
 
     Raises:
+        DeadlineError: Its answer takes too long to match.
         SpecificationError: The adapter's output mapping pattern is no regular expression.
     """
     state = group.answer
@@ -224,7 +238,7 @@ def _answer_of(adapter_spec: AdapterSpec, group: Group) -> Answer | None:
     predictions = [completion.text.strip() for completion in _likeliest_first(state)]
     if state.output_mapping is not None:
         if adapter_spec.output_mapping_pattern:
-            predictions = [_extract(adapter_spec.output_mapping_pattern, text) for text in predictions]
+            predictions = _extract(adapter_spec.output_mapping_pattern, predictions)
         predictions = [state.output_mapping.get(text, "") for text in predictions]
     return Answer(golds, tuple(predictions))
 
@@ -240,11 +254,12 @@ def _probability(completion: GeneratedOutput) -> float:
         return float(np.exp(completion.logprob))  # numpy's and Python's exponentials differ in the last bit
 
 
-def _extract(pattern: str, text: str) -> str:
+def _extract(pattern: str, texts: Sequence[str]) -> list[str]:
     try:
-        match = re.search(pattern, text)
-    except re.error as error:
+        expression = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
         raise SpecificationError(f"output_mapping_pattern {pattern!r} is no regular expression: {error}") from None
-    if match is None:
-        return ""
-    return str(match.group(1) if match.groups() else match.group(0))
+    deadline = Deadline(SCORING_SECONDS)
+    with deadline.watching(), deadline:
+        matches = [expression.search(text) for text in texts]
+    return ["" if match is None else match[1 if expression.groups else 0] or "" for match in matches]

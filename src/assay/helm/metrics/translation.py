@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from assay.errors import MissingDependencyError, UnsupportedTaskError
+from assay.errors import UnsupportedTaskError
 from assay.helm.metrics.whole_run import WholeRunMetric, where
+from assay.helm.scoring.scorer import require_package
 from assay.helm.stats import Moments
 
 if TYPE_CHECKING:
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
 
 
 class MachineTranslationMetric(WholeRunMetric):
-    """BLEU of one translation for each text, with one reference."""
+    """BLEU of one translation for each text, with one reference.
+
+    Raises:
+        MissingDependencyError: sacrebleu is not installed.
+    """
+
+    def __init__(self) -> None:
+        require_package("sacrebleu", "MachineTranslationMetric")
 
     def digest(self, state: RequestState) -> tuple[str, str]:
         """A translation and its reference."""
@@ -30,13 +38,7 @@ class MachineTranslationMetric(WholeRunMetric):
     def summarize(self, digests: Sequence[object]) -> list[tuple[str, Moments]]:
         """BLEU of a context."""
         pairs = cast("Sequence[tuple[str, str]]", digests)
-        score = _bleu().corpus_score([text for text, _ in pairs], [[reference for _, reference in pairs]]).score
-        return [("bleu", Moments.of(float(score)))]
-
-
-def _bleu() -> Any:
-    try:
         from sacrebleu.metrics.bleu import BLEU
-    except ImportError:
-        raise MissingDependencyError("translation needs the package sacrebleu: pip install 'assay[helm]'") from None
-    return BLEU()
+
+        score = BLEU().corpus_score([text for text, _ in pairs], [[reference for _, reference in pairs]]).score
+        return [("bleu", Moments.of(float(score)))]

@@ -57,6 +57,7 @@ _NOT_NATIVE = {
 }
 _STEMMING = ("rouge_1", "rouge_2", "rouge_l")
 _ERROR_RATES = ("wer_score", "mer_score", "wip_score", "cer_score")
+_CHINESE = "chinese_"
 _TOKENIZING = ("bleu_1", "bleu_4")
 _REMEMBERED_TEXTS = 1000
 _REMEMBERED_CHARACTERS = 100_000
@@ -155,13 +156,15 @@ def check_names(names: Sequence[str]) -> None:
         raise SpecificationError(f"the score {twice!r} is asked for twice; once is enough")
     for name in names:
         if name.endswith(_ERROR_RATES):
-            _require("jiwer", name)
+            require_package("jiwer", name)
+            if name.startswith(_CHINESE):
+                require_package("jieba", name, "jieba")
     if any(name in _STEMMING for name in names):
-        _require("nltk", "ROUGE")
+        require_package("nltk", "ROUGE")
     if "rouge_l" in names:
-        _require("rapidfuzz", "ROUGE-L")
+        require_package("rapidfuzz", "ROUGE-L")
     if any(name in _TOKENIZING for name in names):
-        _require("nltk", "BLEU")
+        require_package("nltk", "BLEU")
         require_word_tokenizer()
 
 
@@ -178,8 +181,18 @@ def require_word_tokenizer() -> None:
     require_punkt_tab()
 
 
-def _require(package: str, what: str) -> None:
+def require_package(package: str, what: str, to_install: str = "'assay[helm]'") -> None:
+    """Refuse to go on without a package.
+
+    Args:
+        package: its name for Python.
+        what: needs it.
+        to_install: what pip is to be told.
+
+    Raises:
+        MissingDependencyError: It is not installed.
+    """
     if importlib.util.find_spec(package) is None:
         raise MissingDependencyError(
-            f"{what} needs the package {package}, which is not installed: pip install 'assay[helm]'"
+            f"{what} needs the package {package}, which is not installed: pip install {to_install}"
         )
