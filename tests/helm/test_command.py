@@ -17,7 +17,7 @@ from assay.errors import (
     SpecificationError,
     UnknownMetricError,
 )
-from assay.helm import MetricSpec, RequestState, RunSpec, ScenarioSpec
+from assay.helm import MetricName, MetricSpec, RequestState, RunSpec, ScenarioSpec, Stat
 from assay.helm.run_directory import RUN_SPEC, SCENARIO_STATE
 from assay.helm.stat_files import PER_INSTANCE_STATS, STATS
 from tests.helm.states import generation, result, state
@@ -243,6 +243,14 @@ def test_show_gives_scores_or_everything(run_dir: Path, capsys: pytest.CaptureFi
     assert "robustness (worst)" in everything
     run_command("show", run_dir, "--json")
     assert json.loads(capsys.readouterr().out) == json.loads((run_dir / STATS).read_bytes())
+
+
+@pytest.mark.parametrize("stats", [[], [Stat(MetricName("exact_match"))]])
+def test_nothing_to_show_is_no_success(tmp_path: Path, stats: list[Stat], capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / STATS).write_text(json.dumps([stat.to_builtins() for stat in stats]))
+    with pytest.raises(NothingMeasuredError, match=r"stats\.json holds no statistic that has a value"):
+        run_command("show", tmp_path, "--json")
+    assert json.loads(capsys.readouterr().out) == [stat.to_builtins() for stat in stats]
 
 
 def test_show_lets_no_control_codes_through(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

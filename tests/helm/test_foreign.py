@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,6 +96,13 @@ def make(class_name: str, **args: Any) -> Any:
 def test_what_is_no_metric_is_not_made(class_name: str) -> None:
     with pytest.raises(UnknownMetricError):
         make(class_name, command="false")
+
+
+@pytest.mark.parametrize("class_name", ["os.system", "builtins.exec"])
+def test_what_is_no_metric_of_helms_needs_no_helm(class_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(UnknownMetricError, match=f"^{class_name} is none of HELM's metrics"):
+        make(class_name)
 
 
 def test_a_name_imports_nothing_but_helms_metrics(installed_helm: Path) -> None:

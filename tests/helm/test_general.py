@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from assay.errors import OutputError, SpecificationError
 from assay.helm import (
     MetricName,
     MetricSpec,
+    RequestState,
     RunSpec,
     ScenarioSpec,
     Stat,
@@ -52,6 +54,24 @@ def test_the_dictionary_is_the_callers_own() -> None:
     given = asdict_without_nones(spec)
     given["args"]["names"].append("f1_score")
     assert spec.args == {"names": ["exact_match"]}
+
+
+def test_records_are_replaced_as_dataclasses_are() -> None:
+    asked = RequestState.from_builtins({**generation(0, None).to_builtins(), "a_key_of_tomorrow": 1})
+    answered = replace(asked, result=result("yes"))
+    assert answered.to_builtins() == {**asked.to_builtins(), "result": result("yes").to_builtins()}
+    with pytest.raises(TypeError, match="nonesuch"):
+        replace(asked, nonesuch=1)  # type: ignore[call-arg]
+    run = state([asked])
+    assert replace(run, request_states=[answered]).instances == run.instances
+
+
+def test_records_are_dictionaries_as_dataclasses_are() -> None:
+    stat = Stat(MetricName("score", split="test")).add(2)
+    name = {"name": "score", "split": "test", "sub_split": None, "perturbation": None}
+    moments = {"count": 1, "sum": 2, "sum_squared": 4, "min": 2, "max": 2, "mean": 2.0, "variance": 0.0, "stddev": 0.0}
+    assert asdict(stat) == {"name": name, **moments}
+    assert [field.name for field in fields(MetricName)] == list(name)
 
 
 def test_numbers_of_numpy_are_written_as_numbers() -> None:

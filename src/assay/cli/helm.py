@@ -126,6 +126,11 @@ def export(run_: str, output_dir: Path, suite: str, allow_fewer: bool) -> None:
 def show(run_dir: Path, show_all: bool, as_json: bool) -> None:
     """Show what stats.json of a run directory says: scores, and worst cases over perturbations."""
     from assay.cli.helm_output import print_stats
+    from assay.errors import NothingMeasuredError
     from assay.helm.stat_files import STATS, read_stats
 
-    print_stats(read_stats(run_dir / STATS if run_dir.is_dir() else run_dir), as_json, show_all)
+    path = run_dir / STATS if run_dir.is_dir() else run_dir
+    stats = read_stats(path)
+    print_stats(stats, as_json, show_all)
+    if not any(stat.count for stat in stats):
+        raise NothingMeasuredError(f"{path} holds no statistic that has a value")

@@ -138,11 +138,14 @@ def _find_class(class_name: str) -> Any:
     """
     module_name, _, name = class_name.rpartition(".")
     is_helms = module_name.startswith(_METRICS)
-    if not is_helms and module_name not in sys.modules:
+    is_installed = (
+        importlib.util.find_spec("helm") is not None and importlib.util.find_spec("helm.benchmark") is not None
+    )
+    if not is_helms and (module_name not in sys.modules or not is_installed):
         raise UnknownMetricError(
             f"{class_name} is none of HELM's metrics, {_METRICS}…; one of your own has to be imported first (--plugin)"
         )
-    if importlib.util.find_spec("helm") is None or importlib.util.find_spec("helm.benchmark") is None:
+    if not is_installed:
         raise MissingDependencyError(
             f"{class_name} is not computed here, and HELM is not installed to compute it: pip install crfm-helm"
         )

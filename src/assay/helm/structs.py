@@ -8,6 +8,7 @@ is kept in `HelmStruct.extras`, so that writing the record back gives the file t
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
 import sys
@@ -15,7 +16,7 @@ import types
 import typing
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, NamedTuple, Self, TypeVar, Union
+from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeVar, Union
 
 import msgspec
 
@@ -30,6 +31,16 @@ Extras = tuple[tuple[str, Any], ...]
 """What a file's record has beyond today's fields, in its order; ``UNSET`` for a default that the file leaves out."""
 
 
+class _DataclassFields:
+    """What Python's `dataclasses` looks for: programs written for HELM give its records to ``replace`` and ``asdict``.
+
+    What a file's record has beyond HELM's fields is one of them only where there is some: ``replace`` keeps it.
+    """
+
+    def __get__(self, record: HelmStruct | None, kind: type[HelmStruct]) -> dict[str, dataclasses.Field[Any]]:
+        return _dataclass_fields(kind, record is not None and record.extras is not None)
+
+
 class HelmStruct(
     msgspec.Struct, frozen=True, kw_only=True, gc=False, forbid_unknown_fields=True, rename={"extras": "$extras"}
 ):
@@ -37,6 +48,8 @@ class HelmStruct(
 
     Records are trees, so the garbage collector need not watch them; runs have tens of millions.
     """
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]] = _DataclassFields()  # type: ignore[assignment]
 
     extras: Extras | None = None
 
@@ -220,6 +233,12 @@ def _record_inside(annotation: Any) -> tuple[type[HelmStruct] | None, int]:
     if isinstance(annotation, type) and issubclass(annotation, HelmStruct):
         return annotation, 0
     return None, 0
+
+
+@cache
+def _dataclass_fields(cls: type[HelmStruct], with_extras: bool) -> dict[str, dataclasses.Field[Any]]:
+    known = [(field.name, field.type) for field in msgspec.structs.fields(cls) if with_extras or field.name != "extras"]
+    return {field.name: field for field in dataclasses.fields(dataclasses.make_dataclass(cls.__name__, known))}
 
 
 @cache
