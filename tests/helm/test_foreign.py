@@ -14,6 +14,7 @@ from assay.errors import MissingDependencyError, SpecificationError, UnknownMetr
 from assay.helm import MetricSpec, UnsafeCode, create_metric
 from assay.helm.foreign import ForeignMetric
 from assay.helm.selection import import_plugins
+from tests.helm.states import state
 
 METRICS = "helm.benchmark.metrics."
 _MODULES = {
@@ -46,6 +47,18 @@ _MODULES = {
     "basic_metrics": "from helm.benchmark.metrics.metric import Metric\nclass BasicGenerationMetric(Metric): pass\n",
     "of_tomorrow": "import a_package_that_is_not_there\n",
 }
+_OTHER_MODULES = {
+    "common/general": "from dataclasses import asdict as asdict_without_nones\n",
+    "common/codec": "def from_json(text, kind): return kind(None, [], None)\n",
+    "benchmark/adaptation/scenario_state": (
+        "from dataclasses import dataclass\n"
+        "@dataclass\n"
+        "class ScenarioState:\n"
+        "    adapter_spec: object\n"
+        "    request_states: list\n"
+        "    annotator_specs: object\n"
+    ),
+}
 STRIP = f"{METRICS}output_processors.strip"
 
 
@@ -55,8 +68,13 @@ def installed_helm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     folder = tmp_path / "site"
     metrics = folder / "helm" / "benchmark" / "metrics"
     metrics.mkdir(parents=True)
+    for name, text in _OTHER_MODULES.items():
+        module = folder / "helm" / f"{name}.py"
+        module.parent.mkdir(exist_ok=True)
+        module.write_text(text)
+        (module.parent / "__init__.py").touch()
     for package in (folder / "helm", metrics.parent, metrics):
-        (package / "__init__.py").write_text("")
+        (package / "__init__.py").touch()
     for name, text in _MODULES.items():
         (metrics / f"{name}.py").write_text(text)
     before = {name: module for name, module in sys.modules.items() if _is_helms(name)}
@@ -187,3 +205,43 @@ def test_what_keeps_a_metric_from_being_made_is_named() -> None:
         make(f"{METRICS}toxicity_metrics.NoNetworkMetric")
     with pytest.raises(MissingDependencyError, match="a_package_that_is_not_there"):
         make(f"{METRICS}of_tomorrow.Metric")
+
+
+_RESULTS = (
+    "from dataclasses import make_dataclass\n"
+    "import numpy\n"
+    "from helm.benchmark.metrics.metric import Metric\n"
+    "Result = make_dataclass('Result', ['aggregated_stats', 'per_instance_stats'])\n"
+    "Stat = make_dataclass('Stat', ['name', 'count', 'sum', 'sum_squared', 'mean'])\n"
+    "class UsersMetric(Metric):\n"
+    "    def __init__(self, what): self.what = what\n"
+    "    def evaluate(self, *_):\n"
+    "        value = eval(self.what)\n"
+    "        return value and Result([Stat({'name': 'score'}, 1, value, value, value)], [])\n"
+)
+
+
+@pytest.fixture
+def users_metric(installed_helm: Path) -> str:
+    (installed_helm / "users_own_results.py").write_text(_RESULTS)
+    import_plugins(["users_own_results"])
+    return "users_own_results.UsersMetric"
+
+
+@pytest.mark.parametrize("number", ["numpy.float64(0.5)", "numpy.float32(0.5)", "0.5", "numpy.int64(3)", "3"])
+def test_numbers_of_numpy_are_numbers(users_metric: str, number: str) -> None:
+    (stat,) = make(users_metric, what=number).evaluate(state([]), None).aggregated_stats
+    value = 3 if "3)" in number or number == "3" else 0.5
+    assert stat.to_builtins()["sum"] == value
+    assert type(stat.sum) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [("None", "AttributeError"), ("'much'", "FileFormatError: a Stat.sum: "), ("exit(0)", "SystemExit: 0")],
+)
+def test_a_metric_that_gives_no_statistics_is_named(users_metric: str, result: str, reason: str) -> None:
+    with pytest.raises(
+        SpecificationError, match=f"^{users_metric}, which runs in the installed HELM, failed: {reason}"
+    ):
+        make(users_metric, what=result).evaluate(state([]), None)

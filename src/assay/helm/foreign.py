@@ -14,6 +14,8 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
+
 from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError, UnsupportedTaskError
 from assay.helm.adaptation import instance_key
 from assay.helm.run_spec import MetricSpec
@@ -93,15 +95,11 @@ class ForeignMetric:
             try:
                 theirs = _their_state(scenario_state)
                 result = self._metric.evaluate(theirs, service, eval_cache_path or folder, parallelism)
+                return _our_result(result)
             except (Exception, SystemExit) as error:
                 raise SpecificationError(
                     f"{self.class_name}, which runs in the installed HELM, failed: {type(error).__name__}: {error}"
                 ) from error
-        as_dict = importlib.import_module("helm.common.general").asdict_without_nones
-        return MetricResult(
-            [Stat.from_builtins(as_dict(stat)) for stat in result.aggregated_stats],
-            [PerInstanceStats.from_builtins(as_dict(stats)) for stats in result.per_instance_stats],
-        )
 
     def _make(self) -> Any:
         try:
@@ -211,6 +209,25 @@ def _their_state(state: ScenarioState) -> Any:
         _share(ours, one, instances) for ours, one in zip(state.request_states, converted.request_states, strict=True)
     ]
     return theirs(converted.adapter_spec, shared, converted.annotator_specs)
+
+
+def _our_result(theirs: Any) -> MetricResult:
+    as_dict = importlib.import_module("helm.common.general").asdict_without_nones
+
+    def plain(record: Any) -> Any:
+        return msgspec.to_builtins(as_dict(record), enc_hook=_plain_number)
+
+    return MetricResult(
+        [Stat.from_builtins(plain(stat), "a Stat") for stat in theirs.aggregated_stats],
+        [PerInstanceStats.from_builtins(plain(stats), "a PerInstanceStats") for stats in theirs.per_instance_stats],
+    )
+
+
+def _plain_number(value: Any) -> Any:
+    """A number of numpy's as Python's; metrics add what they compute with it."""
+    if not hasattr(value, "item"):
+        raise TypeError(f"{value!r:.60} is no number")
+    return value.item()
 
 
 def _share(ours: RequestState, theirs: Any, instances: dict[InstanceKey, Any]) -> Any:
