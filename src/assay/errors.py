@@ -98,6 +98,10 @@ class OutputError(AssayError):
     exit_code = 2
 
 
+class FewerStatisticsError(OutputError):
+    """A HELM run's statistics would be replaced by fewer, which nobody allowed."""
+
+
 class StorageError(OutputError):
     """The disk is full or fails: not what was asked for is wrong, and what is on the disk is kept."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from assay.errors import AssayError, FileFormatError, NothingMeasuredError
+from assay.errors import AssayError, FewerStatisticsError, FileFormatError, NothingMeasuredError
 from assay.evaluation import Evaluation, evaluate
 from assay.helm import RunSpec, StateFile
 from assay.helm.lm_eval_runs import _stat_names, write_helm_runs
@@ -63,6 +63,20 @@ def test_each_task_becomes_a_run_with_lm_evals_values(tmp_path: Path, run: Evalu
         assert stats["exact_match"].mean == run.results["results"][task]["exact_match,get-answer"]
         assert stats["exact_match"].count == 1
         assert read(folder, "scenario.json")["name"] == task
+
+
+def test_a_task_that_would_lose_statistics_keeps_no_other_from_being_written(tmp_path: Path, run: Evaluation) -> None:
+    counting, naming = write_helm_runs(run.results_file, tmp_path)
+    more = read(counting, "stats.json")
+    more.append({**more[0], "name": {"name": "a_score_of_yesterday"}})
+    (counting / "stats.json").write_text(json.dumps(more))
+    shutil.rmtree(naming)
+    with pytest.raises(FewerStatisticsError, match=r"lose a_score_of_yesterday.*; 1 of 2 are written$"):
+        write_helm_runs(run.results_file, tmp_path)
+    assert read(counting, "stats.json") == more
+    assert (naming / "stats.json").exists()
+    write_helm_runs(run.results_file, tmp_path, allow_fewer=True)
+    assert len(read(counting, "stats.json")) < len(more)
 
 
 def test_a_score_that_is_no_number_is_no_statistic() -> None:
@@ -165,7 +179,7 @@ def test_assay_run_writes_them_on_the_way(tmp_path: Path) -> None:
         where = ["--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS), "--no-report"]
         ran = assay("run", "counting", *where, "--limit", "10", "--helm-dir", "blocked", cwd=tmp_path)
     assert ran.returncode == 0, "the run itself is done"
-    assert "nothing was written for HELM" in ran.stderr
+    assert "the run was not written for HELM as a whole" in ran.stderr
 
 
 def test_helm_summarize_shows_them(tmp_path: Path, run: Evaluation) -> None:

@@ -52,7 +52,7 @@ def helm_runs_of(results_file: Path, helm_dir: str) -> None:
     except Exception as error:
         reason = str(error) if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
         remark(
-            f"nothing was written for HELM ({printable(reason, 400)}); the results are there, and "
+            f"the run was not written for HELM as a whole ({printable(reason, 400)}); the results are there, and "
             f"assay helm export {results_file} --output-dir {helm_dir} tries again"
         )
         return

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from assay.errors import NothingMeasuredError
+from assay.errors import FewerStatisticsError, NothingMeasuredError
 from assay.helm.adaptation import ScenarioState
 from assay.helm.lm_eval_states import CHOICES, adapter_spec, method_of, request_states
 from assay.helm.run_directory import RunFiles, write_scored_run
@@ -95,19 +95,28 @@ def write_helm_runs(
     Raises:
         FileFormatError: a file of the run is missing or damaged.
         NothingMeasuredError: no sample has a score.
-        OutputError: the directories cannot be written, or one would lose statistics.
+        OutputError: the directories cannot be written.
+        FewerStatisticsError: some would lose statistics; the others are written.
     """
     folder = output_path / "runs" / suite
-    written = []
+    written: list[Path] = []
+    refused: list[FewerStatisticsError] = []
     with RunSamples(results_file) as samples:
         model = helm_name(str(samples.results.get("model_name") or "model"))
         for task in samples.tasks:
             collected = _collect(samples, task, model)
             if collected is not None:
-                written.append(_write(samples.results, collected, folder, allow_fewer))
-    if not written:
+                try:
+                    written.append(_write(samples.results, collected, folder, allow_fewer))
+                except FewerStatisticsError as error:
+                    refused.append(error)
+    if not written and not refused:
         raise NothingMeasuredError(f"{results_file} has no sample with a score, so there is nothing to write for HELM")
-    write_schema(folder, output_path / SCHEMA)
+    if written:
+        write_schema(folder, output_path / SCHEMA)
+    if refused:
+        others = f" ({len(refused) - 1} more likewise)" if len(refused) > 1 else ""
+        raise FewerStatisticsError(f"{refused[0]}{others}; {len(written)} of {len(written) + len(refused)} are written")
     return written
 
 

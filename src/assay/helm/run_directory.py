@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import msgspec
 
 from assay._util.storage import unwritten
-from assay.errors import FileFormatError, MissingDependencyError, OutputError, UnknownMetricError
+from assay.errors import FewerStatisticsError, FileFormatError, MissingDependencyError, UnknownMetricError
 from assay.helm.evaluate import Evaluated, evaluate
 from assay.helm.metrics.base import DEFAULT_PARALLELISM
 from assay.helm.metrics.registry import NATIVE, create_metric
@@ -158,7 +158,8 @@ def run_entry(
 
     Raises:
         UsageError: A metric cannot be computed, or the state is damaged.
-        OutputError: The files cannot be written, or would replace statistics by fewer.
+        OutputError: The files cannot be written.
+        FewerStatisticsError: They would replace statistics by fewer.
     """
     metrics = metrics_of(run_spec, first_metric_only)
     files = RunFiles(run_spec, scenario, state)
@@ -182,7 +183,8 @@ def write_run(
 
     Raises:
         UsageError: A metric cannot be computed, or the state is damaged.
-        OutputError: The files cannot be written, or would replace statistics by fewer, which is not allowed.
+        OutputError: The files cannot be written.
+        FewerStatisticsError: They would replace statistics by fewer, which is not allowed.
     """
     if isinstance(files.scenario, Path):
         Scenario.from_json(_read(files.scenario), str(files.scenario))  # what is broken is not to be copied
@@ -207,7 +209,8 @@ def write_scored_run(
     """Write the files of a run whose statistics are known, each of them whole or not at all.
 
     Raises:
-        OutputError: The files cannot be written, or would replace statistics by fewer, which is not allowed.
+        OutputError: The files cannot be written.
+        FewerStatisticsError: They would replace statistics by fewer, which is not allowed.
     """
     with _drafting(output_dir, allow_fewer) as draft, _scratch(draft) as scratch:
         spool = _Spool(scratch)
@@ -229,7 +232,7 @@ def _drafting(output_dir: Path, allow_fewer: bool) -> Iterator[Path]:
             draft = Path(folder)
             yield draft
             if not allow_fewer and (lost := what_would_be_lost(output_dir, draft)):
-                raise OutputError(
+                raise FewerStatisticsError(
                     f"{output_dir} is left as it was, for it would lose {lost}; write to another directory, or allow "
                     "it: --allow-fewer, or allow_fewer=True in Python"
                 )

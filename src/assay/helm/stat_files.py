@@ -34,7 +34,7 @@ def what_would_be_lost(old: Path, new: Path) -> str | None:
         lost = _fewer_stats(old_stats, _stats(new / STATS) if old_stats else {})
         return lost or _fewer_values(old / PER_INSTANCE_STATS, new / PER_INSTANCE_STATS)
     except FileFormatError as error:
-        return f"nobody knows what, for {error}"
+        return f"statistics that cannot be counted, for {error}"
 
 
 def read_stats(path: Path) -> list[Stat]:
