@@ -18,12 +18,13 @@ from assay.helm import (
     RunSpec,
     ScenarioSpec,
     Stat,
+    StateFile,
     asdict_without_nones,
     create_metric,
     run_entry,
     write,
 )
-from assay.helm.run_directory import RUN_SPEC, SCENARIO_STATE
+from assay.helm.run_directory import RUN_SPEC, SCENARIO, SCENARIO_STATE
 from assay.helm.stat_files import PER_INSTANCE_STATS, STATS
 from assay.helm.tokenization import EncoderService
 from tests.helm.states import generation, result, state
@@ -47,6 +48,17 @@ def test_what_is_written_record_by_record_is_what_run_entry_writes(tmp_path: Pat
     run_entry(spec, run, tmp_path / "ours", tokenizer)
     for name in (RUN_SPEC, SCENARIO_STATE, STATS, PER_INSTANCE_STATS):
         assert (tmp_path / name).read_bytes() == (tmp_path / "ours" / name).read_bytes(), name
+
+
+def test_places_are_given_as_text_as_in_helm(tmp_path: Path) -> None:
+    run = state([generation(0, result("yes"))])
+    metric = MetricSpec("helm.benchmark.metrics.basic_metrics.BasicGenerationMetric", {"names": ["exact_match"]})
+    spec = RunSpec("a-run", ScenarioSpec("x.Scenario"), run.adapter_spec, [metric])
+    folder = os.path.join(tmp_path, "ours")
+    write(os.path.join(tmp_path, SCENARIO), '{\n  "name": "orc"\n}')
+    run_entry(spec, run, folder, scenario=os.path.join(tmp_path, SCENARIO))
+    assert sorted(os.listdir(folder)) == sorted([PER_INSTANCE_STATS, RUN_SPEC, SCENARIO, SCENARIO_STATE, STATS])
+    assert StateFile(os.path.join(folder, SCENARIO_STATE)).load() == run
 
 
 def test_the_dictionary_is_the_callers_own() -> None:

@@ -134,10 +134,10 @@ class RunFiles:
 def run_entry(
     run_spec: RunSpec,
     state: ScenarioState | StateFile,
-    output_dir: Path,
+    output_dir: str | os.PathLike[str],
     metric_service: TokenizerService | None = None,
     *,
-    scenario: Scenario | Path | None = None,
+    scenario: Scenario | str | os.PathLike[str] | None = None,
     first_metric_only: bool = False,
     parallelism: int = DEFAULT_PARALLELISM,
     unsafe_code: UnsafeCode | None = None,
@@ -162,9 +162,15 @@ def run_entry(
         FewerStatisticsError: They would replace statistics by fewer.
     """
     metrics = metrics_of(run_spec, first_metric_only)
-    files = RunFiles(run_spec, scenario, state)
+    said = scenario if scenario is None or isinstance(scenario, Scenario) else Path(scenario)
     return write_run(
-        files, metrics, output_dir, metric_service, parallelism, unsafe_code=unsafe_code, allow_fewer=allow_fewer
+        RunFiles(run_spec, said, state),
+        metrics,
+        Path(output_dir),
+        metric_service,
+        parallelism,
+        unsafe_code=unsafe_code,
+        allow_fewer=allow_fewer,
     )
 
 

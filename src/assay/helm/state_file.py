@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from assay.errors import FileFormatError
@@ -10,8 +11,8 @@ from assay.helm.adaptation import AdapterSpec, RequestState, ScenarioState
 from assay.helm.structs import Extent, extent_of, parse_json
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterator
-    from pathlib import Path
 
 _CHUNK = 1 << 20
 _LIST_BEGINS = b'\n  "request_states": ['
@@ -32,15 +33,18 @@ class StateFile:
 
     HELM's own layout is read piece by piece. A file in another layout (compact, other indentation) is read whole.
 
+    Args:
+        path: Where the file is.
+
     Raises:
         FileFormatError: The file is damaged or not a scenario state; the message names the byte.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
         self.name = str(path)
         try:
-            with path.open("rb") as file:
+            with self.path.open("rb") as file:
                 head = self._read_head(file)
         except OSError as error:
             raise FileFormatError(f"{path} cannot be read: {error.strerror}") from None
