@@ -7,7 +7,15 @@ import pytest
 
 import assay.helm.metrics.generation as metrics_of_generation
 from assay.errors import AssayError, MissingDependencyError, SpecificationError, UnsupportedTaskError
-from assay.helm import AdapterSpec, MetricSpec, Request, RequestState, ScenarioState, create_metric
+from assay.helm import (
+    AdapterSpec,
+    MetricSpec,
+    PerturbationDescription,
+    Request,
+    RequestState,
+    ScenarioState,
+    create_metric,
+)
 from assay.helm.metrics.legacy import estimated_cost
 from assay.helm.tokenization import EncoderService, TokenCounter
 from tests.helm.states import generation, result, state
@@ -129,6 +137,15 @@ def test_translation(tokenizer: EncoderService) -> None:
     assert means(run, tokenizer, name)["bleu"] == pytest.approx(100)
     with pytest.raises(UnsupportedTaskError, match="2 references"):
         means(state([generation(0, result("a"), golds=["a", "b"])]), tokenizer, name)
+
+
+def test_contexts_are_counted_in_the_order_of_the_file(tokenizer: EncoderService) -> None:
+    changed = PerturbationDescription(name="misspelling", computed_on="perturbed")
+    rows = [(1, None), (0, changed), (0, None)]  # trial 1 comes first, and what counts is trial 0
+    states = [generation(0, result("yes"), trial=trial, perturbation=one) for trial, one in rows]
+    run = state(states, num_train_trials=2)
+    counted = create_metric(MetricSpec(f"{METRICS}basic_metrics.InstancesPerSplitMetric")).evaluate(run, tokenizer)
+    assert [stat.name.perturbation for stat in counted.aggregated_stats] == [changed, None]
 
 
 def test_what_translation_needs_is_looked_for_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:

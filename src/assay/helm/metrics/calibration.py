@@ -60,7 +60,8 @@ def calibration_of(totals: ContextTotals) -> Named:
     if not np.isfinite(log_odds).all():  # HELM fails on a log probability that is not a number
         return statistics
     slope, intercept = platt_scaling(log_odds, correct)
-    rescaled = 1 / (1 + np.exp(-(log_odds * slope + intercept)))
+    with np.errstate(over="ignore"):  # infinite, and its inverse 0
+        rescaled = 1 / (1 + np.exp(-(log_odds * slope + intercept)))
     return [
         *statistics,
         ("platt_coef", slope),

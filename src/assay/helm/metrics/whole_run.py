@@ -47,17 +47,21 @@ class _InstanceCount(Evaluation):
     def __init__(self) -> None:
         super().__init__()
         self._counts: dict[int, dict[MetricContext, int]] = {}
+        """By trial; its contexts in the order of the file, as in HELM, and not in that of the groups."""
+
+    def add_state(self, state: RequestState) -> None:
+        context = MetricContext.from_instance(state.instance)
+        self._counts.setdefault(state.train_trial_index, {}).setdefault(context, 0)
 
     def add_group(self, group: Group) -> None:
-        counts = self._counts.setdefault(group.trial, {})
-        context = MetricContext.from_instance(group.instance)
-        counts[context] = counts.get(context, 0) + 1
+        self._counts[group.trial][MetricContext.from_instance(group.instance)] += 1
 
     def finish(self) -> list[Stat]:
         means = ContextMeans()
-        for counts in self._counts.values():
+        for _, counts in sorted(self._counts.items()):
             for context, count in counts.items():
-                means.add(context, "num_instances", Moments.of(count))
+                if count:
+                    means.add(context, "num_instances", Moments.of(count))
         return means.stats()
 
 
