@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.errors import ModelNotServedError, ReplicasDifferError, ServerRefusedError, ServerUnreachableError
-from assay.models.refusals import SHORT_QUESTION, refusal_words
+from assay.models.refusals import SHORT_QUESTION, refusal_words, refuses_key
 from assay.models.retry import Fault
 from assay.models.server_info import ServedModel, ServerInfo, answers_to, check_model_served, served_as, server_info
 from assay.models.wire import read_reply
@@ -30,7 +30,6 @@ SENTINELS = (
 )
 """Short prompts whose answers at temperature 0 replicas should agree on."""
 _TOKENS = 16
-_UNAUTHORISED = 401
 _KEY_PATIENCE = 5.0
 _PATIENCE = 60.0
 """Seconds for a sentinel's answer, without which there is none."""
@@ -125,7 +124,7 @@ async def _refuse_bad_key(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Non
                 said = await endpoint.attempt(body, lambda _: None)
         except TimeoutError:
             return None
-        return said if said is not None and said.status == _UNAUTHORISED else None
+        return said if said is not None and refuses_key(said) else None
 
     refusals = await asyncio.gather(*map(refusal, endpoints))
     first = refusals[0]

@@ -115,8 +115,8 @@ class Patience:
         """Requests refused for good since the last answer."""
         self._refusals_allowed = _REFUSALS_LATER
         self._is_in_question = False
-        self._waiting: set[asyncio.Task[object]] = set()
-        """Tasks between two attempts."""
+        self._waiting: dict[asyncio.Task[object], float] = {}
+        """When tasks began to wait that are between two attempts."""
         self._interrupted: set[asyncio.Task[object]] = set()
         self._end: _End | None = None
 
@@ -131,25 +131,13 @@ class Patience:
         """A request that began ends, after its last attempt."""
         self._requests -= 1
 
-    async def attempt(self, work: Awaitable[T]) -> T:
+    def attempt(self, work: Awaitable[T]) -> Awaitable[T]:
         """What comes of an attempt.
 
         Raises:
             ServerUnreachableError, ServerRefusedError: the run has ended meanwhile.
         """
-        if self._end is not None:
-            self._refuse(work)
-        # Every request comes this way: no timer, and no coroutine between this one and the attempt's.
-        task = _this_task()
-        cancelled_before = task.cancelling()
-        self._under_way[task] = self._clock()
-        try:
-            return await work
-        except asyncio.CancelledError:
-            self._raise_if_interrupted(task, cancelled_before)
-            raise
-        finally:
-            del self._under_way[task]
+        return self._unless_over(work, self._under_way)
 
     def answered(self, endpoint: Endpoint) -> None:
         """An answer came: all is well."""
@@ -247,7 +235,7 @@ class Patience:
         Raises:
             ServerUnreachableError, ServerRefusedError: the run has ended meanwhile.
         """
-        await self._unless_over(self._sleep(seconds))
+        await self._unless_over(self._sleep(seconds), self._waiting)
 
     async def wait_for_server(self, back: Awaitable[None]) -> None:
         """Wait until there is a server to ask.
@@ -256,7 +244,7 @@ class Patience:
             ServerUnreachableError, ServerRefusedError: the run has ended meanwhile.
         """
         self._start_clock()
-        await self._unless_over(back)
+        await self._unless_over(back, self._waiting)
 
     async def close(self) -> None:
         """End what goes on in the background."""
@@ -311,7 +299,7 @@ class Patience:
 
     def _finish(self, kind: type[ServerUnreachableError | ServerRefusedError], message: str) -> None:
         self._end = _End(kind, message)
-        for task in self._waiting | self._under_way.keys():
+        for task in self._waiting.keys() | self._under_way.keys():
             self._interrupted.add(task)
             task.cancel()
 
@@ -324,19 +312,21 @@ class Patience:
             work.close()  # else Python warns that it was never awaited
         self._raise_if_over()
 
-    async def _unless_over(self, work: Awaitable[T]) -> T:
+    async def _unless_over(self, work: Awaitable[T], noted: dict[asyncio.Task[object], float]) -> T:
+        """What comes of `work`, noted while it goes on; the run's end cuts it off."""
         if self._end is not None:
             self._refuse(work)
+        # Every request comes this way: no timer, and no coroutine between this one and the attempt's.
         task = _this_task()
         cancelled_before = task.cancelling()
-        self._waiting.add(task)
+        noted[task] = self._clock()
         try:
             return await work
         except asyncio.CancelledError:
             self._raise_if_interrupted(task, cancelled_before)
             raise
         finally:
-            self._waiting.discard(task)
+            noted.pop(task, None)
 
     def _raise_if_interrupted(self, task: asyncio.Task[object], cancelled_before: int) -> None:
         """Raise the run's end, unless somebody else cancelled the task, too."""

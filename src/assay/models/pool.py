@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import ServerUnreachableError
 from assay.models.pool_member import Member
-from assay.models.retry import REFUSALS, Fault, Hope
+from assay.models.retry import Fault, Hope, is_bad_request
 from assay.models.servers import Visit
 from assay.types import FailureCause
 
@@ -111,7 +111,7 @@ class Pool:
         """Note a failure; several in a row set the endpoint aside."""
         member = self._members[visit.endpoint]
         member.faults[fault.cause] += 1
-        if fault.hope is Hope.NONE and not _is_refusal(fault):
+        if is_bad_request(fault):
             return  # the request's own fault, unless another endpoint answers it
         self._count_failure(member, fault)
         if all(one.aside is not None and _is_final(one.aside) for one in self.members):
@@ -223,12 +223,12 @@ class Pool:
 
 def _is_refusal(fault: Fault) -> bool:
     """Whether the server, and not the request, is the reason why it would fail the same way again there."""
-    return fault.hope is Hope.NONE and (fault.status in REFUSALS or _is_final(fault))
+    return fault.hope is Hope.NONE and not is_bad_request(fault)
 
 
 def _is_objection(fault: Fault) -> bool:
     """Whether the server calls the request itself bad, for another reason than its length."""
-    return fault.hope is Hope.NONE and fault.cause is FailureCause.BAD_REQUEST and not _is_refusal(fault)
+    return is_bad_request(fault) and fault.cause is FailureCause.BAD_REQUEST
 
 
 def _refused(fault: Fault | None) -> bool:

@@ -36,8 +36,13 @@ def refusal_words(who: str, fault: Fault, spec: ModelSpec) -> str:
         fault: what it says.
         spec: how it is asked.
     """
-    does = "refuses the key" if fault.status == 401 else how_refused(fault)
+    does = "refuses the key" if refuses_key(fault) else how_refused(fault)
     return f"{who} {does} ({fault.message}); {what_to_do(fault, spec)}"
+
+
+def refuses_key(fault: Fault) -> bool:
+    """Whether a server says that it takes no request with this key."""
+    return fault.status == 401
 
 
 def how_refused(fault: Fault) -> str:

@@ -25,7 +25,7 @@ from assay.models.probe.logprobs import try_logprobs
 from assay.models.probe.report import NOT_ASKED, Capability, Findings, ProbeReport, no, yes
 from assay.models.probe.server import ServerUnderProbe, text_of
 from assay.models.probe.templates import look_at_template, tokenize, try_system_prompt
-from assay.models.refusals import refusal_words
+from assay.models.refusals import refusal_words, refuses_key
 from assay.models.server_info import bare_name
 from assay.models.urls import server_root
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from assay.models.retry import Fault
     from assay.models.server_info import ServedModel, ServerInfo
     from assay.types import ModelSpec
-
-_UNAUTHORISED = 401
 
 
 async def probe(
@@ -117,7 +115,7 @@ async def _first(info: ServerInfo, spec: ModelSpec, api_key: str | None) -> str:
     async with ServerUnderProbe(spec, api_key=api_key) as server:
         reply = await server.list_models()
     fault = server.refusals.get("models")
-    if fault is not None and fault.status == _UNAUTHORISED:
+    if fault is not None and refuses_key(fault):
         raise ServerRefusedError(refusal_words(info.url, fault, spec))
     why = f" ({reply.fault})" if reply.fault else ""
     raise SpecificationError(f"the server at {info.url} lists no models{why}; name the one to ask with --model")
@@ -134,7 +132,7 @@ def _refused_all(server: ServerUnderProbe) -> Fault | None:
     """What was said to all that was asked, if nothing was answered: of the key first."""
     if server.reference or not {"chat", "completions"} <= server.refusals.keys():
         return None
-    return min(server.refusals.values(), key=lambda fault: fault.status != _UNAUTHORISED)
+    return min(server.refusals.values(), key=lambda fault: not refuses_key(fault))
 
 
 def _owner(served: ServedModel | None) -> str | None:
