@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
 from rich.console import Console
+
+from assay.cli import leave_pipe
 
 
 class OutputConsole(Console):
@@ -16,5 +17,5 @@ class OutputConsole(Console):
 
     def on_broken_pipe(self) -> None:
         """Say that nobody reads any more; rich would end with exit code 1, which means that a check is not met."""
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        leave_pipe()
         raise BrokenPipeError

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -95,13 +94,11 @@ def _document(evaluation: Evaluation, report: Path | None) -> dict[str, object]:
 
 
 def _table(evaluation: Evaluation, report: Path | None) -> str:
-    from rich.console import Console
-
+    from assay.cli.consoles import OutputConsole
     from assay.report.remarks import remarks
     from assay.report.table import check_lines, correction_lines, score_table
 
-    # Without a terminal the width is what the table needs: a log is no place to fold columns.
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
+    console = OutputConsole()
     with console.capture() as captured:
         console.print(score_table(evaluation.scores))
         for line in correction_lines(evaluation.corrections):
@@ -120,10 +117,10 @@ def _table(evaluation: Evaluation, report: Path | None) -> str:
 
             console.print(asked_words(evaluation.stopped_early), soft_wrap=True)
         for remark in remarks(evaluation.results):
-            console.print(remark, soft_wrap=True, markup=False)
-        console.print(f"results  {evaluation.results_file}", soft_wrap=True, markup=False)
+            console.print(remark, soft_wrap=True)
+        console.print(f"results  {evaluation.results_file}", soft_wrap=True)
         if report is not None:
-            console.print(f"report   {report}", soft_wrap=True, markup=False)
+            console.print(f"report   {report}", soft_wrap=True)
     return captured.get().rstrip("\n")
 
 

@@ -10,6 +10,7 @@ import click
 
 from assay._util.per_cent import share_instead
 from assay.cli.lm_eval_options import RunCommand
+from assay.cli.remarks import remark
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
 
 if TYPE_CHECKING:
@@ -262,6 +263,6 @@ def _merged(texts: Sequence[str]) -> dict[str, Any]:
     for text in texts:
         for name, value in parse_gen_kwargs(text).items():
             if name in settings:
-                click.echo(f"--gen-kwargs has {name} twice; {value!r} counts", err=True)
+                remark(f"--gen-kwargs has {name} twice; {value!r} counts")
             settings[name] = value
     return settings

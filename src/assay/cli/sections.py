@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.cli.remarks import remark
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -104,7 +106,7 @@ class SectionedCommand(click.Command):
                     and not parameter.is_flag
                     and times > 1
                 ):
-                    click.echo(f"{parameter.opts[0]} is given {times} times; the last one counts", err=True)
+                    remark(f"{parameter.opts[0]} is given {times} times; the last one counts")
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the sections."""
