@@ -125,15 +125,14 @@ def parse_range(text: str) -> Check:
     Raises:
         SpecificationError: the text has another form.
     """
-    key, equals, ends = text.rpartition("=")
-    task, _, metric = key.rpartition(":")
+    task, metric, ends = _taken_apart(text)
     try:
         low, high = map(float, ends.split(","))
     except ValueError:
         low = high = math.nan
-    if not equals or not metric.strip() or not low < high:
+    if not metric or not low < high:
         raise SpecificationError(f"'{text}' is no range: write KEY=LOW,HIGH, for example f1,none=0,1")
-    return Check(metric=metric.strip(), range=(low, high), task=task.strip() or None)
+    return Check(metric=metric, range=(low, high), task=task)
 
 
 def with_ranges(checks: Sequence[Check], ranges: Sequence[Check]) -> list[Check]:
@@ -151,16 +150,22 @@ def with_ranges(checks: Sequence[Check], ranges: Sequence[Check]) -> list[Check]
 
 
 def _parse_demand(text: str, kind: str) -> tuple[str | None, str, float]:
-    key, equals, value = text.rpartition("=")
-    task, _, metric = key.rpartition(":")
+    task, metric, value = _taken_apart(text)
     try:
         number = float(value)
     except ValueError:
-        number = float("nan")
-    if not equals or not metric.strip() or not math.isfinite(number):
+        number = math.nan
+    if not metric or not math.isfinite(number):
         advice = share_instead(value) or "write KEY=VALUE, for example exact_match,strict-match=0.6"
         raise SpecificationError(f"'{text}' is no {kind}: {advice}")
-    return task.strip() or None, metric.strip(), number
+    return task, metric, number
+
+
+def _taken_apart(text: str) -> tuple[str | None, str, str]:
+    """Task, metric and value of ``[TASK:]METRIC=VALUE``; no metric where there is none, or no value."""
+    key, _, value = text.rpartition("=")
+    task, _, metric = key.rpartition(":")
+    return task.strip() or None, metric.strip(), value
 
 
 def validate_check(check: Check) -> None:

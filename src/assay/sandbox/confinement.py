@@ -13,7 +13,7 @@ import tempfile
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.sandbox.file_access import allow_changes_only_in
-from assay.sandbox.linux import call
+from assay.sandbox.linux import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call
 from assay.sandbox.namespaces import enter_namespaces, mount_memory, unmount
 from assay.sandbox.program import Confinement
 from assay.sandbox.removal import remove_folder
@@ -31,7 +31,7 @@ _MOST_FILES = 10_000
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the C library keeps it
 
 # Linux constants, from the kernel's headers.
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 1, 4, 24, 38, 36
+_PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 24, 38, 36
 _CAPABILITY_VERSION, _CAPABILITIES = 0x20080522, 64
 
 
@@ -67,7 +67,7 @@ def confine_server(folder: str, without: Collection[str]) -> Confinement:
         # Whatever loses its parent becomes this process's own, so that it can be found and killed.
         call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         # No program of the same user may look into it.
-        call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+        call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
     way = next(way for way in _WAYS if _is_wanted(way, without) and _works(functools.partial(_settle, folder, way)))
     _settle(folder, way)
     filtered = "system_calls" not in without and _works(functools.partial(_filter, changes_of_files=True))
@@ -126,8 +126,8 @@ def confine_program(folder: str, place: str, confinement: Confinement, limits: L
     _limit(resource.RLIMIT_NPROC, limits.threads if counted_alone else 16 * limits.threads)
     if confinement.user:
         _become_nobody()
-    call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    call("prctl", PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
     _give_up_privileges()
     if confinement.files:
         # Semaphores are files in shared memory. With namespaces it is in the folder.

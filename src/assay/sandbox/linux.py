@@ -5,6 +5,9 @@ from __future__ import annotations
 import ctypes
 import os
 
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
+"""Of prctl, for all that set a process up."""
+
 
 def call(name: str, *arguments: object) -> int:
     """Call a function of the C library by its name.

@@ -8,7 +8,7 @@ import signal
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from assay.sandbox.linux import call, system_call
+from assay.sandbox.linux import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, call, system_call
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -18,7 +18,6 @@ _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 1, 2, 4, 0x1000, 0x4000, 1 << 18
 _MNT_DETACH = 2
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE = 442, -100, 0x8000
-_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE = 1, 4
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}
@@ -74,12 +73,12 @@ def unmount(place: str) -> None:
 def _enter_own_user_namespace(new: int) -> None:
     user, group = os.geteuid(), os.getegid()
     # A process that changed its user cannot write its own maps, unless it may be looked into.
-    call("prctl", _PR_SET_DUMPABLE, 1, 0, 0, 0)
+    call("prctl", PR_SET_DUMPABLE, 1, 0, 0, 0)
     call("unshare", _NEW_USER | new)
     for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{file}", "w") as writing:
             writing.write(text)
-    call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _go_on_as_first_process() -> None:
@@ -87,7 +86,7 @@ def _go_on_as_first_process() -> None:
     if child:
         _, status = os.waitpid(child, 0)
         os._exit(max(0, os.waitstatus_to_exitcode(status)) if os.WIFEXITED(status) else 1)
-    call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    call("prctl", PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 def _open_the_way(needed: Iterable[str], reader: int) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from assay.stats.intervals import Interval, clustered_mean_interval, failure_bounds, mean_interval, wilson
 from assay.stats.strata import stratified_interval
 from assay.stats.validate import UNBOUNDED
-from assay.tasks.metric_ranges import known_range
+from assay.tasks.metric_ranges import UNIT, known_range
 from assay.tasks.metrics import aggregation_of, expected_group_keys, expected_task_keys
 from assay.types import Outcome
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from assay.scoring.task_scores import TaskScores
     from assay.stats.validate import Support
     from assay.tasks.library import LoadedTasks
-
-_UNIT = (0.0, 1.0)
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +123,7 @@ def interval_of(values: Sequence[Any]) -> Interval | None:
     if _are_verdict_lists(values):
         flat = [float(verdict) for verdicts in values for verdict in verdicts]
         documents = [place for place, verdicts in enumerate(values) for _ in verdicts]
-        return clustered_mean_interval(flat, documents, support=_UNIT) if flat else None
+        return clustered_mean_interval(flat, documents, support=UNIT) if flat else None
     if not values or not all(isinstance(value, int | float) and isfinite(value) for value in values):
         return None
     if all(value in (0, 1) for value in values):
@@ -204,7 +202,7 @@ def _failure_bounds(values: Sequence[Any], failed: int, known: Support | None) -
     """
     plain = [_plain(value) for value in values]
     numbers = [float(value) for value in plain if isinstance(value, int | float) and isfinite(value)]
-    if len(numbers) < len(values) or not len(numbers) + failed or _support(numbers) is not _UNIT:
+    if len(numbers) < len(values) or not len(numbers) + failed or _support(numbers) is not UNIT:
         return None
     are_verdicts = bool(plain) and all(isinstance(value, bool) for value in plain)
     if failed and known is None and not are_verdicts:
@@ -219,7 +217,7 @@ def _plain(value: Any) -> Any:
 
 def _support(values: Sequence[float]) -> tuple[float, float]:
     """Accuracies, F1 and the like lie in [0, 1]; a value outside shows that the metric knows no such limits."""
-    return _UNIT if all(0 <= value <= 1 for value in values) else UNBOUNDED
+    return UNIT if all(0 <= value <= 1 for value in values) else UNBOUNDED
 
 
 def aggregates_by_mean(task: Any, metric: str) -> bool:

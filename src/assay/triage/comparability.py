@@ -8,7 +8,7 @@ from assay.triage.findings import Cause, Confidence
 from assay.triage.judging import Found, Suspicion, as_remark, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from assay.triage.evidence import Evidence
 
@@ -32,13 +32,11 @@ def mismatches(evidence: Evidence) -> Iterator[Found]:
             told.setdefault(_cause_of(each), {}).setdefault(task, []).append(each)
     for cause, by_task in told.items():
         affected = [sample for sample in evidence.scored if sample.task in by_task]
-        shown = "; ".join(f"{task}: {', '.join(words)}" for task, words in list(by_task.items())[:_TASKS_SHOWN])
-        more = f"; and {len(by_task) - _TASKS_SHOWN} tasks more" if len(by_task) > _TASKS_SHOWN else ""
         yield judge(
             evidence,
             Suspicion(
                 cause=cause,
-                evidence=shown + more,
+                evidence=_by_task({task: ", ".join(words) for task, words in by_task.items()}),
                 advice=_ADVICE[cause],
                 affected=affected,
                 of=len(evidence.scored),
@@ -53,11 +51,9 @@ def baseline_is_part(evidence: Evidence) -> Iterator[Found]:
         return
     partial = evidence.baseline.partial
     affected = [sample for sample in evidence.scored if sample.task in partial]
-    shown = "; ".join(f"{task}: {words}" for task, words in list(partial.items())[:_TASKS_SHOWN])
-    more = f"; and {len(partial) - _TASKS_SHOWN} tasks more" if len(partial) > _TASKS_SHOWN else ""
     suspicion = Suspicion(
         cause=Cause.BASELINE_PARTIAL,
-        evidence=shown + more,
+        evidence=_by_task(partial),
         advice="only documents that both runs asked are compared; a baseline of a whole run tells of all",
         affected=affected,
         of=len(evidence.scored),
@@ -65,6 +61,12 @@ def baseline_is_part(evidence: Evidence) -> Iterator[Found]:
         may_be_cause=False,
     )
     yield judge(evidence, suspicion)
+
+
+def _by_task(words: Mapping[str, str]) -> str:
+    """What is said of each task; of many, the first few."""
+    shown = "; ".join(f"{task}: {said}" for task, said in list(words.items())[:_TASKS_SHOWN])
+    return shown + (f"; and {len(words) - _TASKS_SHOWN} tasks more" if len(words) > _TASKS_SHOWN else "")
 
 
 def _cause_of(mismatch: str) -> Cause:
