@@ -11,7 +11,26 @@ from __future__ import annotations
 
 import re
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+
+def publish(sections: Iterable[tuple[str, str]], page: Path | None) -> None:
+    """Put each section, as it comes, into the page; print it where there is none."""
+    for name, content in sections:
+        if page:
+            replace_section(page, name, content)
+        else:
+            print(f"\n{name}\n\n{content}")
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], first: str = "---") -> str:
+    """A table in Markdown, its figures to the right; `first` aligns the first column."""
+    lines = [header, [first] + ["---:"] * (len(header) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def replace_section(page: Path, name: str, content: str) -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from assay.report.markdown import table
 from benchmarks.child_packages import FOR_LM_EVAL, packages_for_children
-from benchmarks.pages import replace_section
+from benchmarks.pages import publish
 from benchmarks.vocabulary import write_tokenizer
 from tests.lm_eval_files import Difference
 from tests.parity.cases import batches, write_own_tasks
@@ -69,11 +69,7 @@ def main() -> None:
         with packages_for_children(arguments.packages):
             only = [name for name in arguments.tasks.split(",") if name]
             outcomes.append(compare_all(data_dir, only, arguments.limit))
-    for name, content in itertools.chain.from_iterable(outcome.sections.items() for outcome in outcomes):
-        if arguments.write:
-            replace_section(arguments.write, name, content)
-        else:
-            print(f"\n{name}\n\n{content}")
+    publish(itertools.chain.from_iterable(outcome.sections.items() for outcome in outcomes), arguments.write)
     problems = [problem for outcome in outcomes for problem in outcome.problems]
     print(*problems[:100], sep="\n")
     sys.exit(1 if problems else 0)

@@ -24,8 +24,7 @@ from assay.models.auto_concurrency import AutoConcurrency
 from assay.models.concurrency import Concurrency, ServerLoad
 from assay.progress import Progress
 from assay.types import Answer, CompleteSample, Request, Response, Sample
-from benchmarks.pages import replace_section
-from benchmarks.simulate_sequential import table
+from benchmarks.pages import publish, table
 from benchmarks.simulated_server import Costs, ServerSpec, SimulatedServer, run_simulated
 
 SEED = 1234
@@ -285,11 +284,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, help="page whose sections are replaced; else they are printed")
     arguments = parser.parse_args()
-    for name, content in (("scheduling-orders", orders_table()), ("scheduling-limits", limits_table())):
-        if arguments.write:
-            replace_section(arguments.write, name, content)
-        else:
-            print(f"\n{name}\n\n{content}")
+    publish([("scheduling-orders", orders_table()), ("scheduling-limits", limits_table())], arguments.write)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import numpy as np
 
 from assay.gate.calibrate import CONFIDENCE, proposed_margin
 from assay.stats.rerun import Reruns, rerun_noise
-from benchmarks.pages import replace_section
+from benchmarks.pages import publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,10 +127,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, metavar="PAGE")
     arguments = parser.parse_args()
     lines = table(arguments.calibrations, arguments.gates)
-    if arguments.write is None:
-        print("\n".join(lines))
-    else:
-        replace_section(arguments.write, "own-margins", "\n".join(lines))
+    publish([("own-margins", "\n".join(lines))], arguments.write)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import numpy as np
 
 from assay.stats.many import decide_many
 from assay.stats.plans import threshold_plan
-from benchmarks.pages import replace_section
+from benchmarks.pages import publish, table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -139,7 +139,7 @@ def documents(rule: Rule, orders: Floats, alpha: float) -> float:
     return float(np.minimum(for_pass, crossings(rule, 1 - orders, N - NEEDED, alpha)).mean())
 
 
-def table(runs: int) -> str:
+def rivals(runs: int) -> str:
     header = ["true score", "α", "Assay", "best rival", "which", "ratio", "its worst row"]
     means: dict[tuple[str, float, float], float] = {}
     lines = []
@@ -159,8 +159,7 @@ def table(runs: int) -> str:
         mean = means["", truth, alpha]
         cells = [f"{truth}", f"{100 * alpha:g} %", f"{mean:.1f}", f"{least:.1f}", which, f"{mean / least:.3f}"]
         lines.append([*cells, f"{worst[which]:.2f}"])
-    rows = [header, ["---:"] * len(header), *lines]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return table(header, lines, first="---:")
 
 
 def main() -> None:
@@ -168,11 +167,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10_000, help="random orders a true score")
     parser.add_argument("--write", type=Path, help="page whose section is replaced; else it is printed")
     arguments = parser.parse_args()
-    content = f"{table(arguments.runs)}\n\n{arguments.runs} random orders a true score."
-    if arguments.write:
-        replace_section(arguments.write, "rivals", content)
-    else:
-        print(content)
+    content = f"{rivals(arguments.runs)}\n\n{arguments.runs} random orders a true score."
+    publish([("rivals", content)], arguments.write)
 
 
 if __name__ == "__main__":

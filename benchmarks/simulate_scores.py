@@ -22,7 +22,7 @@ from assay.stats.many import first_crossings
 from assay.stats.plans import Decision, SequentialPlan, threshold_plan
 from assay.stats.sampling import document_weights, random_order
 from assay.types import Check
-from benchmarks.pages import replace_section
+from benchmarks.pages import publish, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -181,21 +181,12 @@ def meets(plan: SequentialPlan, scores: Floats, weights: Sequence[Weight]) -> bo
     return plan.decide_exactly(scores, weights) is Decision.PASS
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000, help="random orders a setting")
     parser.add_argument("--write", type=Path, help="page whose sections are replaced; else they are printed")
     arguments = parser.parse_args()
-    for name, content in (("kinds-errors", kinds(arguments.runs)), ("exact-groups", exact_groups(EXACT_GROUPS))):
-        if arguments.write:
-            replace_section(arguments.write, name, content)
-        else:
-            print(f"\n{name}\n\n{content}")
+    publish([("kinds-errors", kinds(arguments.runs)), ("exact-groups", exact_groups(EXACT_GROUPS))], arguments.write)
 
 
 if __name__ == "__main__":

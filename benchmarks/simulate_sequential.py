@@ -29,7 +29,7 @@ from assay.stats.many import decide_many
 from assay.stats.plans import Decision, SequentialPlan, margin_plan, threshold_plan
 from assay.stats.power import required_n_for_margin
 from assay.stats.sequential import confidence_sequence
-from benchmarks.pages import replace_section
+from benchmarks.pages import publish, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -98,11 +98,6 @@ def right_or_wrong(n: int, right: int) -> Floats:
 def differences(n: int, lost: float, gained: float) -> Floats:
     flips = [round(lost * n), round(gained * n)]
     return np.repeat([-1.0, 1.0, 0.0], [*flips, n - sum(flips)])
-
-
-def table(header: list[str], rows: list[list[str]]) -> str:
-    lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def percent(share: float) -> str:
@@ -358,13 +353,7 @@ def main() -> None:
         sections["real-thresholds"] = lambda: real_thresholds(answers, min(arguments.runs, REAL_ORDERS))
         sections["real-pairs"] = lambda: real_pairs(answers, min(arguments.runs, REAL_ORDERS))
     wanted = arguments.only.split(",") if arguments.only else [*sections, "plots"]
-    for name, compute in sections.items():
-        if name in wanted:
-            content = compute()
-            if arguments.write:
-                replace_section(arguments.write, name, content)
-            else:
-                print(f"\n{name}\n\n{content}")
+    publish(((name, compute()) for name, compute in sections.items() if name in wanted), arguments.write)
     if arguments.images and "plots" in wanted:
         draw(arguments.images, arguments.runs)
 
