@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from assay.checks.scope import Scope
-from assay.checks.sequential import FollowedCheck
+from assay.checks.sequential import SequentialCheck
 from assay.stats.many import first_crossings
 from assay.stats.plans import Decision, SequentialPlan, threshold_plan
 from assay.stats.sampling import document_weights, random_order
@@ -147,7 +147,7 @@ def unbounded(runs: int) -> list[str]:
         for seed in range(runs):
             for least, most in ((None, 0.2), (0.3, None)):
                 check = Check(metric="errors,none", task="t", alpha=alpha, min=least, max=most)
-                followed = FollowedCheck(check, Scope(tasks=("t",), range=None), {"t": scores.size})
+                followed = SequentialCheck(check, Scope(tasks=("t",), range=None), {"t": scores.size})
                 for doc_id in random_order(scores.size, seed):
                     followed.observe("t", doc_id, book)
                 decided += not followed.is_open

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from assay.cli.gate import gate
 from assay.errors import ServerChangedError
 from assay.evaluation import evaluate
-from assay.models.meeting import SENTINELS
+from assay.models.preflight import AGREEMENT_PROMPTS
 from assay.progress import Progress
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, right
@@ -117,7 +117,7 @@ def test_other_answers_to_short_prompts_are_said(tmp_path: Path) -> None:
         evaluate(specification, notes)
         assert not any("short prompts" in line for line in notes.lines)
         server.faults = ()
-        server.answer = lambda body: "Lyon" if SENTINELS[1] in str(body) else right(body)
+        server.answer = lambda body: "Lyon" if AGREEMENT_PROMPTS[1] in str(body) else right(body)
         evaluate(specification, notes)
         assert any(
             "answered 1 of 4 short prompts at temperature 0 unlike when this run began" in line for line in notes.lines

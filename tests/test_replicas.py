@@ -23,7 +23,7 @@ from assay.errors import ModelNotServedError, ReplicasDifferError, ServerUnreach
 from assay.evaluation import Evaluation, evaluate
 from assay.journal import records
 from assay.journal.records import Header, ResponseRecord
-from assay.models.meeting import SENTINELS
+from assay.models.preflight import AGREEMENT_PROMPTS
 from assay.progress import Progress
 from assay.types import Answer, ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import NEVER, ScriptedServer
@@ -35,18 +35,18 @@ NAMED = [("scripted", 4096)]
 def reply(body: dict[str, Any]) -> str:
     """Right for two questions in three, and the same words for each sentinel everywhere."""
     said = body["messages"][-1]["content"]
-    return "as usual" if said in SENTINELS else answer(body)
+    return "as usual" if said in AGREEMENT_PROMPTS else answer(body)
 
 
 def questions(server: ScriptedServer) -> list[str]:
     """What the server was asked, but for the sentinels."""
     said = [json.dumps(request.body) for request in server.requests]
-    return [body for body in said if not any(json.dumps(prompt) in body for prompt in SENTINELS)]
+    return [body for body in said if not any(json.dumps(prompt) in body for prompt in AGREEMENT_PROMPTS)]
 
 
 def answered(servers: list[ScriptedServer]) -> Counter[str]:
     bodies = [json.dumps(body) for server in servers for body in server.answered]
-    return Counter(body for body in bodies if not any(json.dumps(prompt) in body for prompt in SENTINELS))
+    return Counter(body for body in bodies if not any(json.dumps(prompt) in body for prompt in AGREEMENT_PROMPTS))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ class Standing(NamedTuple):
     failed: int
 
 
-class SoFar(Protocol):
+class Snapshot(Protocol):
     """A run that is going on, to be looked at from any thread."""
 
     def standings(self, tasks: Sequence[str]) -> Sequence[Standing]:
@@ -48,8 +48,8 @@ class Progress:
             journal: where answers are kept.
         """
 
-    def watching(self, so_far: SoFar) -> None:
-        """From now on `so_far` tells how the scores stand."""
+    def watching(self, snapshot: Snapshot) -> None:
+        """From now on `snapshot` tells how the scores stand."""
 
     def noted(self, remark: str) -> None:
         """Something that whoever watches should know, in one line."""

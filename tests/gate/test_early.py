@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from assay.checks.early_stopping import Follower, seed_of, tokens_of
+from assay.checks.early_stopping import EarlyStopper, seed_of, tokens_of
 from assay.checks.scope import Scope
-from assay.checks.sequential import FollowedCheck
+from assay.checks.sequential import SequentialCheck
 from assay.checks.verdicts import CheckResult, Verdict
 from assay.models.concurrency import Concurrency
 from assay.runs.record import RecordedRun, TaskRecord
@@ -52,10 +52,10 @@ def baseline_of(scores: dict[str, list[float]]) -> RecordedRun:
     return RecordedRun(source="b.json", model="m", date="", tasks=tasks)
 
 
-def followed(check: Check, scores: dict[str, list[Any]], *, baseline: Any = None, **scope: Any) -> FollowedCheck:
+def followed(check: Check, scores: dict[str, list[Any]], *, baseline: Any = None, **scope: Any) -> SequentialCheck:
     tasks = (check.task,) if check.task in scores else tuple(scores)
     sizes = {name: len(values) for name, values in scores.items()}
-    return FollowedCheck(
+    return SequentialCheck(
         check,
         Scope(tasks=tasks, range=(0.0, 1.0), right_or_wrong=True, **scope),
         sizes,
@@ -73,36 +73,36 @@ def answered(task: str, doc_id: int, *, counts_tokens: bool = True) -> tuple[Sam
 
 
 def run(
-    checks: list[FollowedCheck],
+    checks: list[SequentialCheck],
     scores: dict[str, list[Any]],
     *,
     seed: int = 1,
     in_flight: int = 16,
     arrival: int | None = None,
     **stopping: Any,
-) -> tuple[Follower, Book]:
+) -> tuple[EarlyStopper, Book]:
     """Ask `in_flight` documents at once; answers arrive in an order of their own."""
-    book = Book(scores)
+    lookup = Book(scores)
     numbers = {name: range(len(values)) for name, values in scores.items()}
-    follower = Follower(
+    stopper = EarlyStopper(
         checks,
         numbers,
         EarlyStopping(**stopping),
         seed=seed,
         concurrency=Concurrency(in_flight),
-        score=book.score,
-        book=book,
+        score=lookup.score,
+        lookup=lookup,
     )
     arrivals = random.Random(arrival)
     out: list[tuple[str, int]] = []
-    documents = follower.draw()
+    documents = stopper.draw()
     while True:
         while len(out) < in_flight and (drawn := next(documents, None)):  # None, too, where it is to wait
             out.append(drawn)
         if not out:
-            return follower, book
+            return stopper, lookup
         task, doc_id = out.pop(0 if arrival is None else arrivals.randrange(len(out)))
-        follower.receive(*answered(task, doc_id))
+        stopper.receive(*answered(task, doc_id))
 
 
 def share(n: int, right: float, seed: int = 0) -> list[int]:
@@ -122,13 +122,13 @@ def minimum(value: float, task: str = "t", alpha: float = 0.001) -> Check:
 def test_a_clear_case_takes_few_documents(score: float, verdict: Verdict, at_most: int) -> None:
     scores = {"t": share(1319, score)}
     check = followed(minimum(0.435), scores)
-    follower, book = run([check], scores)
+    stopper, lookup = run([check], scores)
     result = check.result()
     assert result.verdict is verdict
-    assert result.n == len(book.seen) <= at_most
+    assert result.n == len(lookup.seen) <= at_most
     assert result.interval is not None
     assert result.interval.low <= score <= result.interval.high
-    summary = follower.summary()
+    summary = stopper.summary()
     assert summary is not None
     assert summary.documents == result.n <= summary.asked <= result.n + 16
     assert summary.tasks == {"t": (result.n, 1319)}
@@ -143,8 +143,8 @@ def test_timing_and_concurrency_change_nothing() -> None:
             followed(minimum(0.5, "u"), scores),
             followed(minimum(0.4, "g"), scores),
         ]
-        _, book = run(checks, scores, in_flight=in_flight, arrival=arrival)
-        return [check.result() for check in checks], book.seen
+        _, lookup = run(checks, scores, in_flight=in_flight, arrival=arrival)
+        return [check.result() for check in checks], lookup.seen
 
     alone = results(1, None)
     assert [result.verdict for result in alone[0]] == [Verdict.PASS, Verdict.FAIL, Verdict.PASS]
@@ -155,22 +155,28 @@ def test_timing_and_concurrency_change_nothing() -> None:
 def test_a_request_that_hangs_does_not_have_everything_asked() -> None:
     scores = {"t": share(1000, 0.9)}
     check = followed(minimum(0.5), scores)
-    book = Book(scores)
-    follower = Follower(
-        [check], {"t": range(1000)}, EarlyStopping(), seed=1, concurrency=Concurrency(4), score=book.score, book=book
+    lookup = Book(scores)
+    stopper = EarlyStopper(
+        [check],
+        {"t": range(1000)},
+        EarlyStopping(),
+        seed=1,
+        concurrency=Concurrency(4),
+        score=lookup.score,
+        lookup=lookup,
     )
-    documents = follower.draw()
+    documents = stopper.draw()
     slow = next(documents)
     assert slow is not None
     others = []
     while (drawn := next(documents)) is not None:
         others.append(drawn)
-        follower.receive(*answered(*drawn))
+        stopper.receive(*answered(*drawn))
     assert next(documents) is None
     assert len(others) == 16 * 4 - 1
-    assert book.seen == []
-    follower.receive(*answered(*slow))
-    assert book.seen[0] == slow
+    assert lookup.seen == []
+    stopper.receive(*answered(*slow))
+    assert lookup.seen[0] == slow
     assert check.result().verdict is Verdict.PASS
     assert next(documents, "ended") == "ended"
 
@@ -184,36 +190,42 @@ class Searching(Concurrency):
 def test_where_assay_chooses_no_more_is_asked_in_vain_than_was_needed() -> None:
     scores = {"t": share(1000, 0.55)}
     check = followed(minimum(0.5), scores)
-    book = Book(scores)
-    follower = Follower(
-        [check], {"t": range(1000)}, EarlyStopping(), seed=1, concurrency=Searching(1000), score=book.score, book=book
+    lookup = Book(scores)
+    stopper = EarlyStopper(
+        [check],
+        {"t": range(1000)},
+        EarlyStopping(),
+        seed=1,
+        concurrency=Searching(1000),
+        score=lookup.score,
+        lookup=lookup,
     )
-    documents = follower.draw()
+    documents = stopper.draw()
     out: list[tuple[str, int]] = []
     while True:
         while drawn := next(documents, None):
             out.append(drawn)
-        assert len(out) <= max(32, follower.counted["t"])
+        assert len(out) <= max(32, stopper.counted["t"])
         if not out:
             break
-        follower.receive(*answered(*out.pop(0)))
-    assert follower.counted["t"] > 100
+        stopper.receive(*answered(*out.pop(0)))
+    assert stopper.counted["t"] > 100
 
 
 def test_a_decided_tasks_documents_are_no_longer_asked() -> None:
     scores = {"t": share(1000, 0.0), "u": share(1000, 0.52)}
     checks = [followed(minimum(0.5), scores), followed(minimum(0.5, "u"), scores)]
-    follower, _ = run(checks, scores)
-    assert follower.counted["t"] < 30
-    assert follower.is_complete(checks[1]) or follower.counted["u"] > 100
+    stopper, _ = run(checks, scores)
+    assert stopper.counted["t"] < 30
+    assert stopper.is_complete(checks[1]) or stopper.counted["u"] > 100
 
 
 def test_all_documents_are_asked_where_it_is_close() -> None:
     scores = {"t": share(200, 0.5)}
     check = followed(minimum(0.5), scores)
-    follower, _ = run([check], scores)
-    assert follower.is_complete(check)
-    assert follower.summary() is None
+    stopper, _ = run([check], scores)
+    assert stopper.is_complete(check)
+    assert stopper.summary() is None
 
 
 def test_a_baseline_check_decides_on_differences() -> None:
@@ -243,10 +255,10 @@ def test_a_baseline_check_decides_on_differences() -> None:
 
 def test_graded_scores_and_maxima() -> None:
     graded = {"t": [0.25, 0.75, 1.0, 0.8] * 200}
-    check = FollowedCheck(minimum(0.5), Scope(tasks=("t",), range=(0.0, 1.0)), {"t": 800})
-    follower, _ = run([check], graded)
+    check = SequentialCheck(minimum(0.5), Scope(tasks=("t",), range=(0.0, 1.0)), {"t": 800})
+    stopper, _ = run([check], graded)
     assert check.result().verdict is Verdict.PASS
-    assert not follower.is_complete(check)
+    assert not stopper.is_complete(check)
     for share_wrong, verdict in ((0.05, Verdict.PASS), (0.6, Verdict.FAIL)):
         errors = {"t": share(800, share_wrong)}
         check = followed(Check(metric=KEY, task="t", max=0.3), errors, higher_is_better=False)
@@ -264,11 +276,11 @@ def test_another_document_or_prompt_is_a_mismatch_at_once() -> None:
     check = Check(metric=KEY, task="t", baseline="b.json", margin=0.1)
     scores = {"t": [1] * 150}
     followed_check = followed(check, scores, baseline=before)
-    _, book = run([followed_check], scores)
+    _, lookup = run([followed_check], scores)
     result = followed_check.result()
     assert result.verdict is Verdict.INVALID
     assert "is not in it" in result.reason
-    assert len(book.seen) < 150
+    assert len(lookup.seen) < 150
 
 
 def test_allowed_mismatches_count_where_the_document_is_the_same() -> None:
@@ -284,8 +296,8 @@ def test_allowed_mismatches_count_where_the_document_is_the_same() -> None:
 def test_failed_documents_support_neither_side() -> None:
     half_failed = {"t": [None if place % 2 else 1 for place in range(400)]}
     check = followed(minimum(0.6), half_failed)
-    follower, _ = run([check], half_failed)
-    assert follower.is_complete(check)  # half right and half unknown: the whole run cannot tell either
+    stopper, _ = run([check], half_failed)
+    assert stopper.is_complete(check)  # half right and half unknown: the whole run cannot tell either
     few = {"t": [None if place % 50 == 0 else 1 for place in range(400)]}
     check = followed(minimum(0.6), few)
     run([check], few)
@@ -298,13 +310,13 @@ def test_failed_documents_support_neither_side() -> None:
 def test_an_exhausted_budget_is_inconclusive(budget: Budget) -> None:
     scores = {"t": share(1000, 0.55)}
     check = followed(minimum(0.5), scores)
-    _, book = run([check], scores, budget=budget)
+    _, lookup = run([check], scores, budget=budget)
     result = check.result()
     if budget.minutes is not None:
-        assert (result.verdict, book.seen) == (Verdict.INVALID, [])
+        assert (result.verdict, lookup.seen) == (Verdict.INVALID, [])
         return
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert result.n == len(book.seen) == 40
+    assert result.n == len(lookup.seen) == 40
     assert result.more_needed is not None
     assert 40 < result.more_needed <= 960
     assert f"some {result.more_needed} more would probably decide" in result.reason
@@ -325,8 +337,8 @@ def test_a_budget_ends_whatever_the_server_counts(counted: int | None) -> None:
 def test_metrics_that_are_no_means_are_decided_only_by_the_whole_run() -> None:
     scores = {"t": [[True, False]] * 50}
     check = followed(minimum(0.1), scores)
-    follower, _ = run([check], scores)
-    assert follower.is_complete(check)
+    stopper, _ = run([check], scores)
+    assert stopper.is_complete(check)
     check = followed(minimum(0.1), scores, is_mean=False)
     run([check], scores, budget=Budget(documents=10))
     assert check.result().verdict is Verdict.INCONCLUSIVE
@@ -341,9 +353,9 @@ def test_holm_never_needs_more_documents_than_bonferroni() -> None:
 
     def asked(holm: bool) -> tuple[int, list[Verdict]]:
         checks = [followed(minimum(0.5, name, alpha=0.003), scores) for name in scores]
-        follower, _ = run(checks, scores, holm=holm)
+        stopper, _ = run(checks, scores, holm=holm)
         assert any("by Holm's method" in check.result().reason for check in checks) is holm
-        return sum(follower.counted.values()), [check.result().verdict for check in checks]
+        return sum(stopper.counted.values()), [check.result().verdict for check in checks]
 
     (with_holm, verdicts), (without, same) = asked(True), asked(False)
     assert verdicts == same == [Verdict.PASS, Verdict.PASS, Verdict.FAIL]
@@ -371,8 +383,8 @@ def test_wrong_verdicts_stay_below_alpha() -> None:
     wrong = 0
     for seed in range(200):
         check = followed(minimum(99 / 198, alpha=0.05), scores)
-        follower, _ = run([check], scores, seed=seed)
-        wrong += not follower.is_complete(check) and check.result().verdict is Verdict.PASS
+        stopper, _ = run([check], scores, seed=seed)
+        wrong += not stopper.is_complete(check) and check.result().verdict is Verdict.PASS
     assert wrong <= 20  # 10 expected at most; P(more than 20) < 0.002
 
 
@@ -382,8 +394,8 @@ def test_wrong_verdicts_stay_below_alpha_for_a_plain_mean_of_unequal_tasks() -> 
     wrong = 0
     for seed in range(80):
         check = followed(minimum(0.5 + 0.003, "g", alpha=0.05), scores, weighted_by_size=False)
-        follower, _ = run([check], scores, seed=seed)
-        wrong += not follower.is_complete(check) and check.result().verdict is Verdict.PASS
+        stopper, _ = run([check], scores, seed=seed)
+        wrong += not stopper.is_complete(check) and check.result().verdict is Verdict.PASS
     assert wrong <= 11  # 4 expected at most; P(more than 11) < 0.001
 
 

@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from assay.errors import AssayError
 from assay.models.endpoint import Endpoint
 from assay.models.openai import OpenAIModel
-from assay.models.retry import Fault, Hope, status_fault
+from assay.models.retry import Fault, Retryability, status_fault
 from assay.models.wire import ReplyError
 from assay.types import Answer, Failure, FailureCause, ModelSpec, Request, Response
 from tests.models.clocks import VirtualTime
@@ -24,7 +24,7 @@ Body = Mapping[str, Any]
 Script = Callable[[float, Body], Fault | str | Body]
 """What a request gets at so many seconds after the start: the text of an answer, a whole reply, or a fault."""
 
-NO_CONNECTION = Fault(FailureCause.UNREACHABLE, "no connection: Connection refused", Hope.SERVER_DOWN)
+NO_CONNECTION = Fault(FailureCause.UNREACHABLE, "no connection: Connection refused", Retryability.SERVER_DOWN)
 
 
 def says(status: int, message: str = "", **headers: str) -> Fault:
@@ -106,7 +106,7 @@ def play(
             try:
                 return read(json.dumps(reply_with(said, body) if isinstance(said, str) else said).encode())
             except ReplyError as error:
-                return Fault(error.cause, str(error), Hope.SOME, 200)
+                return Fault(error.cause, str(error), Retryability.YES, 200)
 
         async def looks_alive() -> bool:
             return healthy(time.now - start)

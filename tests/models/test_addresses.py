@@ -10,8 +10,8 @@ from assay.errors import ServerRefusedError
 from assay.models.addresses import Addresses
 from assay.models.openai import OpenAIModel
 from assay.models.probe import Capability, Seen, probe
-from assay.models.retry import Fault, Hope, NetworkError
-from assay.models.transport import Reply
+from assay.models.retry import Fault, NetworkError, Retryability
+from assay.models.transport import HTTPReply
 from assay.types import Answer, Failure, FailureCause, ModelSpec
 from tests.models.test_openai import ask, expected, request, texts
 from tests.servers import faults
@@ -21,8 +21,8 @@ BASE = "http://host/openai"
 WITH, WITHOUT = f"{BASE}/v1/chat/completions", f"{BASE}/chat/completions"
 
 
-def reply(status: int, body: bytes = b"{}", kind: str = "application/json") -> Reply:
-    return Reply(status, [(b"Content-Type", kind.encode())], body)
+def reply(status: int, body: bytes = b"{}", kind: str = "application/json") -> HTTPReply:
+    return HTTPReply(status, [(b"Content-Type", kind.encode())], body)
 
 
 class Server:
@@ -32,12 +32,12 @@ class Server:
         self.replies = replies
         self.asked: list[str] = []
 
-    async def send(self, url: yarl.URL) -> Reply:
+    async def send(self, url: yarl.URL) -> HTTPReply:
         self.asked.append(str(url))
         given = self.replies.get("with_version" if "/v1/" in url.path else "without", reply(404, b"Not Found"))
         if isinstance(given, Exception):
             raise given
-        assert isinstance(given, Reply)
+        assert isinstance(given, HTTPReply)
         return given
 
 
@@ -70,7 +70,7 @@ def test_the_other_is_taken_for_good_where_only_that_is_known(status: int) -> No
         reply(403),
         reply(301),
         reply(200, b"<!doctype html>", "text/html; charset=utf-8"),
-        NetworkError(Fault(FailureCause.RESET, "closed", Hope.UNSURE)),
+        NetworkError(Fault(FailureCause.RESET, "closed", Retryability.UNSURE)),
     ],
 )
 def test_what_is_no_endpoint_is_not_taken_for_one(elsewhere: Any) -> None:
@@ -89,7 +89,7 @@ def test_a_404_after_an_answer_does_not_make_it_doubt() -> None:
     server = Server(with_version=reply(200))
     addresses = Addresses(BASE)
 
-    async def run() -> Reply:
+    async def run() -> HTTPReply:
         await addresses.ask("chat", server.send)
         server.replies = {"without": reply(200)}
         return await addresses.ask("chat", server.send)
@@ -102,11 +102,11 @@ def test_requests_under_way_when_the_other_is_found_follow_it() -> None:
     server = Server(without=reply(200))
     addresses = Addresses(BASE)
 
-    async def send(url: yarl.URL) -> Reply:
+    async def send(url: yarl.URL) -> HTTPReply:
         await asyncio.sleep(0.01 if "/v1/" in url.path else 0)
         return await server.send(url)
 
-    async def run() -> list[Reply]:
+    async def run() -> list[HTTPReply]:
         return await asyncio.gather(*(addresses.ask("chat", send) for _ in range(5)))
 
     assert [one.status for one in asyncio.run(run())] == [200] * 5

@@ -7,11 +7,11 @@ import random
 from collections.abc import Callable
 
 from assay.models.health import ServerHealth
-from assay.models.retry import Fault, Hope
+from assay.models.retry import Fault, Retryability
 from assay.types import FailureCause
 from tests.models.clocks import VirtualTime
 
-DOWN = Fault(FailureCause.UNREACHABLE, "connection refused", Hope.SERVER_DOWN)
+DOWN = Fault(FailureCause.UNREACHABLE, "connection refused", Retryability.SERVER_DOWN)
 
 
 def health(time: VirtualTime) -> ServerHealth:
@@ -78,7 +78,7 @@ def test_a_wait_that_the_server_asks_for_is_kept() -> None:
 
     async def scenario() -> None:
         ticket = await enter(shared)
-        shared.down(Fault(FailureCause.SERVER_ERROR, "loading", Hope.SERVER_DOWN, 503, 60.0), ticket)
+        shared.down(Fault(FailureCause.SERVER_ERROR, "loading", Retryability.SERVER_DOWN, 503, 60.0), ticket)
         await enter(shared)
 
     asyncio.run(time.run(scenario()))

@@ -475,7 +475,7 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_proxy_that_sees_the_key_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     async def remarks(url: str) -> list[str]:
         async with OpenAIModel(ModelSpec(base_url=url, model="scripted-model"), api_key=KEY) as model:
-            return (await model.meet()).remarks
+            return (await model.run_preflight()).remarks
 
     with ScriptedServer() as proxy:
         monkeypatch.delenv("no_proxy", raising=False)

@@ -14,7 +14,7 @@ import pytest
 from assay.errors import ServerRefusedError, ServerUnreachableError
 from assay.models.openai import OpenAIModel
 from assay.models.refusals import SHORT_QUESTION
-from assay.models.retry import Fault, Hope
+from assay.models.retry import Fault, Retryability
 from assay.types import Answer, FailureCause, ModelSpec
 from tests.models.clocks import VirtualTime
 from tests.models.outages import NO_CONNECTION, Body, Played, play, prompt, request, says
@@ -116,7 +116,7 @@ def test_a_request_that_is_always_told_to_come_later_is_lost_when_a_short_questi
     assert SHORT_QUESTION in played.asked
 
 
-PAGE = Fault(FailureCause.MALFORMED_REPLY, "the reply is HTML: Sign in", Hope.SOME, 200)
+PAGE = Fault(FailureCause.MALFORMED_REPLY, "the reply is HTML: Sign in", Retryability.YES, 200)
 
 
 @pytest.mark.parametrize("said", [PAGE, {"choices": []}, {"choices": [{"index": 0}]}])

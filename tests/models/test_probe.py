@@ -14,7 +14,7 @@ import pytest
 
 from assay.errors import SpecificationError
 from assay.models.probe import TITLES, Capability, ProbeReport, Seen, probe
-from assay.models.probe.server import PROMPT, Reply, ServerUnderProbe, text_of
+from assay.models.probe.server import PROMPT, ProbeReply, ServerUnderProbe, text_of
 from assay.models.probe.templates import try_system_prompt
 from assay.types import ModelSpec
 from tests.servers.faults import FAULT_KINDS, STREAM_FAULTS
@@ -409,11 +409,11 @@ def test_a_server_that_hangs_is_left_in_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "seen"), [(Reply(fault="no reply in time"), [Seen.UNKNOWN]), (Reply(status=404), [])]
+    ("reply", "seen"), [(ProbeReply(fault="no reply in time"), [Seen.UNKNOWN]), (ProbeReply(status=404), [])]
 )
-def test_where_chat_says_nothing_the_system_prompt_is_unknown_or_not_there(reply: Reply, seen: list[Seen]) -> None:
+def test_where_chat_says_nothing_the_system_prompt_is_unknown_or_not_there(reply: ProbeReply, seen: list[Seen]) -> None:
     class Silent:
-        async def ask(self, *_: object, **__: object) -> Reply:
+        async def ask(self, *_: object, **__: object) -> ProbeReply:
             return reply
 
     found = asyncio.run(try_system_prompt(cast("ServerUnderProbe", Silent())))
@@ -488,6 +488,6 @@ def test_a_body_is_short_and_repeatable() -> None:
                     "max_tokens": 16,
                     "seed": 1234,
                 }
-                return text_of((await probed.ask("chat")).said)
+                return text_of((await probed.ask("chat")).parsed)
 
     assert asyncio.run(say()).startswith(STORY)

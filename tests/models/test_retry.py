@@ -4,7 +4,7 @@ from email.utils import formatdate
 import pytest
 from multidict import CIMultiDict
 
-from assay.models.retry import Fault, Hope, retry_delay, status_fault
+from assay.models.retry import Fault, Retryability, retry_delay, status_fault
 from assay.types import FailureCause
 
 
@@ -13,30 +13,30 @@ def fault(status: int, body: str) -> Fault:
 
 
 @pytest.mark.parametrize(
-    ("status", "cause", "hope"),
+    ("status", "cause", "retryability"),
     [
-        (400, FailureCause.BAD_REQUEST, Hope.NONE),
-        (401, FailureCause.UNAUTHORISED, Hope.NONE),
-        (402, FailureCause.UNAUTHORISED, Hope.NONE),
-        (403, FailureCause.UNAUTHORISED, Hope.NONE),
-        (404, FailureCause.NOT_FOUND, Hope.NONE),
-        (408, FailureCause.TIMED_OUT, Hope.SOME),
-        (425, FailureCause.BAD_REQUEST, Hope.SOME),
-        (413, FailureCause.BAD_REQUEST, Hope.NONE),
-        (422, FailureCause.BAD_REQUEST, Hope.NONE),
-        (429, FailureCause.RATE_LIMITED, Hope.SOME),
-        (500, FailureCause.SERVER_ERROR, Hope.SOME),
-        (501, FailureCause.SERVER_ERROR, Hope.NONE),
-        (502, FailureCause.SERVER_ERROR, Hope.UNSURE),
-        (503, FailureCause.SERVER_ERROR, Hope.UNSURE),
-        (504, FailureCause.SERVER_ERROR, Hope.UNSURE),
-        (529, FailureCause.SERVER_ERROR, Hope.SOME),
-        (302, FailureCause.BAD_REQUEST, Hope.NONE),
+        (400, FailureCause.BAD_REQUEST, Retryability.NO),
+        (401, FailureCause.UNAUTHORISED, Retryability.NO),
+        (402, FailureCause.UNAUTHORISED, Retryability.NO),
+        (403, FailureCause.UNAUTHORISED, Retryability.NO),
+        (404, FailureCause.NOT_FOUND, Retryability.NO),
+        (408, FailureCause.TIMED_OUT, Retryability.YES),
+        (425, FailureCause.BAD_REQUEST, Retryability.YES),
+        (413, FailureCause.BAD_REQUEST, Retryability.NO),
+        (422, FailureCause.BAD_REQUEST, Retryability.NO),
+        (429, FailureCause.RATE_LIMITED, Retryability.YES),
+        (500, FailureCause.SERVER_ERROR, Retryability.YES),
+        (501, FailureCause.SERVER_ERROR, Retryability.NO),
+        (502, FailureCause.SERVER_ERROR, Retryability.UNSURE),
+        (503, FailureCause.SERVER_ERROR, Retryability.UNSURE),
+        (504, FailureCause.SERVER_ERROR, Retryability.UNSURE),
+        (529, FailureCause.SERVER_ERROR, Retryability.YES),
+        (302, FailureCause.BAD_REQUEST, Retryability.NO),
     ],
 )
-def test_what_a_status_means(status: int, cause: FailureCause, hope: Hope) -> None:
+def test_what_a_status_means(status: int, cause: FailureCause, retryability: Retryability) -> None:
     found = fault(status, "no")
-    assert (found.cause, found.hope, found.status) == (cause, hope, status)
+    assert (found.cause, found.retryability, found.status) == (cause, retryability, status)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_a_status_means(status: int, cause: FailureCause, hope: Hope) -> No
 )
 def test_every_servers_wording_for_a_prompt_too_long(status: int, said: str) -> None:
     found = fault(status, said)
-    assert (found.cause, found.hope) == (FailureCause.CONTEXT_TOO_LONG, Hope.NONE)
+    assert (found.cause, found.retryability) == (FailureCause.CONTEXT_TOO_LONG, Retryability.NO)
 
 
 @pytest.mark.parametrize("said", ["stop: List should have at most 4 items", "invalid context", "max_tokens too large"])
@@ -90,13 +90,13 @@ def test_retry_after_as_a_date_is_measured_by_the_servers_clock() -> None:
 
 def test_a_retry_after_is_waited_for_in_full() -> None:
     rng = random.Random(0)
-    asked_to_wait = Fault(FailureCause.RATE_LIMITED, "", Hope.SOME, 429, 40.0)
+    asked_to_wait = Fault(FailureCause.RATE_LIMITED, "", Retryability.YES, 429, 40.0)
     assert all(40.0 <= retry_delay(asked_to_wait, 1, rng) <= 44.0 for _ in range(200))
 
 
 def test_delays_double_and_are_bounded() -> None:
     rng = random.Random(0)
-    error = Fault(FailureCause.SERVER_ERROR, "", Hope.SOME, 500)
+    error = Fault(FailureCause.SERVER_ERROR, "", Retryability.YES, 500)
     longest = [max(retry_delay(error, n, rng) for _ in range(500)) for n in range(1, 12)]
     assert longest[0] == pytest.approx(0.5, rel=0.05)
     assert longest[3] == pytest.approx(4.0, rel=0.05)
@@ -106,7 +106,7 @@ def test_delays_double_and_are_bounded() -> None:
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504, 529])
 def test_eight_attempts_outlast_a_minute_of_overload(status: int) -> None:
-    overload = Fault(FailureCause.RATE_LIMITED, "", Hope.SOME, status)
+    overload = Fault(FailureCause.RATE_LIMITED, "", Retryability.YES, status)
     for seed in range(50):
         rng = random.Random(seed)
         assert sum(retry_delay(overload, n, rng) for n in range(1, 8)) >= 60

@@ -14,13 +14,13 @@ from tests.servers.scripted import ScriptedServer
 
 
 def info_of(url: str, wait: float = 0.0, api_key: str | None = None) -> ServerInfo:
-    async def meet() -> ServerInfo:
+    async def run_preflight() -> ServerInfo:
         time = FastTime(100)
         spec = ModelSpec(base_url=url, model="m")
         async with OpenAIModel(spec, api_key=api_key, clock=time.clock, sleep=time.sleep) as model:
             return await model.server_info(wait=wait)
 
-    return asyncio.run(meet())
+    return asyncio.run(run_preflight())
 
 
 def test_a_server_lists_its_models() -> None:

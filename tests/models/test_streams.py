@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.models import streams
 from assay.models.streams import StreamReader
-from assay.models.wire import ReplyError, Said, read_reply
+from assay.models.wire import ParsedReply, ReplyError, read_reply
 from assay.types import EndpointKind, FailureCause
 from tests.servers.wire import events_of, reply_with
 
@@ -19,7 +19,7 @@ CHAT = {"messages": [], "model": "m", "stream_options": {"include_usage": True}}
 PLAIN = {"prompt": "", "model": "m", "stream_options": {"include_usage": True}}
 
 
-def read(*parts: bytes, endpoint: EndpointKind = "chat") -> Said:
+def read(*parts: bytes, endpoint: EndpointKind = "chat") -> ParsedReply:
     """The parts read, one a second, of a request sent at 100."""
     now = 100.0
 
@@ -169,4 +169,4 @@ def test_a_stream_without_end_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_any_bytes_are_an_answer_or_a_reply_error(parts: list[bytes]) -> None:
     with contextlib.suppress(ReplyError):
-        assert isinstance(read(*parts), Said)
+        assert isinstance(read(*parts), ParsedReply)

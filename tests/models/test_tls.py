@@ -18,7 +18,7 @@ from assay.errors import ServerUnreachableError, SpecificationError
 from assay.models import connecting
 from assay.models.connecting import Connector
 from assay.models.openai import OpenAIModel
-from assay.models.retry import Hope, NetworkError
+from assay.models.retry import NetworkError, Retryability
 from assay.models.tls import client_context
 from assay.models.tls_faults import lost_connection_fault
 from assay.types import TLS, Answer, ModelSpec, Request, Response
@@ -189,7 +189,7 @@ def test_a_handshake_that_just_ends_is_an_outage() -> None:
         connector = Connector(url, None, client_context(TLS()))
         with pytest.raises(NetworkError, match="ended the TLS handshake: the connection was closed") as caught:
             asyncio.run(connector.connect(asyncio.Protocol))
-    assert caught.value.fault.hope is Hope.SERVER_DOWN
+    assert caught.value.fault.retryability is Retryability.SERVER_DOWN
 
 
 def test_a_handshake_without_an_answer_is_told_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,14 +203,14 @@ def test_a_handshake_without_an_answer_is_told_as_such(monkeypatch: pytest.Monke
         connector = Connector(yarl.URL(f"https://127.0.0.1:{port}"), None, client_context(TLS()))
         with pytest.raises(NetworkError, match=r"does not answer in TLS.*http://") as caught:
             asyncio.run(connector.connect(asyncio.Protocol))
-    assert caught.value.fault.hope is Hope.SERVER_DOWN
+    assert caught.value.fault.retryability is Retryability.SERVER_DOWN
 
 
 @pytest.mark.parametrize("reason", ["WRONG_VERSION_NUMBER", "DECRYPTION_FAILED_OR_BAD_RECORD_MAC"])
 def test_tls_that_breaks_after_the_handshake_is_a_passing_fault(reason: str) -> None:
     error = ssl.SSLError(1, f"[SSL: {reason}]")
     error.reason = reason
-    assert lost_connection_fault(error).hope is Hope.UNSURE
+    assert lost_connection_fault(error).retryability is Retryability.UNSURE
 
 
 def test_without_one_such_a_server_is_given_up_at_once(authority: trustme.CA, files: Files) -> None:
@@ -220,7 +220,7 @@ def test_without_one_such_a_server_is_given_up_at_once(authority: trustme.CA, fi
     authority.configure_trust(context)
     context.verify_mode = ssl.CERT_REQUIRED
 
-    async def meet(url: str) -> None:
+    async def run_preflight(url: str) -> None:
         spec = ModelSpec(base_url=url, model="scripted-model", tls=TLS(ca_file=files.authority))
         async with OpenAIModel(spec, api_key=None) as model:
             await model.server_info()
@@ -231,7 +231,7 @@ def test_without_one_such_a_server_is_given_up_at_once(authority: trustme.CA, fi
         with pytest.raises(ServerUnreachableError, match=r"certificate required.*--client-cert"):
             asyncio.run(ask(url, TLS(ca_file=files.authority)))
         with pytest.raises(ServerUnreachableError, match=r"certificate required.*--client-cert"):
-            asyncio.run(meet(url))
+            asyncio.run(run_preflight(url))
 
 
 def refuse_all(listening: socket.socket, context: ssl.SSLContext) -> None:

@@ -14,8 +14,8 @@ import yarl
 
 from assay.models import connecting, http1, http1_reply
 from assay.models.http1 import HTTP1
-from assay.models.retry import Hope, NetworkError
-from assay.models.transport import LARGEST_ERROR_BODY, Reply, Stream
+from assay.models.retry import NetworkError, Retryability
+from assay.models.transport import LARGEST_ERROR_BODY, HTTPReply, Stream
 from assay.types import FailureCause
 from tests.servers.proxy import Proxy
 
@@ -106,11 +106,11 @@ def exchange(
     timeout: float = 10.0,
     stream: Stream | None = None,
     between: Callable[[], Awaitable[Any]] = lambda: asyncio.sleep(0.02),
-) -> list[Reply | NetworkError]:
+) -> list[HTTPReply | NetworkError]:
     """What `times` requests in a row bring."""
 
-    async def run() -> list[Reply | NetworkError]:
-        replies: list[Reply | NetworkError] = []
+    async def run() -> list[HTTPReply | NetworkError]:
+        replies: list[HTTPReply | NetworkError] = []
         async with server:
             client = make(server.url)
             try:
@@ -129,14 +129,14 @@ def exchange(
     return asyncio.run(run())
 
 
-def body_of(reply: Reply | NetworkError) -> bytes | None:
-    assert isinstance(reply, Reply), reply
+def body_of(reply: HTTPReply | NetworkError) -> bytes | None:
+    assert isinstance(reply, HTTPReply), reply
     return reply.body
 
 
-def fault_of(reply: Reply | NetworkError) -> tuple[FailureCause, Hope]:
+def fault_of(reply: HTTPReply | NetworkError) -> tuple[FailureCause, Retryability]:
     assert isinstance(reply, NetworkError), reply
-    return reply.fault.cause, reply.fault.hope
+    return reply.fault.cause, reply.fault.retryability
 
 
 SAID = b'{"choices": []}'
@@ -183,8 +183,8 @@ def test_a_reply_leaves_no_trace_in_the_next(make: Make) -> None:
     sent = [reply for kind in WHOLE for reply in (error, WHOLE[kind])]
     server = RawServer(*sent)
     replies = exchange(make, server, times=len(sent))
-    assert all(isinstance(reply, Reply) for reply in replies)
-    assert [(reply.status, reply.body) for reply in replies if isinstance(reply, Reply)] == [
+    assert all(isinstance(reply, HTTPReply) for reply in replies)
+    assert [(reply.status, reply.body) for reply in replies if isinstance(reply, HTTPReply)] == [
         expected for kind in WHOLE for expected in ((503, b"too busy"), (200, b"" if kind == "no body" else SAID))
     ]
     assert len(server.connections) == 1
@@ -236,29 +236,29 @@ def test_nor_is_what_comes_later_on_an_idle_connection(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reply", "cause", "hope"),
+    ("reply", "cause", "retryability"),
     [
-        (b"", FailureCause.RESET, Hope.UNSURE),
-        (b"HTTP/1.1 200 OK\r\nContent-Le", FailureCause.RESET, Hope.UNSURE),
-        (b"HTTP/1.1 103 Early Hints\r\n\r\n", FailureCause.RESET, Hope.UNSURE),
-        (with_length(SAID)[:-3], FailureCause.RESET, Hope.SOME),
-        (chunked(SAID)[:-5], FailureCause.RESET, Hope.SOME),
-        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", FailureCause.MALFORMED_REPLY, Hope.SOME),
-        (chunked(SAID).replace(b"f\r\n", b"zz\r\n"), FailureCause.MALFORMED_REPLY, Hope.SOME),
-        (with_length(SAID, "Content-Encoding: gzip"), FailureCause.MALFORMED_REPLY, Hope.SOME),
-        (with_length(SAID, status="000 Nothing"), FailureCause.MALFORMED_REPLY, Hope.SOME),
+        (b"", FailureCause.RESET, Retryability.UNSURE),
+        (b"HTTP/1.1 200 OK\r\nContent-Le", FailureCause.RESET, Retryability.UNSURE),
+        (b"HTTP/1.1 103 Early Hints\r\n\r\n", FailureCause.RESET, Retryability.UNSURE),
+        (with_length(SAID)[:-3], FailureCause.RESET, Retryability.YES),
+        (chunked(SAID)[:-5], FailureCause.RESET, Retryability.YES),
+        (b"SSH-2.0-OpenSSH_9.6\r\n\r\n", FailureCause.MALFORMED_REPLY, Retryability.YES),
+        (chunked(SAID).replace(b"f\r\n", b"zz\r\n"), FailureCause.MALFORMED_REPLY, Retryability.YES),
+        (with_length(SAID, "Content-Encoding: gzip"), FailureCause.MALFORMED_REPLY, Retryability.YES),
+        (with_length(SAID, status="000 Nothing"), FailureCause.MALFORMED_REPLY, Retryability.YES),
         (
             b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n",
             FailureCause.MALFORMED_REPLY,
-            Hope.SOME,
+            Retryability.YES,
         ),
-        (with_length(SAID, "Content-Encoding: br"), FailureCause.MALFORMED_REPLY, Hope.NONE),
+        (with_length(SAID, "Content-Encoding: br"), FailureCause.MALFORMED_REPLY, Retryability.NO),
     ],
 )
-def test_broken_replies_are_faults(make: Make, reply: bytes, cause: FailureCause, hope: Hope) -> None:
+def test_broken_replies_are_faults(make: Make, reply: bytes, cause: FailureCause, retryability: Retryability) -> None:
     server = RawServer(reply, close_after=True)
     [fault] = exchange(make, server)
-    assert fault_of(fault) == (cause, hope)
+    assert fault_of(fault) == (cause, retryability)
     assert len(server.requests) == 1, "nothing is sent twice"
 
 
@@ -276,7 +276,7 @@ LINES_END_WITH_LF = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nf\n" 
 )
 def test_chunks_without_carriage_returns_fail_at_once_and_are_not_asked_for_again(make: Make, reply: bytes) -> None:
     [fault] = exchange(make, RawServer(reply), timeout=3600)
-    assert fault_of(fault) == (FailureCause.MALFORMED_REPLY, Hope.NONE)
+    assert fault_of(fault) == (FailureCause.MALFORMED_REPLY, Retryability.NO)
     assert isinstance(fault, NetworkError)
     assert fault.fault.status == 200, "it is about the reply, not about the server"
     assert "Missing expected CR after chunk" in str(fault)
@@ -294,7 +294,7 @@ def test_a_request_that_a_used_connection_loses_is_not_sent_again(make: Make) ->
     server = ClosesOnSecond()
     first, second = exchange(make, server, times=2)
     assert body_of(first) == SAID
-    assert fault_of(second) == (FailureCause.RESET, Hope.UNSURE)
+    assert fault_of(second) == (FailureCause.RESET, Retryability.UNSURE)
     assert len(server.requests) == 2
 
 
@@ -308,7 +308,7 @@ def test_a_gzip_body_in_several_members_and_what_was_said_of_one_without_its_end
 
 def test_an_encoding_that_was_not_asked_for_is_a_fault() -> None:
     [fault] = exchange(plain, RawServer(with_length(SAID, "Content-Encoding: compress")))
-    assert fault_of(fault) == (FailureCause.MALFORMED_REPLY, Hope.NONE)
+    assert fault_of(fault) == (FailureCause.MALFORMED_REPLY, Retryability.NO)
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
@@ -326,14 +326,14 @@ def test_the_largest_reply_is_read_and_a_larger_one_is_not(
 def test_of_an_error_the_beginning_is_read_as_far_as_it_comes(make: Make) -> None:
     long = with_length(b"x" * 10 * LARGEST_ERROR_BODY, "Retry-After: 7", status="503 Busy")
     [reply] = exchange(make, RawServer(long))
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, HTTPReply)
     assert (reply.status, reply.headers["retry-after"]) == (503, "7")
     assert LARGEST_ERROR_BODY <= len(reply.body or b"") < 10 * LARGEST_ERROR_BODY
     [cut] = exchange(make, RawServer(long[:200], close_after=True))
-    assert isinstance(cut, Reply)
+    assert isinstance(cut, HTTPReply)
     assert (cut.body or b"").startswith(b"xxx")
     [stalled] = exchange(make, RawServer(long[:200]), timeout=0.2)
-    assert isinstance(stalled, Reply)
+    assert isinstance(stalled, HTTPReply)
     assert stalled.status == 503
 
 
@@ -343,14 +343,14 @@ def test_the_body_of_an_error_is_not_waited_for_as_long_as_an_answer(
     monkeypatch.setattr(http1, "_ERROR_BODY_SECONDS", 0.3)
     unending = b'HTTP/1.1 500 Oops\r\nContent-Length: 99\r\n\r\n{"error": "out of'
     [reply] = exchange(make, RawServer(unending), timeout=3600.0)
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, HTTPReply)
     assert (reply.status, reply.body) == (500, b'{"error": "out of')
 
 
 def test_a_reply_that_does_not_come_in_time_is_a_fault(make: Make) -> None:
     for begun in (b"", with_length(SAID)[:-3]):
         [fault] = exchange(make, RawServer(begun), timeout=0.2)
-        assert fault_of(fault) == (FailureCause.TIMED_OUT, Hope.SOME)
+        assert fault_of(fault) == (FailureCause.TIMED_OUT, Retryability.YES)
 
 
 @pytest.mark.parametrize(("first", "second"), [(30.0, 0.2), (0.2, 0.5)])
@@ -377,7 +377,7 @@ def test_each_request_on_a_connection_has_the_time_that_it_was_given(make: Make,
 def test_a_head_that_does_not_end_is_a_fault() -> None:
     endless = b"HTTP/1.1 200 OK\r\n" + b"X-Again: and again\r\n" * 50_000
     [fault] = exchange(plain, RawServer(endless))
-    assert fault_of(fault) == (FailureCause.MALFORMED_REPLY, Hope.SOME)
+    assert fault_of(fault) == (FailureCause.MALFORMED_REPLY, Retryability.YES)
 
 
 def test_a_connection_idle_for_long_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,7 +394,7 @@ def test_a_connection_that_is_not_made_in_time_is_a_fault(monkeypatch: pytest.Mo
     monkeypatch.setattr(connecting, "start_connection", never)
     monkeypatch.setattr(connecting, "CONNECT_TIMEOUT", 0.05)
     [fault] = exchange(plain, RawServer(b""))
-    assert fault_of(fault) == (FailureCause.UNREACHABLE, Hope.SERVER_DOWN)
+    assert fault_of(fault) == (FailureCause.UNREACHABLE, Retryability.SERVER_DOWN)
 
 
 def test_a_host_without_an_address_is_a_fault() -> None:
@@ -404,7 +404,7 @@ def test_a_host_without_an_address_is_a_fault() -> None:
 
     with pytest.raises(NetworkError) as caught:
         asyncio.run(ask())
-    assert fault_of(caught.value) == (FailureCause.UNREACHABLE, Hope.SERVER_DOWN)
+    assert fault_of(caught.value) == (FailureCause.UNREACHABLE, Retryability.SERVER_DOWN)
 
 
 def test_what_is_sent_is_what_lm_eval_sends(make: Make) -> None:
@@ -475,18 +475,18 @@ def test_a_connection_keeps_nothing_of_a_reply_that_has_been_read() -> None:
 
 def test_a_proxy_s_refusal_is_a_fault(local_server: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RawServer, "context", local_server)
-    for status, cause, hope in (
-        (407, FailureCause.UNAUTHORISED, Hope.NONE),
-        (403, FailureCause.UNAUTHORISED, Hope.NONE),
-        (502, FailureCause.UNREACHABLE, Hope.SERVER_DOWN),
-        (429, FailureCause.RATE_LIMITED, Hope.SOME),
+    for status, cause, retryability in (
+        (407, FailureCause.UNAUTHORISED, Retryability.NO),
+        (403, FailureCause.UNAUTHORISED, Retryability.NO),
+        (502, FailureCause.UNREACHABLE, Retryability.SERVER_DOWN),
+        (429, FailureCause.RATE_LIMITED, Retryability.YES),
     ):
         with Proxy(refuse=status) as proxy:
             [fault] = exchange(
                 lambda url: HTTP1(url, HEADERS, yarl.URL(proxy.url), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)),
                 RawServer(with_length(SAID)),
             )
-        assert fault_of(fault) == (cause, hope)
+        assert fault_of(fault) == (cause, retryability)
         assert f"the proxy answered {status} No" in str(fault)
 
 
@@ -494,7 +494,7 @@ def test_a_proxy_s_refusal_is_a_fault(local_server: ssl.SSLContext, monkeypatch:
 def test_so_is_a_proxy_that_is_none(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RawServer, "context", None)
 
-    async def run() -> Reply:
+    async def run() -> HTTPReply:
         async with RawServer(answer, close_after=True) as none:
             url = yarl.URL("https://model.invalid/v1/models")
             return await HTTP1(url, HEADERS, none.url.origin(), ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)).request(
@@ -503,7 +503,7 @@ def test_so_is_a_proxy_that_is_none(answer: bytes, monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(NetworkError) as caught:
         asyncio.run(run())
-    assert fault_of(caught.value) == (FailureCause.UNREACHABLE, Hope.SERVER_DOWN)
+    assert fault_of(caught.value) == (FailureCause.UNREACHABLE, Retryability.SERVER_DOWN)
 
 
 def test_a_tunnel_s_proxy_sees_neither_key_nor_prompt_and_knows_who_asks(
@@ -596,7 +596,7 @@ def test_the_end_of_a_body_is_not_waited_for_long_once_all_was_said(
     fed = Feed()
     server = RawServer(chunked(b"data: [DONE]\n\n")[:-5])
     [fault] = exchange(make, server, timeout=3600, stream=Stream(fed, 3600, lambda: bool(fed)))
-    assert fault_of(fault) == (FailureCause.TIMED_OUT, Hope.SOME)
+    assert fault_of(fault) == (FailureCause.TIMED_OUT, Retryability.YES)
     assert fed == [b"data: [DONE]\n\n"]
 
 
@@ -626,5 +626,5 @@ def test_a_stream_may_stall_for_less_than_its_time_out_and_may_begin_late() -> N
     assert body_of(exchange(plain, Slow(), stream=never)[0]) == b""
     Slow.last_pause = 0.8
     [fault] = exchange(plain, Slow(), stream=never)
-    assert fault_of(fault) == (FailureCause.TIMED_OUT, Hope.SOME)
+    assert fault_of(fault) == (FailureCause.TIMED_OUT, Retryability.YES)
     assert "nothing came for 0.4 s" in str(fault)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.models.wire import ReplyError, Said, error_body_text, read_reply
+from assay.models.wire import ParsedReply, ReplyError, error_body_text, read_reply
 from assay.types import EndpointKind, FailureCause
 
 
@@ -26,12 +26,12 @@ def test_a_chat_reply() -> None:
         usage={"prompt_tokens": 7, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 3}},
         system_fingerprint=None,
     )
-    assert read_reply(body, "chat") == Said("4", "stop", "2+2", 7, 1, "m")
+    assert read_reply(body, "chat") == ParsedReply("4", "stop", "2+2", 7, 1, "m")
 
 
 def test_a_completions_reply() -> None:
     body = b'{"choices": [{"text": "4", "index": 0, "logprobs": null, "finish_reason": "length"}], "model": "m"}'
-    assert read_reply(body, "completions") == Said("4", "length", None, None, None, "m")
+    assert read_reply(body, "completions") == ParsedReply("4", "length", None, None, None, "m")
 
 
 @pytest.mark.parametrize("content", [None, "", "  ", "\x00", "é中🎉"])
@@ -130,7 +130,7 @@ def test_reasoning_goes_by_two_names(name: str) -> None:
 
 def test_oddly_typed_side_fields_cost_no_answer() -> None:
     body = chat({"content": "4", "reasoning": {"steps": []}}, model=7, usage={"prompt_tokens": 1.5, "x": None})
-    assert read_reply(body, "chat") == Said("4", "stop", None, None, None, None)
+    assert read_reply(body, "chat") == ParsedReply("4", "stop", None, None, None, None)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from assay.checks.sequential import FollowedCheck
+from assay.checks.sequential import SequentialCheck
 from assay.checks.verdicts import CheckResult
 from assay.evaluation import evaluate
-from assay.evaluation.so_far import RunSoFar
+from assay.evaluation.snapshot import RunSnapshot
 from assay.progress import Standing
 from assay.report.live import LiveTable
 from assay.stats.intervals import wilson
@@ -171,21 +171,21 @@ def test_a_real_run_is_followed(tmp_path: Path) -> None:
 
 def test_looking_on_computes_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread looks on: what a verdict takes may change meanwhile, and a forecast takes its time."""
-    verdict, looking = FollowedCheck.result, threading.Event()
+    verdict, looking = SequentialCheck.result, threading.Event()
 
-    def result(check: FollowedCheck) -> CheckResult:
+    def result(check: SequentialCheck) -> CheckResult:
         assert not looking.is_set()
         return verdict(check)
 
-    def look(so_far: RunSoFar) -> list[str]:
+    def look(snapshot: RunSnapshot) -> list[str]:
         looking.set()
-        lines = told(so_far)
+        lines = told(snapshot)
         looking.clear()
         return lines
 
-    told = RunSoFar.checks
-    monkeypatch.setattr(FollowedCheck, "result", result)
-    monkeypatch.setattr(RunSoFar, "checks", look)
+    told = RunSnapshot.checks
+    monkeypatch.setattr(SequentialCheck, "result", result)
+    monkeypatch.setattr(RunSnapshot, "checks", look)
     check = Check(metric="exact_match,get-answer", min=0.5)
     pictures = watched(tmp_path, checks=(check,), early_stopping=EarlyStopping(order_seed=1))
     assert re.search(r"undecided after \d+ documents, 0\.\d{4} so far", pictures[2])

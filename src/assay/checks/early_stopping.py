@@ -23,7 +23,7 @@ from assay.types import Answer, StoppedEarly
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from assay.checks.sequential import Evidence, FollowedCheck, ScoreBook
+    from assay.checks.sequential import EvidenceCourse, ScoreLookup, SequentialCheck
     from assay.models.concurrency import Concurrency
     from assay.types import EarlyStopping, Response, Sample
 
@@ -36,19 +36,19 @@ its way when the last check is decided was asked in vain."""
 _LETTERS_PER_TOKEN = 4
 
 
-class Follower:
+class EarlyStopper:
     """Draws documents in random order, hands their answers on in that order, and stops when all checks are decided."""
 
     def __init__(
         self,
-        checks: Sequence[FollowedCheck],
+        checks: Sequence[SequentialCheck],
         documents: Mapping[str, Sequence[int]],
         stopping: EarlyStopping,
         *,
         seed: int,
         concurrency: Concurrency,
         score: Callable[[Sample, Sequence[Response]], None],
-        book: ScoreBook,
+        lookup: ScoreLookup,
     ) -> None:
         """Begin with nothing asked.
 
@@ -59,7 +59,7 @@ class Follower:
             seed: of the order.
             concurrency: how many requests are outstanding at once.
             score: scores a sample; called in the random order.
-            book: the scores, as far as `score` was called.
+            lookup: the scores, as far as `score` was called.
         """
         self.checks = checks
         self.counted = dict.fromkeys(documents, 0)
@@ -70,7 +70,7 @@ class Follower:
         self._seed = seed
         self._concurrency = concurrency
         self._score = score
-        self._book = book
+        self._lookup = lookup
         self._asked = 0
         self._tokens = 0
         self._stopped = False
@@ -128,12 +128,12 @@ class Follower:
             tasks={task: (self.counted[task], size) for task, size in self._sizes.items()},
         )
 
-    def evidence(self) -> tuple[Evidence, ...]:
+    def evidence(self) -> tuple[EvidenceCourse, ...]:
         """How the evidence grew, by check; without those that could not be followed."""
         found = (check.evidence() for check in self.checks)
         return tuple(evidence for evidence in found if evidence is not None)
 
-    def is_complete(self, check: FollowedCheck) -> bool:
+    def is_complete(self, check: SequentialCheck) -> bool:
         """Whether all documents that a check looks at took part, so that arithmetic decides."""
         return all(self.counted[task] == self._sizes[task] for task in check.scope.tasks)
 
@@ -142,7 +142,7 @@ class Follower:
         self.counted[sample.task] += 1
         for check in self.checks:
             if sample.task in check.scope.tasks:
-                check.observe(sample.task, sample.doc_id, self._book)
+                check.observe(sample.task, sample.doc_id, self._lookup)
         if self._stopping.holm:
             self._share_error_rates()
         self._tokens += tokens_of(sample, responses)

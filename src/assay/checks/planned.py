@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.checks.against_baseline import judge_against_baseline, mismatch_words
-from assay.checks.early_stopping import Follower
+from assay.checks.early_stopping import EarlyStopper
 from assay.checks.exact import ExactScore, Stratum, exact_score
 from assay.checks.live_scores import LiveScores, task_settings
 from assay.checks.scope import Scope, scope_of
-from assay.checks.sequential import FollowedCheck, outside_words, plan_of
+from assay.checks.sequential import SequentialCheck, outside_words, plan_of
 from assay.checks.verdicts import CheckResult, Verdict, describe, judge, resolve_checks
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.runs.files import read_run
@@ -92,7 +92,7 @@ def refuse_itself(planned: Sequence[PlannedCheck], journal: str) -> None:
 
 
 def judge_checks(
-    planned: Sequence[PlannedCheck], scores: Sequence[Score], live: LiveScores, follower: Follower | None
+    planned: Sequence[PlannedCheck], scores: Sequence[Score], live: LiveScores, stopper: EarlyStopper | None
 ) -> tuple[CheckResult, ...]:
     """The verdicts of a run that has ended.
 
@@ -100,14 +100,14 @@ def judge_checks(
         planned: its checks.
         scores: its scores.
         live: its documents' scores.
-        follower: what followed the checks, where the run could stop early.
+        stopper: what followed the checks, where the run could stop early.
     """
-    if follower is None:
+    if stopper is None:
         results = [_judge_fully(plan, scores, live) for plan in planned]
     else:
         results = [
-            _judge_fully(plan, scores, live) if follower.is_complete(followed) else followed.result()
-            for plan, followed in zip(planned, follower.checks, strict=True)
+            _judge_fully(plan, scores, live) if stopper.is_complete(followed) else followed.result()
+            for plan, followed in zip(planned, stopper.checks, strict=True)
         ]
     return tuple(
         _without_silent(_of_a_part(result, plan.part), plan.scope)
@@ -115,7 +115,7 @@ def judge_checks(
     )
 
 
-def follow_checks(
+def early_stopper_for(
     planned: Sequence[PlannedCheck],
     documents: Mapping[str, Sequence[int]],
     specification: Specification,
@@ -124,7 +124,7 @@ def follow_checks(
     concurrency: Concurrency,
     score: Callable[[Sample, Sequence[Response]], None],
     live: LiveScores,
-) -> Follower | None:
+) -> EarlyStopper | None:
     """What follows a run's checks while answers arrive; None where every document is asked.
 
     Args:
@@ -143,16 +143,16 @@ def follow_checks(
     if stopping is None:
         return None
     sizes = {task: len(numbers) for task, numbers in documents.items()}
-    followed = [FollowedCheck(plan.check, plan.scope, sizes, plan.baseline) for plan in planned]
+    followed = [SequentialCheck(plan.check, plan.scope, sizes, plan.baseline) for plan in planned]
     chosen = seed if stopping.order_seed is None else stopping.order_seed
-    return Follower(
+    return EarlyStopper(
         followed,
         documents,
         stopping,
         seed=chosen,
         concurrency=concurrency,
         score=score,
-        book=live,
+        lookup=live,
     )
 
 

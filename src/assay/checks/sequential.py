@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-6
 
 
-class Evidence(msgspec.Struct, frozen=True, kw_only=True):
+class EvidenceCourse(msgspec.Struct, frozen=True, kw_only=True):
     """How the evidence on one check grew."""
 
     task: str
@@ -43,7 +43,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     course: Course
 
 
-class ScoreBook(Protocol):
+class ScoreLookup(Protocol):
     """Scores of the documents answered so far."""
 
     def value(self, task: str, doc_id: int, metric: str) -> Any:
@@ -53,7 +53,7 @@ class ScoreBook(Protocol):
         """A scored document's short hashes, of itself and of its prompt."""
 
 
-class FollowedCheck:
+class SequentialCheck:
     """One check and the evidence so far. Documents must come in the random order, those of its tasks alone."""
 
     def __init__(
@@ -96,12 +96,12 @@ class FollowedCheck:
         """Whether more documents could still decide it."""
         return self.decision is Decision.OPEN and self.fault is None
 
-    def observe(self, task: str, doc_id: int, book: ScoreBook) -> None:
+    def observe(self, task: str, doc_id: int, lookup: ScoreLookup) -> None:
         """Take the next document's score into account, unless all is decided."""
         if not self.is_open:
             return
         self.seen += 1
-        value = book.value(task, doc_id, self.check.metric)
+        value = lookup.value(task, doc_id, self.check.metric)
         self._scored += value is not None
         if value is not None and (not isinstance(value, int | float) or isnan(value)):
             self._leave_to_all("a score that is no number was given")
@@ -110,7 +110,7 @@ class FollowedCheck:
         if score is not None:
             self._sum += float(self._weights[task]) * score
             self._sum_of_weights += float(self._weights[task])
-        before = None if self._before is None else self._earlier(self._before, task, doc_id, score, book)
+        before = None if self._before is None else self._earlier(self._before, task, doc_id, score, lookup)
         if outside := outside_words([score, before], task, doc_id, self.scope):
             if self.check.range is not None:
                 self.fault = self.fault or outside
@@ -131,9 +131,11 @@ class FollowedCheck:
             self.decision = decision
             self._alpha = self._alpha if shared_alpha is None else shared_alpha
 
-    def _earlier(self, baseline: _Before, task: str, doc_id: int, score: float | None, book: ScoreBook) -> float | None:
+    def _earlier(
+        self, baseline: _Before, task: str, doc_id: int, score: float | None, lookup: ScoreLookup
+    ) -> float | None:
         """What the document scored in the baseline, and count it as lost or gained; None where it has no such score."""
-        identity = None if score is None else book.identity(task, doc_id)
+        identity = None if score is None else lookup.identity(task, doc_id)
         before, mismatch = baseline.pair(task, doc_id, identity)
         if mismatch is not None:
             self._mismatches.append(mismatch)
@@ -152,11 +154,11 @@ class FollowedCheck:
         """The score over the documents that have one; safe to ask for while they are observed."""
         return self._sum / self._sum_of_weights if self._sum_of_weights else None
 
-    def evidence(self) -> Evidence | None:
+    def evidence(self) -> EvidenceCourse | None:
         """The course of the evidence; None where nothing was followed."""
         if self.test is None or not self.test.seen:
             return None
-        return Evidence(
+        return EvidenceCourse(
             task=self.check.task or "",
             metric=self.check.metric,
             demand=demand_of(self.check),

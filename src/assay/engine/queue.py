@@ -10,13 +10,13 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.engine.crew import Crew
-from assay.engine.handover import TOGETHER, Handover
+from assay.engine.completion_batcher import TOGETHER, CompletionBatcher
+from assay.engine.workers import WorkerPool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 
-    from assay.engine.handover import Complete
+    from assay.engine.completion_batcher import Complete
     from assay.models.concurrency import Concurrency, ServerLoad
     from assay.progress import Progress
     from assay.types import Request, Response, Sample
@@ -65,10 +65,10 @@ async def ask_all(
         observer: is told of every response and every complete sample.
         prepare: gives what a sample must wait for between its last response and `complete`, while others go on; None
             where that is nothing.
-        load: asks the server for its load, see :meth:`assay.engine.crew.Crew.begin`.
+        load: asks the server for its load, see :meth:`WorkerPool.begin`.
         together: samples that are drawn at once, and handed on at once when complete, because one after another costs
-            half of one at a time (see :mod:`assay.engine.handover`); 1 where what is asked next depends on what is
-            complete.
+            half of one at a time (see :mod:`assay.engine.completion_batcher`); 1 where what is asked next depends on
+            what is complete.
     """
     now = asyncio.get_running_loop().time
 
@@ -88,9 +88,9 @@ async def ask_all(
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            handover = Handover(complete, observer, tasks, together)
-            queue = _Queue(samples, record, handover, prepare, tasks, together)
-            Crew(ask_next, concurrency, observer, tasks).begin(load)
+            batcher = CompletionBatcher(complete, observer, tasks, together)
+            queue = _Queue(samples, record, batcher, prepare, tasks, together)
+            WorkerPool(ask_next, concurrency, observer, tasks).begin(load)
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
 
@@ -113,14 +113,14 @@ class _Queue:
         self,
         samples: Iterator[Sample | None],
         record: Record,
-        handover: Handover,
+        batcher: CompletionBatcher,
         prepare: Prepare,
         tasks: asyncio.TaskGroup,
         together: int,
     ) -> None:
         self._samples = samples
         self._record = record
-        self._handover = handover
+        self._batcher = batcher
         self._prepare = prepare
         self._tasks = tasks
         self._together = together
@@ -145,7 +145,7 @@ class _Queue:
         self._at_once = min(2 * self._at_once, self._together)
         if not self.ready:
             # With all answers kept, let others have a turn: the next ones may be kept as well.
-            await (self._handover.next() if sample is None else asyncio.sleep(0))
+            await (self._batcher.next() if sample is None else asyncio.sleep(0))
         return True
 
     def _start(self, sample: Sample) -> None:
@@ -164,7 +164,7 @@ class _Queue:
         responses = [response for response in pending.responses if response is not None]
         preparation = self._prepare(pending.sample, responses)
         if preparation is None:
-            self._handover.add(pending.sample, responses)
+            self._batcher.add(pending.sample, responses)
         else:
             self._tasks.create_task(self._add_after(preparation, pending.sample, responses))
 
@@ -172,4 +172,4 @@ class _Queue:
         self, preparation: Coroutine[Any, Any, None], sample: Sample, responses: Sequence[Response]
     ) -> None:
         await preparation
-        self._handover.add(sample, responses)
+        self._batcher.add(sample, responses)

@@ -12,8 +12,8 @@ from assay.evaluation.totals import RunTotals
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.models.meeting import Meeting
     from assay.models.pool_member import Member
+    from assay.models.preflight import Preflight
     from assay.types import Response
 
 
@@ -28,7 +28,7 @@ class EndpointShares:
         for response in responses:
             self._totals[response.endpoint].add([response])
 
-    def summary(self, members: Sequence[Member], meeting: Meeting) -> list[dict[str, Any]]:
+    def summary(self, members: Sequence[Member], preflight: Preflight) -> list[dict[str, Any]]:
         """One entry an endpoint, as plain data.
 
         Answers, failures, tokens and latencies are those of the whole run, also of what was answered before an
@@ -37,16 +37,16 @@ class EndpointShares:
 
         Args:
             members: the endpoints as the run left them.
-            meeting: what was found of them before it.
+            preflight: what was found of them before it.
         """
         total = sum(totals.answers for totals in self._totals.values())
         known = {member.endpoint.address: member for member in members}
         others = [address for address in self._totals if address not in known]
-        return [self._entry(address, known.get(address or ""), total, meeting) for address in [*known, *others]]
+        return [self._entry(address, known.get(address or ""), total, preflight) for address in [*known, *others]]
 
-    def _entry(self, address: str | None, member: Member | None, total: int, meeting: Meeting) -> dict[str, Any]:
+    def _entry(self, address: str | None, member: Member | None, total: int, preflight: Preflight) -> dict[str, Any]:
         sums = self._totals[address].summary(0.0)
-        agreement = meeting.agreement.get(address or "")
+        agreement = preflight.agreement.get(address or "")
         return {
             "url": address,
             "answers": sums["answers"],

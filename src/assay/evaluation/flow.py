@@ -18,11 +18,11 @@ from assay.engine import TOGETHER, ask_all
 from assay.engine.schedule import LongestFirst
 from assay.errors import UsageError
 from assay.evaluation.any_order import SamplesInAnyOrder
-from assay.evaluation.conclusion import Evaluation, conclude
+from assay.evaluation.finish import Evaluation, conclude
 from assay.evaluation.plan import RunPlan, make_plan, open_model, refuse_unknown_names, request_writer, run_folder
-from assay.evaluation.so_far import RunSoFar
+from assay.evaluation.snapshot import RunSnapshot
+from assay.evaluation.state import RunState, open_state
 from assay.evaluation.streams import streams
-from assay.evaluation.work import RunWork, open_work
 from assay.models.api_key import read_api_key
 from assay.models.endpoint import MARK
 from assay.models.known_server import changes_of_servers, decoded, known_servers
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assay.journal import Journal
-    from assay.models.meeting import Meeting
+    from assay.models.preflight import Preflight
     from assay.runs.samples import SampleReader
     from assay.tasks.requests import RequestWriter
     from assay.types import ModelSpec, Sample, Specification
@@ -78,12 +78,12 @@ def evaluate(
     specification = validate(specification)
     with interruptible(run_folder(specification) / "journal"), _one_at_a_time, asyncio.Runner() as runner:
         refuse_unknown_names(specification)
-        meeting = run_stoppable(runner, _meet_servers(specification.model))
-        plan = make_plan(specification, meeting)
+        preflight = run_stoppable(runner, _run_preflight(specification.model))
+        plan = make_plan(specification, preflight)
         writer = run_stoppable(runner, request_writer(plan))
-        with open_work(plan) as work:
-            run_stoppable(runner, _answer(plan, writer, work, progress or Progress()))
-            evaluation = conclude(plan, work, sample_reader)
+        with open_state(plan) as state:
+            run_stoppable(runner, _answer(plan, writer, state, progress or Progress()))
+            evaluation = conclude(plan, state, sample_reader)
         if finish:
             evaluation.finish()
         return evaluation
@@ -104,49 +104,49 @@ async def evaluate_async(specification: Specification, progress: Progress | None
     """:func:`evaluate` for callers with an event loop of their own; cancelling it leaves a resumable run."""
     specification = validate(specification)
     refuse_unknown_names(specification)
-    meeting = await _meet_servers(specification.model)
-    plan = make_plan(specification, meeting)
+    preflight = await _run_preflight(specification.model)
+    plan = make_plan(specification, preflight)
     writer = await request_writer(plan)
-    with open_work(plan) as work:
-        await _answer(plan, writer, work, progress or Progress())
-        evaluation = conclude(plan, work)
+    with open_state(plan) as state:
+        await _answer(plan, writer, state, progress or Progress())
+        evaluation = conclude(plan, state)
     evaluation.finish()
     return evaluation
 
 
-async def _meet_servers(spec: ModelSpec) -> Meeting:
+async def _run_preflight(spec: ModelSpec) -> Preflight:
     """Make sure that a server is there, takes the key and serves the model, before anything costs time."""
     async with open_model(spec, MARK) as model:
-        return await model.meet()
+        return await model.run_preflight()
 
 
-async def _answer(plan: RunPlan, writer: RequestWriter, work: RunWork, progress: Progress) -> None:
+async def _answer(plan: RunPlan, writer: RequestWriter, state: RunState, progress: Progress) -> None:
     """Ask for what the journal does not hold yet, and score each sample as its last answer arrives."""
     spec = plan.specification.model
-    progress.loaded(plan.expected, work.journal.answers, work.journal.path)
-    progress.watching(RunSoFar(work.scores, plan.checks, work.follower))
-    if plan.specification.probe and work.journal.probe is None:
-        work.journal.note_probe(await _seen_of_server(spec, plan.meeting))
-    for remark in [*await _changes_since_it_began(plan, work.journal), *plan.remarks]:
+    progress.loaded(plan.expected, state.journal.answers, state.journal.path)
+    progress.watching(RunSnapshot(state.scores, plan.checks, state.stopper))
+    if plan.specification.probe and state.journal.probe is None:
+        state.journal.note_probe(await _seen_of_server(spec, plan.preflight))
+    for remark in [*await _changes_since_it_began(plan, state.journal), *plan.remarks]:
         progress.noted(remark)
     async with OpenAIModel(
         spec,
         api_key=read_api_key(spec),
-        concurrency=work.concurrency,
-        meeting=plan.meeting,
+        concurrency=state.concurrency,
+        preflight=plan.preflight,
         tell=progress.noted,
     ) as model:
-        work.members = model.members
+        state.members = model.members
         await ask_all(
-            _samples(plan, writer, work, progress),
+            _samples(plan, writer, state, progress),
             model,
-            work.journal,
-            work.receive,
-            concurrency=work.concurrency,
+            state.journal,
+            state.receive,
+            concurrency=state.concurrency,
             observer=progress,
-            prepare=work.prepare,
+            prepare=state.prepare,
             load=model.load,
-            together=TOGETHER if work.follower is None else 1,
+            together=TOGETHER if state.stopper is None else 1,
         )
 
 
@@ -156,44 +156,44 @@ async def _changes_since_it_began(plan: RunPlan, journal: Journal) -> list[str]:
     Raises:
         ServerChangedError: another model is served under the same name.
     """
-    spec, meeting = plan.specification.model, plan.meeting
+    spec, preflight = plan.specification.model, plan.preflight
     then = decoded(journal.servers or {}) if journal.answers else {}
-    changes_of_servers(then, await known_servers(spec, meeting, ask=False), spec.model)
-    now = await known_servers(spec, meeting, ask=plan.specification.probe)
+    changes_of_servers(then, await known_servers(spec, preflight, ask=False), spec.model)
+    now = await known_servers(spec, preflight, ask=plan.specification.probe)
     if now.keys() - then.keys():
         journal.note_servers(msgspec.to_builtins({**now, **then}))
     return changes_of_servers(then, now, spec.model)
 
 
-async def _seen_of_server(spec: ModelSpec, meeting: Meeting) -> dict[str, Any]:
+async def _seen_of_server(spec: ModelSpec, preflight: Preflight) -> dict[str, Any]:
     """What the first server that is there is seen to do."""
     from assay.models.probe import probe
 
-    base_url = next(url for url in spec.base_urls if server_root(url) in meeting.servers)
+    base_url = next(url for url in spec.base_urls if server_root(url) in preflight.servers)
     one = msgspec.structs.replace(spec, base_url=base_url, replicas=())
     try:
-        report = await probe(one, info=meeting.first, quick=True, seconds=_PROBE_SECONDS)
+        report = await probe(one, info=preflight.first, quick=True, seconds=_PROBE_SECONDS)
     except Exception as error:  # whatever a server makes of it, its run goes on
         return {"url": server_root(base_url), "error": type(error).__name__}
     seen: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
     return seen
 
 
-def _samples(plan: RunPlan, writer: RequestWriter, work: RunWork, progress: Progress) -> Iterator[Sample | None]:
+def _samples(plan: RunPlan, writer: RequestWriter, state: RunState, progress: Progress) -> Iterator[Sample | None]:
     """All samples, the longest answers first; or in random order, until nothing is left to decide (None: not yet)."""
-    tasks, options, follower = plan.loaded.tasks, plan.specification.options, work.follower
+    tasks, options, stopper = plan.loaded.tasks, plan.specification.options, state.stopper
 
     def refuse(task: str, reason: str) -> None:
-        work.scores[task].refuse(reason)
+        state.scores[task].refuse(reason)
         progress.noted(reason)
 
-    if follower is None:
-        work.schedule = LongestFirst(streams(tasks, writer, options, refuse))
-        return iter(work.schedule)
+    if stopper is None:
+        state.schedule = LongestFirst(streams(tasks, writer, options, refuse))
+        return iter(state.schedule)
     build = {
         name: until_refused(
             name, SamplesInAnyOrder(name, task, writer, options).sample, functools.partial(refuse, name)
         )
         for name, task in tasks.items()
     }
-    return (None if drawn is None else build[drawn[0]](drawn[1]) for drawn in follower.draw())
+    return (None if drawn is None else build[drawn[0]](drawn[1]) for drawn in stopper.draw())

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from assay.models.meeting import Meeting
+    from assay.models.preflight import Preflight
     from assay.types import ModelSpec, Specification
 
 
@@ -45,7 +45,7 @@ class RunPlan:
     """A specification with its tasks loaded, and everything refused that could never be scored or judged."""
 
     specification: Specification
-    meeting: Meeting
+    preflight: Preflight
     started: float
     folder: Path
     loaded: LoadedTasks
@@ -62,15 +62,15 @@ class RunPlan:
     @property
     def remarks(self) -> list[str]:
         """What whoever starts the run should know before it, one line each."""
-        return [*doubtful_settings(self.loaded.tasks, self.specification.options), *self.meeting.remarks]
+        return [*doubtful_settings(self.loaded.tasks, self.specification.options), *self.preflight.remarks]
 
 
-def make_plan(specification: Specification, meeting: Meeting) -> RunPlan:
+def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     """Load the tasks and resolve the checks.
 
     Args:
         specification: a valid one.
-        meeting: what the servers said of themselves.
+        preflight: what the servers said of themselves.
 
     Raises:
         UsageError: it cannot be done as asked: an unknown task or metric, missing data, a folder that is not writable.
@@ -95,7 +95,7 @@ def make_plan(specification: Specification, meeting: Meeting) -> RunPlan:
     try_first_prompts(loaded.tasks, documents, RequestWriter(model, tokenizer, trial_source), options)
     return RunPlan(
         specification=specification,
-        meeting=meeting,
+        preflight=preflight,
         started=started,
         folder=folder,
         loaded=loaded,
@@ -123,7 +123,7 @@ async def request_writer(plan: RunPlan) -> RequestWriter:
     if not needs_loglikelihood(plan.loaded.tasks):
         return RequestWriter(spec, tokenizer)
     sources = {}
-    for base_url in [url for url in spec.base_urls if server_root(url) in plan.meeting.servers]:
+    for base_url in [url for url in spec.base_urls if server_root(url) in plan.preflight.servers]:
         async with open_model(msgspec.structs.replace(spec, base_url=base_url, replicas=())) as model:
             sources[base_url] = await find_logprob_source(
                 model, lambda source: LoglikelihoodBodies(spec, tokenizer, source).trial()

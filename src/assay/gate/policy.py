@@ -114,7 +114,7 @@ def _policy(document: dict[str, Any], place: str) -> Policy:
         policy = msgspec.convert(document, Policy)
     except msgspec.ValidationError as error:
         raise SpecificationError(f"{place}: {in_words(error, document)}") from error
-    _refuse_senseless(policy, place)
+    _validate(policy, place)
     return policy
 
 
@@ -219,7 +219,7 @@ def _check(entry: CheckEntry, policy: Policy) -> Check:
     return Check(alpha=policy.alpha if entry.alpha is None and policy.correction == "none" else entry.alpha, **fields)
 
 
-def _refuse_senseless(policy: Policy, path: str) -> None:
+def _validate(policy: Policy, path: str) -> None:
     if not policy.models:
         raise SpecificationError(f"{path} names no model: write a table [models.NAME]")
     if not policy.checks:

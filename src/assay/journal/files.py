@@ -26,7 +26,7 @@ _BLOCK = 2**20
 _log = logging.getLogger(__name__)
 
 
-class Run(NamedTuple):
+class JournalRun(NamedTuple):
     """What finds a run's journal."""
 
     fingerprints: tuple[str, ...]
@@ -34,7 +34,7 @@ class Run(NamedTuple):
     specification: Mapping[str, Any]
 
 
-def claim(folder: Path, run: Run, *, fresh: bool, newest: bool) -> tuple[Path, int]:
+def claim(folder: Path, run: JournalRun, *, fresh: bool, newest: bool) -> tuple[Path, int]:
     """The journal that a run is to use (see :meth:`assay.journal.Journal.open`): its path and a locked descriptor."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Pa
         raise JournalError(f"cannot read the folder {folder}: {error.strerror}") from error
 
 
-def _lock_resumable(folder: Path, run: Run, *, even_finished: bool) -> tuple[Path, int] | None:
+def _lock_resumable(folder: Path, run: JournalRun, *, even_finished: bool) -> tuple[Path, int] | None:
     """The newest journal of a run, open and locked, unless it is finished for good and that matters."""
     for path in reversed(find_journals(folder)):
         is_named_so = any(path.name.endswith(_ending(fingerprint)) for fingerprint in run.fingerprints)
@@ -85,13 +85,13 @@ def _lock_resumable(folder: Path, run: Run, *, even_finished: bool) -> tuple[Pat
     return None
 
 
-def _was_begun_by(run: Run, path: Path, fd: int) -> bool:
+def _was_begun_by(run: JournalRun, path: Path, fd: int) -> bool:
     # The file name holds only the fingerprint's beginning. Where the header is damaged, it has to do.
     header = first_header(fd, os.fstat(fd).st_size, path)
     return header is None or header.fingerprint in run.fingerprints
 
 
-def _was_gone_on_with_by(run: Run, fd: int) -> bool:
+def _was_gone_on_with_by(run: JournalRun, fd: int) -> bool:
     """Whether a journal that was begun at another endpoint is of a run that has, or had, one of this run's."""
     for header in headers(fd, os.fstat(fd).st_size):
         if task_names(header.specification) != task_names(run.specification):

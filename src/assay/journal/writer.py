@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay._version import __version__
 from assay.errors import JournalError, StorageError
-from assay.journal.files import Run, claim, is_file_at, make_again, writing
+from assay.journal.files import JournalRun, claim, is_file_at, make_again, writing
 from assay.journal.frames import MAGIC, encode_frame, read_payload
 from assay.journal.records import (
     SCHEMA_VERSION,
@@ -86,7 +86,7 @@ class Journal:
             JournalError: A file of that name is no journal, or cannot be read.
             OutputError: The folder cannot be made or written to.
         """
-        path, fd = claim(Path(folder), Run((fingerprint, *replicas), specification), fresh=fresh, newest=newest)
+        path, fd = claim(Path(folder), JournalRun((fingerprint, *replicas), specification), fresh=fresh, newest=newest)
         try:
             return cls(path, fd, fingerprint, specification, replicas)
         except BaseException:

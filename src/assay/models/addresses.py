@@ -16,7 +16,7 @@ from assay.models.urls import readings, server_root, without_secrets
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from assay.models.transport import Reply
+    from assay.models.transport import HTTPReply
     from assay.types import EndpointKind
 
 _NOT_THERE = frozenset({404, 405})
@@ -55,7 +55,9 @@ class Addresses:
         asked = self._readings if self._both_asked and not self.is_settled else [self._reading]
         return " and ".join(without_secrets(str(reading[kind])) for reading in asked)
 
-    async def ask(self, kind: EndpointKind | Literal["models"], send: Callable[[yarl.URL], Awaitable[Reply]]) -> Reply:
+    async def ask(
+        self, kind: EndpointKind | Literal["models"], send: Callable[[yarl.URL], Awaitable[HTTPReply]]
+    ) -> HTTPReply:
         """What `send` gets from the address of an endpoint, or from its other one where only that is known there.
 
         Raises:
@@ -82,6 +84,6 @@ class Addresses:
         return second
 
 
-def _is_answer(reply: Reply) -> bool:
+def _is_answer(reply: HTTPReply) -> bool:
     """Whether it is good, and no page for people, which some servers give for any address."""
     return reply.is_good and "html" not in reply.headers.get("Content-Type", "").lower()

@@ -23,7 +23,7 @@ from assay.models.wire import (
 from assay.types import Completion, CompletionToken, FailureCause
 
 if TYPE_CHECKING:
-    from assay.models.wire import Said
+    from assay.models.wire import ParsedReply
     from assay.types import EndpointKind
 
 
@@ -49,7 +49,7 @@ class _Reply(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Reply)
 
 
-def read_completions(body: bytes, endpoint: EndpointKind, count: int) -> tuple[Said, tuple[Completion, ...]]:
+def read_completions(body: bytes, endpoint: EndpointKind, count: int) -> tuple[ParsedReply, tuple[Completion, ...]]:
     """What the model said, from the body of a 200: about the first completion, and all of them.
 
     Args:
@@ -60,16 +60,16 @@ def read_completions(body: bytes, endpoint: EndpointKind, count: int) -> tuple[S
     Raises:
         ReplyError: the body is no answer, does not hold that many completions, or not a log-probability for each token.
     """
-    said = read_reply(body, endpoint)
+    parsed = read_reply(body, endpoint)
     choices = in_order(_decode(body).choices)
     if len(choices) < count:
         raise ReplyError(
             FailureCause.MALFORMED_REPLY, f"{count} completions were asked for and {len(choices)} came", is_final=True
         )
-    return said, tuple(_completion(choice, endpoint) for choice in choices[:count])
+    return parsed, tuple(_completion(choice, endpoint) for choice in choices[:count])
 
 
-def read_echoed(body: bytes, prompt: str) -> tuple[Said, Completion]:
+def read_echoed(body: bytes, prompt: str) -> tuple[ParsedReply, Completion]:
     """A prompt's own tokens, from the body of a 200; the token that the model added is left out.
 
     Raises:
@@ -80,7 +80,7 @@ def read_echoed(body: bytes, prompt: str) -> tuple[Said, Completion]:
         CompletionToken(text, 0 if logprob is None else logprob)
         for text, logprob in zip(echo.texts, echo.logprobs, strict=True)
     )
-    return echo.said, Completion(text=prompt, finish_reason="length", tokens=tokens)
+    return echo.parsed, Completion(text=prompt, finish_reason="length", tokens=tokens)
 
 
 def _decode(body: bytes) -> _Reply:

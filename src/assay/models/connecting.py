@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohappyeyeballs import start_connection
 
-from assay.models.retry import Fault, Hope, NetworkError, os_reason, proxy_fault
+from assay.models.retry import Fault, NetworkError, Retryability, os_reason, proxy_fault
 from assay.models.tls_faults import handshake_fault
 from assay.models.transport import is_success
 from assay.types import FailureCause
@@ -195,7 +195,7 @@ class _TunnelAnswer(asyncio.Protocol):
 
 
 def _unreachable(message: str) -> NetworkError:
-    return NetworkError(Fault(FailureCause.UNREACHABLE, message, Hope.SERVER_DOWN))
+    return NetworkError(Fault(FailureCause.UNREACHABLE, message, Retryability.SERVER_DOWN))
 
 
 def _watched_socket(address: Any) -> socket.socket:

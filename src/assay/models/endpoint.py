@@ -12,10 +12,10 @@ import yarl
 from assay.models.addresses import Addresses
 from assay.models.http1 import HTTP1
 from assay.models.proxies import proxy_for
-from assay.models.retry import DOWN_STATUSES, Fault, Hope, NetworkError, status_fault
+from assay.models.retry import DOWN_STATUSES, Fault, NetworkError, Retryability, status_fault
 from assay.models.streams import StreamReader
 from assay.models.tls import context_for
-from assay.models.transport import LARGEST_REPLY, Reply, Stream
+from assay.models.transport import LARGEST_REPLY, HTTPReply, Stream
 from assay.models.unasked_streams import whole_reply
 from assay.models.wire import ReplyError
 from assay.types import FailureCause
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from assay.models.messages import Redactor
-    from assay.models.wire import Said
+    from assay.models.wire import ParsedReply
     from assay.types import ModelSpec
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class Endpoint:
         except ReplyError as error:
             return self._misread(error)
 
-    async def attempt_stream(self, payload: bytes) -> Said | Fault:
+    async def attempt_stream(self, payload: bytes) -> ParsedReply | Fault:
         """The answer to a request that is asked for in parts, or why there is none.
 
         Token counts are asked for, too; a server that refuses that is asked again without, and remembered.
@@ -143,7 +143,7 @@ class Endpoint:
             self._streams_usage = False
         return result
 
-    async def _attempt_stream(self, payload: bytes, *, with_usage: bool) -> Said | Fault:
+    async def _attempt_stream(self, payload: bytes, *, with_usage: bool) -> ParsedReply | Fault:
         body = payload.removesuffix(b"}") + (_STREAM_WITH_USAGE if with_usage else _STREAM)
         reader = StreamReader(self._endpoint, self._clock)
         stream = Stream(reader.feed, self._stall_timeout, reader.is_done)
@@ -161,7 +161,7 @@ class Endpoint:
         except ReplyError as error:
             return self._misread(error)
 
-    def _post(self, body: bytes, stream: Stream | None = None) -> Awaitable[Reply]:
+    def _post(self, body: bytes, stream: Stream | None = None) -> Awaitable[HTTPReply]:
         request, addresses = self._open_client().request, self._addresses
         if addresses.is_settled:
             return request("POST", addresses[self._endpoint], body, timeout=self._timeout, stream=stream)
@@ -169,20 +169,20 @@ class Endpoint:
             self._endpoint, lambda url: request("POST", url, body, timeout=self._timeout, stream=stream)
         )
 
-    def _fault_of(self, reply: Reply) -> Fault | None:
+    def _fault_of(self, reply: HTTPReply) -> Fault | None:
         """What is wrong with a reply as HTTP."""
         if not reply.is_good:
             return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers, self._asked))
         if reply.body is None:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
-            return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME, reply.status)
+            return Fault(FailureCause.MALFORMED_REPLY, message, Retryability.YES, reply.status)
         return None
 
     def _misread(self, error: ReplyError) -> Fault:
-        hope = Hope.NONE if error.is_final else Hope.SOME
+        retryability = Retryability.NO if error.is_final else Retryability.YES
         # What is no reply of the protocol at all may come from another address than was meant.
         where = f"{self._asked}: " if error.cause is FailureCause.MALFORMED_REPLY and not error.is_final else ""
-        return self._cleaned(Fault(error.cause, f"{where}{error}", hope, 200))
+        return self._cleaned(Fault(error.cause, f"{where}{error}", retryability, 200))
 
     async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
         """Status and body of a GET.
@@ -200,7 +200,7 @@ class Endpoint:
             reply = await self._get(yarl.URL(self.address + path), timeout)
         return reply.status, self.redact.in_body(reply.body or b"")
 
-    async def _get(self, url: yarl.URL, timeout: float) -> Reply:
+    async def _get(self, url: yarl.URL, timeout: float) -> HTTPReply:
         """The reply to a GET, which is sent again where the connection closed: maybe it had before, and nobody said."""
         request = self._open_client().request
         try:
@@ -212,8 +212,8 @@ class Endpoint:
 
     async def is_down(self, fault: Fault) -> bool:
         """Whether an attempt failed because the whole server is down; where the fault leaves it open, a look tells."""
-        if fault.hope is not Hope.UNSURE:
-            return fault.hope is Hope.SERVER_DOWN
+        if fault.retryability is not Retryability.UNSURE:
+            return fault.retryability is Retryability.SERVER_DOWN
         async with self._looking:
             # Many requests fail together when a server goes: one look is enough for all.
             if self._clock() - self._looked >= _LOOK_LASTS:
@@ -243,15 +243,15 @@ class Endpoint:
             raise RuntimeError("the endpoint is used before open() or after close()")
         return self._client
 
-    def _without_key(self, said: Said) -> Said:
+    def _without_key(self, parsed: ParsedReply) -> ParsedReply:
         blanked = self.redact.in_answer
         texts = {
-            "text": said.text,
-            "reasoning": said.reasoning,
-            "finish_reason": said.finish_reason,
-            "model": said.model,
+            "text": parsed.text,
+            "reasoning": parsed.reasoning,
+            "finish_reason": parsed.finish_reason,
+            "model": parsed.model,
         }
-        return msgspec.structs.replace(said, **{name: blanked(text) for name, text in texts.items()})
+        return msgspec.structs.replace(parsed, **{name: blanked(text) for name, text in texts.items()})
 
     def _cleaned(self, fault: Fault) -> Fault:
-        return Fault(fault.cause, self.redact(fault.message), fault.hope, fault.status, fault.retry_after)
+        return Fault(fault.cause, self.redact(fault.message), fault.retryability, fault.status, fault.retry_after)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from assay.models.connecting import Connector, proxy_authorization
 from assay.models.http1_reply import ReplyReader
-from assay.models.transport import KEEPALIVE, Reply
+from assay.models.transport import KEEPALIVE, HTTPReply
 
 if TYPE_CHECKING:
     import ssl
@@ -74,7 +74,7 @@ class HTTP1:
         *,
         timeout: float,
         stream: Stream | None = None,
-    ) -> Reply:
+    ) -> HTTPReply:
         """Send a request and read its reply.
 
         Args:
@@ -99,7 +99,7 @@ class HTTP1:
                 self._watch(connection)
         if stream is not None and reply.body and reply.is_good:  # It came compressed all the same.
             stream.feed(reply.body)
-            return Reply(reply.status, reply.fields, b"")
+            return HTTPReply(reply.status, reply.fields, b"")
         return reply
 
     async def close(self) -> None:
@@ -176,9 +176,9 @@ class _Connection(asyncio.BufferedProtocol):
         """Goes off no later than that."""
         self._stall_alarm: asyncio.TimerHandle | None = None
 
-    def send(self, request: bytes, timeout: float, stream: Stream | None) -> asyncio.Future[Reply]:
+    def send(self, request: bytes, timeout: float, stream: Stream | None) -> asyncio.Future[HTTPReply]:
         """Send a request; its reply is to be waited for. Whatever else ends the wait leaves the connection unusable."""
-        over: asyncio.Future[Reply] = self._loop.create_future()
+        over: asyncio.Future[HTTPReply] = self._loop.create_future()
         self._reader.begin(over, None if stream is None else stream.feed)
         self._is_clean = False
         self._stream = stream

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from assay.models.retry import Fault, Hope, NetworkError, os_reason
+from assay.models.retry import Fault, NetworkError, Retryability, os_reason
 from assay.models.tls_faults import lost_connection_fault
-from assay.models.transport import LARGEST_ERROR_BODY, LARGEST_REPLY, Reply, is_success
+from assay.models.transport import LARGEST_ERROR_BODY, LARGEST_REPLY, HTTPReply, is_success
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class ReplyReader:
         self._parser = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(**_FORGIVEN)
         self._parts: list[bytes] = []
-        self.over: asyncio.Future[Reply] | None = None
+        self.over: asyncio.Future[HTTPReply] | None = None
         """Who waits for the reply; None once it is there or will never be, and while none is expected."""
 
-    def begin(self, over: asyncio.Future[Reply], feed: Callable[[bytes], bool] | None = None) -> None:
+    def begin(self, over: asyncio.Future[HTTPReply], feed: Callable[[bytes], bool] | None = None) -> None:
         """A reply is to come.
 
         Args:
@@ -92,16 +92,16 @@ class ReplyReader:
         if not self._status:
             self._size += len(data)
             if self._size > _LARGEST_HEAD:
-                self._fail(FailureCause.MALFORMED_REPLY, "not a reply of HTTP: its head does not end", Hope.SOME)
+                self._fail(FailureCause.MALFORMED_REPLY, "not a reply of HTTP: its head does not end", Retryability.YES)
         return self.over is None
 
     def _parse_fault(self, error: Exception, data: memoryview) -> Fault:
         if isinstance(error, httptools.HttpParserUpgrade):
             message = f"the server changes to another protocol (HTTP {self._parser.get_status_code()})"
-            return Fault(FailureCause.MALFORMED_REPLY, message, Hope.SOME)
+            return Fault(FailureCause.MALFORMED_REPLY, message, Retryability.YES)
         if str(error).startswith(_NO_RETURN):
             message = f"the reply's chunks are not of HTTP: {error}"
-            return Fault(FailureCause.MALFORMED_REPLY, message, Hope.NONE, self._status)
+            return Fault(FailureCause.MALFORMED_REPLY, message, Retryability.NO, self._status)
         return _not_http(error, bytes(data[:16]))
 
     def lose(self, error: Exception | None) -> None:
@@ -109,25 +109,25 @@ class ReplyReader:
         if self.over is None:
             return
         if self._is_good and not (error is None and self._ends_with_connection()):
-            self._fail(FailureCause.RESET, "the connection closed before the reply was complete", Hope.SOME)
+            self._fail(FailureCause.RESET, "the connection closed before the reply was complete", Retryability.YES)
         elif self._status:
             self._end()
         elif isinstance(error, ssl.SSLError):
             self._raise(lost_connection_fault(error))
         else:
             reason = os_reason(error) if error else "server disconnected"
-            self._fail(FailureCause.RESET, f"the connection closed before a reply came: {reason}", Hope.UNSURE)
+            self._fail(FailureCause.RESET, f"the connection closed before a reply came: {reason}", Retryability.UNSURE)
 
     def expire(self) -> None:
         """The time is up."""
         if self.reads_error:
             self._end()
         else:
-            self._fail(FailureCause.TIMED_OUT, "no reply in time", Hope.SOME)
+            self._fail(FailureCause.TIMED_OUT, "no reply in time", Retryability.YES)
 
     def stall(self, seconds: float) -> None:
         """Nothing has come for so long."""
-        self._fail(FailureCause.TIMED_OUT, f"the stream stalled: nothing came for {seconds:g} s", Hope.SOME)
+        self._fail(FailureCause.TIMED_OUT, f"the stream stalled: nothing came for {seconds:g} s", Retryability.YES)
 
     def on_message_begin(self) -> None:
         """A reply begins."""
@@ -147,7 +147,9 @@ class ReplyReader:
         if not self._is_good or self._compressions:
             self._feed = None
         if self._status < 100:
-            self._fail(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: its status is {self._status}", Hope.SOME)
+            self._fail(
+                FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: its status is {self._status}", Retryability.YES
+            )
         # With it, a chunk's line that lacks its CR is read one byte off, and the end waited for in vain.
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=False)
 
@@ -183,24 +185,24 @@ class ReplyReader:
                     body = body and _decompressed(body, compression)
         except (zlib.error, ValueError) as error:
             if self._is_good:
-                hope = Hope.NONE if isinstance(error, _UnknownCompressionError) else Hope.SOME
+                retryability = Retryability.NO if isinstance(error, _UnknownCompressionError) else Retryability.YES
                 message = f"the reply could not be decompressed: {error}"
-                self._raise(Fault(FailureCause.MALFORMED_REPLY, message, hope, self._status))
+                self._raise(Fault(FailureCause.MALFORMED_REPLY, message, retryability, self._status))
                 return
             body = b""
         over = self._let_go()
         if over is not None:
-            over.set_result(Reply(self._status, self._fields, body))
+            over.set_result(HTTPReply(self._status, self._fields, body))
 
-    def _fail(self, cause: FailureCause, message: str, hope: Hope) -> None:
-        self._raise(Fault(cause, message, hope))
+    def _fail(self, cause: FailureCause, message: str, retryability: Retryability) -> None:
+        self._raise(Fault(cause, message, retryability))
 
     def _raise(self, fault: Fault) -> None:
         over = self._let_go()
         if over is not None:
             over.set_exception(NetworkError(fault))
 
-    def _let_go(self) -> asyncio.Future[Reply] | None:
+    def _let_go(self) -> asyncio.Future[HTTPReply] | None:
         """Be done with a reply; who waits for it, if somebody still does."""
         over, self.over = self.over, None
         self._parts.clear()
@@ -222,8 +224,8 @@ class ReplyReader:
 def _not_http(error: Exception, beginning: bytes) -> Fault:
     for protocol, advice in _OTHER_PROTOCOLS.items():
         if protocol.match(beginning):
-            return Fault(FailureCause.UNREACHABLE, advice, Hope.NONE)
-    return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {error}", Hope.SOME)
+            return Fault(FailureCause.UNREACHABLE, advice, Retryability.NO)
+    return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {error}", Retryability.YES)
 
 
 def _named_compressions(encoding: str) -> list[str]:

@@ -13,7 +13,7 @@ import msgspec
 
 from assay.errors import ServerChangedError
 from assay.models.api_key import read_api_key
-from assay.models.meeting import SENTINELS
+from assay.models.preflight import AGREEMENT_PROMPTS
 from assay.models.probe.server import ServerUnderProbe, text_of
 from assay.models.server_info import ServedModel, answers_to, served_as
 from assay.models.urls import server_root
@@ -21,7 +21,7 @@ from assay.models.urls import server_root
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assay.models.meeting import Meeting
+    from assay.models.preflight import Preflight
     from assay.types import ModelSpec
 
 _SECONDS = 10.0
@@ -37,19 +37,21 @@ class KnownServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """To the short prompts that all runs ask; None where there was no answer, empty where they were not asked."""
 
 
-async def known_servers(spec: ModelSpec, meeting: Meeting, *, ask: bool) -> dict[str, KnownServer]:
+async def known_servers(spec: ModelSpec, preflight: Preflight, *, ask: bool) -> dict[str, KnownServer]:
     """What is known of each server that is there, by address.
 
     Args:
         spec: the run's model.
-        meeting: what the servers said of themselves.
+        preflight: what the servers said of themselves.
         ask: also for answers to short prompts.
     """
-    present = [url for url in spec.base_urls if server_root(url) in meeting.servers]
-    said = await asyncio.gather(*(_answers(spec, url) for url in present)) if ask else [()] * len(present)
+    present = [url for url in spec.base_urls if server_root(url) in preflight.servers]
+    parsed = await asyncio.gather(*(_answers(spec, url) for url in present)) if ask else [()] * len(present)
     return {
-        server_root(url): KnownServer(served=served_as(meeting.servers[server_root(url)], spec.model), answers=answers)
-        for url, answers in zip(present, said, strict=True)
+        server_root(url): KnownServer(
+            served=served_as(preflight.servers[server_root(url)], spec.model), answers=answers
+        )
+        for url, answers in zip(present, parsed, strict=True)
     }
 
 
@@ -57,8 +59,10 @@ async def _answers(spec: ModelSpec, base_url: str) -> tuple[str | None, ...]:
     """To the short prompts, each without the key; None where there is none."""
     one = msgspec.structs.replace(spec, base_url=base_url, replicas=())
     async with ServerUnderProbe(one, api_key=read_api_key(spec), seconds=_SECONDS) as server:
-        replies = await asyncio.gather(*(server.ask(spec.endpoint, prompt, seed=spec.seed) for prompt in SENTINELS))
-        return tuple(None if reply.said is None else server.clean(text_of(reply.said)) for reply in replies)
+        replies = await asyncio.gather(
+            *(server.ask(spec.endpoint, prompt, seed=spec.seed) for prompt in AGREEMENT_PROMPTS)
+        )
+        return tuple(None if reply.parsed is None else server.clean(text_of(reply.parsed)) for reply in replies)
 
 
 def changes_of_servers(then: dict[str, KnownServer], now: dict[str, KnownServer], model: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from assay.models.wire import Choice, Reply, ReplyError, Said, content_of, in_order, read_reply, said_in
+from assay.models.wire import Choice, ParsedReply, ReplyBody, ReplyError, content_of, in_order, parsed_reply, read_reply
 from assay.types import Failure, FailureCause, TokenSpan
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class EchoedPrompt:
     """The tokens of a prompt as a server gave them back.
 
     Args:
-        said: what else the reply holds.
+        parsed: what else the reply holds.
         logprobs: for each token, None where there is none.
         candidates: for each token the JSON of its ``top_logprobs`` or ``prompt_logprobs`` entry; read only when needed.
         read_texts: gives the tokens' texts and, last, that of the token which the model added; called only when needed.
@@ -52,12 +52,12 @@ class EchoedPrompt:
 
     def __init__(
         self,
-        said: Said,
+        parsed: ParsedReply,
         logprobs: list[Number | None],
         candidates: list[msgspec.Raw],
         read_texts: Callable[[], list[str]],
     ) -> None:
-        self.said = said
+        self.parsed = parsed
         self.logprobs = logprobs
         self._candidates = candidates
         self._read_texts = read_texts
@@ -157,12 +157,12 @@ def read_echo(body: bytes) -> EchoedPrompt:
     """
     try:
         reply = _decoder.decode(body)
-        said = said_in(reply, body, "completions")
+        parsed = parsed_reply(reply, body, "completions")
         choice = in_order(reply.choices or ())[0]
         # vLLM adds prompt_logprobs to an echo; lm-eval reads the protocol's own lists.
         if choice.logprobs is None and choice.prompt_logprobs is not None:
-            return _read_prompt_logprobs(said, choice, choice.prompt_logprobs)
-        return _read_legacy(said, choice.logprobs)
+            return _read_prompt_logprobs(parsed, choice, choice.prompt_logprobs)
+        return _read_legacy(parsed, choice.logprobs)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         read_reply(body, "completions")  # says what is wrong with the rest, if anything is
         raise _malformed(f"the reply's log-probabilities are not of the protocol ({error})") from None
@@ -200,7 +200,7 @@ class _Choice(Choice):
     prompt_logprobs: list[msgspec.Raw] | None = None
 
 
-class _Reply(Reply):
+class _Reply(ReplyBody):
     choices: tuple[_Choice, ...] | None = None
 
 
@@ -213,7 +213,7 @@ _prompt_candidates_decoder = msgspec.json.Decoder(dict[str, _PromptCandidate] | 
 _UNEQUAL = "the reply's tokens, token_logprobs and top_logprobs are missing, empty or of unequal length"
 
 
-def _read_legacy(said: Said, logprobs: _Logprobs | None) -> EchoedPrompt:
+def _read_legacy(parsed: ParsedReply, logprobs: _Logprobs | None) -> EchoedPrompt:
     if logprobs is None:
         raise _malformed("the reply holds no log-probabilities")
     if logprobs.token_logprobs is None:
@@ -231,14 +231,14 @@ def _read_legacy(said: Said, logprobs: _Logprobs | None) -> EchoedPrompt:
 
     # The last of each is the generated token's.
     del values[-1], candidates[-1]
-    return EchoedPrompt(said, values, candidates, read_texts)
+    return EchoedPrompt(parsed, values, candidates, read_texts)
 
 
-def _read_prompt_logprobs(said: Said, choice: _Choice, entries: list[msgspec.Raw]) -> EchoedPrompt:
+def _read_prompt_logprobs(parsed: ParsedReply, choice: _Choice, entries: list[msgspec.Raw]) -> EchoedPrompt:
     own = [next(iter((_prompt_candidates_decoder.decode(entry) or {}).values()), None) for entry in entries]
     values = [None if token is None else token.logprob for token in own]
     texts = ["" if token is None else token.decoded_token or "" for token in own]
-    return EchoedPrompt(said, values, entries, lambda: [*texts, content_of(choice, "completions").text or ""])
+    return EchoedPrompt(parsed, values, entries, lambda: [*texts, content_of(choice, "completions").text or ""])
 
 
 def _candidate(key: str, value: Number | _PromptCandidate) -> Candidate:

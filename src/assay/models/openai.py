@@ -18,14 +18,14 @@ from assay.models.endpoint import Endpoint
 from assay.models.health import ServerHealth
 from assay.models.load import LoadReader
 from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
-from assay.models.meeting import Meeting, ask_shortly, meet, objection_to
 from assay.models.messages import Redactor
 from assay.models.patience import LostAttempt, Patience
 from assay.models.pool import Pool
+from assay.models.preflight import Preflight, ask_shortly, run_preflight, why_not_readmitted
 from assay.models.refusals import short_question, what_to_do
-from assay.models.retry import NOT_NOW, Fault, Hope, is_bad_request, retry_delay
+from assay.models.retry import NOT_NOW, Fault, Retryability, is_bad_request, retry_delay
 from assay.models.server_info import ServerInfo, bare_name, server_info
-from assay.models.sole_server import SoleServer
+from assay.models.single_server import SingleServer
 from assay.models.wire import read_reply
 from assay.types import Answer, Failure
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from assay.models.concurrency import Concurrency, ServerLoad
     from assay.models.pool_member import Member
     from assay.models.servers import Servers
-    from assay.models.wire import Said
+    from assay.models.wire import ParsedReply
     from assay.types import ModelSpec, Request, Response, TextTail, TokenSpan
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ _LOOK_FOR_ROOM_EVERY = 0.25
 _log = logging.getLogger(__name__)
 
 
-class Reply(msgspec.Struct, Generic[T], frozen=True):
+class TimedReply(msgspec.Struct, Generic[T], frozen=True):
     """A good reply and what it took."""
 
     content: T
@@ -70,7 +70,7 @@ class OpenAIModel:
         clock: a monotonic clock in seconds.
         sleep: waits for so many seconds of that clock.
         rng: jitter for the waits.
-        meeting: what was found of several endpoints before.
+        preflight: what was found of several endpoints before.
         tell: is given a line when a server is down or set aside, and when it is back;
             by default the log.
         headers: sent with every request beside the usual ones.
@@ -88,7 +88,7 @@ class OpenAIModel:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
-        meeting: Meeting | None = None,
+        preflight: Preflight | None = None,
         tell: Callable[[str], None] | None = None,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
@@ -103,7 +103,7 @@ class OpenAIModel:
         self._read = partial(read_reply, endpoint=spec.endpoint)
         self._rng = rng or random.Random()
         self._tell = tell or _log.warning
-        self._meeting = meeting
+        self._preflight = preflight
         self.endpoints = tuple(
             Endpoint(base_url, spec, headers=all_headers, redact=self.redact, clock=clock)
             for base_url in spec.base_urls
@@ -123,8 +123,8 @@ class OpenAIModel:
         self._pool = self._make_pool() if len(self.endpoints) > 1 else None
         self._servers: Servers = self._pool or self._sole_server()
 
-    def _sole_server(self) -> SoleServer:
-        return SoleServer(self.endpoints[0], ServerHealth(clock=self.clock, sleep=self.sleep, rng=self._rng))
+    def _sole_server(self) -> SingleServer:
+        return SingleServer(self.endpoints[0], ServerHealth(clock=self.clock, sleep=self.sleep, rng=self._rng))
 
     def _make_pool(self) -> Pool:
         return Pool(
@@ -140,9 +140,9 @@ class OpenAIModel:
 
     async def _object_to(self, endpoint: Endpoint) -> str | None:
         """Why an endpoint that was away is none of the replicas any more."""
-        if self._meeting is None:
+        if self._preflight is None:
             return None
-        return await objection_to(endpoint, self._meeting, self.spec.model)
+        return await why_not_readmitted(endpoint, self._preflight, self.spec.model)
 
     def __repr__(self) -> str:
         return f"OpenAIModel({self.spec.model!r} at {self.address})"
@@ -150,10 +150,10 @@ class OpenAIModel:
     async def __aenter__(self) -> Self:
         for endpoint in self.endpoints:
             endpoint.open()
-        if self._pool is not None and self._meeting is not None:
+        if self._pool is not None and self._preflight is not None:
             for endpoint in self.endpoints:
-                if endpoint.address in self._meeting.absent:
-                    self._pool.begin_without(endpoint, self._meeting.absent[endpoint.address])
+                if endpoint.address in self._preflight.absent:
+                    self._pool.begin_without(endpoint, self._preflight.absent[endpoint.address])
         return self
 
     async def __aexit__(
@@ -180,17 +180,17 @@ class OpenAIModel:
             reply = await self.timed_exchange(payload, self._read)
         if isinstance(reply, Failure):
             return reply
-        said = reply.content
+        parsed = reply.content
         return Answer(
-            text=said.text,
-            finish_reason=said.finish_reason,
-            reasoning=said.reasoning,
-            prompt_tokens=said.prompt_tokens,
-            completion_tokens=said.completion_tokens,
+            text=parsed.text,
+            finish_reason=parsed.finish_reason,
+            reasoning=parsed.reasoning,
+            prompt_tokens=parsed.prompt_tokens,
+            completion_tokens=parsed.completion_tokens,
             latency=reply.latency,
-            ttft=said.ttft,
+            ttft=parsed.ttft,
             attempts=reply.attempts,
-            model=self._other_model(said),
+            model=self._other_model(parsed),
             endpoint=reply.endpoint,
         )
 
@@ -198,23 +198,23 @@ class OpenAIModel:
         if (failure := unanswerable(scored)) is not None:
             return failure
 
-        def read(body: bytes) -> tuple[Said, Loglikelihood]:
+        def read(body: bytes) -> tuple[ParsedReply, Loglikelihood]:
             echo = read_echo(body)
-            return echo.said, echo.loglikelihood(scored)
+            return echo.parsed, echo.loglikelihood(scored)
 
         reply = await self.timed_exchange(request.payload, read)
         if isinstance(reply, Failure):
             return reply
-        said, (logprob, is_greedy) = reply.content
+        parsed, (logprob, is_greedy) = reply.content
         return Answer(
             text=None,
             logprob=logprob,
             is_greedy=is_greedy,
-            prompt_tokens=said.prompt_tokens,
-            completion_tokens=said.completion_tokens,
+            prompt_tokens=parsed.prompt_tokens,
+            completion_tokens=parsed.completion_tokens,
             latency=reply.latency,
             attempts=reply.attempts,
-            model=self._other_model(said),
+            model=self._other_model(parsed),
             endpoint=reply.endpoint,
         )
 
@@ -231,7 +231,7 @@ class OpenAIModel:
         reply = await self.timed_exchange(payload, read)
         return reply if isinstance(reply, Failure) else reply.content
 
-    async def timed_exchange(self, payload: bytes, read: Callable[[bytes], T]) -> Reply[T] | Failure:
+    async def timed_exchange(self, payload: bytes, read: Callable[[bytes], T]) -> TimedReply[T] | Failure:
         """As :meth:`exchange`, with what the reply took."""
         return await self._exchange(
             payload,
@@ -244,7 +244,7 @@ class OpenAIModel:
         payload: bytes,
         attempt: Callable[[Endpoint, bytes], Awaitable[T | Fault]],
         ask_plainly: Callable[[Endpoint, bytes], Awaitable[object]],
-    ) -> Reply[T] | Failure:
+    ) -> TimedReply[T] | Failure:
         self._patience.begin()
         try:
             return await self._exchange_patiently(payload, attempt, ask_plainly)
@@ -256,7 +256,7 @@ class OpenAIModel:
         payload: bytes,
         attempt: Callable[[Endpoint, bytes], Awaitable[T | Fault]],
         ask_plainly: Callable[[Endpoint, bytes], Awaitable[object]],
-    ) -> Reply[T] | Failure:
+    ) -> TimedReply[T] | Failure:
         servers, patience = self._servers, self._patience
         attempts = failures = 0
         failing_since: float | None = None
@@ -264,7 +264,7 @@ class OpenAIModel:
         bad: LostAttempt | None = None
         """Where a server called the request itself bad."""
         while True:
-            while (visit := servers.enter(faults)) is None:
+            while (lease := servers.enter(faults)) is None:
                 if bad is not None:
                     await patience.refused(bad)
                     return self._failure(bad, attempts)
@@ -272,37 +272,37 @@ class OpenAIModel:
             attempts += 1
             started = self.clock()
             try:
-                result = await patience.attempt(attempt(visit.endpoint, payload))
+                result = await patience.attempt(attempt(lease.endpoint, payload))
             finally:
-                servers.leave(visit)
+                servers.leave(lease)
             latency = self.clock() - started
             if not isinstance(result, Fault):
-                servers.answered(visit, latency, faults)
-                patience.answered(visit.endpoint)
-                return Reply(result, latency, attempts, self._name_of(visit.endpoint))
+                servers.answered(lease, latency, faults)
+                patience.answered(lease.endpoint)
+                return TimedReply(result, latency, attempts, self._name_of(lease.endpoint))
             self._concurrency.failed(result.cause, started, self.clock())
-            is_down = await visit.endpoint.is_down(result)
-            asking = [partial(_ask_shortly, ask, visit.endpoint, payload) for ask in (attempt, ask_plainly)]
-            lost = LostAttempt(visit.endpoint, result, latency, is_down, *asking)
+            is_down = await lease.endpoint.is_down(result)
+            asking = [partial(_ask_shortly, ask, lease.endpoint, payload) for ask in (attempt, ask_plainly)]
+            lost = LostAttempt(lease.endpoint, result, latency, is_down, *asking)
             patience.failed(lost)
             result = result.waiting_at_most(self.spec.give_up_after)
             if is_down:
-                servers.down(visit, result)
+                servers.down(lease, result)
                 continue
-            servers.failed(visit, result)
+            servers.failed(lease, result)
             failures += 1
             failing_since = self.clock() if failing_since is None else failing_since
-            faults[visit.endpoint] = result
+            faults[lease.endpoint] = result
             if is_bad_request(result):
                 bad = lost
             has_attempts_left = failures < self.spec.max_attempts
             if has_attempts_left and servers.another(result, faults):
                 continue
-            if result.hope is Hope.NONE:
+            if result.retryability is Retryability.NO:
                 await patience.refused(lost)
             elif result.status in NOT_NOW and patience.has_answered_nothing_since(failing_since):
                 has_attempts_left = True
-            if result.hope is Hope.NONE or not has_attempts_left:
+            if result.retryability is Retryability.NO or not has_attempts_left:
                 return self._failure(lost, attempts)
             await self._pause(retry_delay(result, failures, self._rng))
 
@@ -325,13 +325,13 @@ class OpenAIModel:
     def _name_of(self, endpoint: Endpoint) -> str | None:
         return None if self._pool is None else endpoint.address
 
-    def _other_model(self, said: Said) -> str | None:
+    def _other_model(self, parsed: ParsedReply) -> str | None:
         asked = self.spec.model
-        return None if said.model in (None, asked) or bare_name(said.model) == asked else said.model
+        return None if parsed.model in (None, asked) or bare_name(parsed.model) == asked else parsed.model
 
-    async def meet(self) -> Meeting:
-        """See the servers before the run; see :func:`assay.models.meeting.meet`."""
-        return await meet(self.endpoints, self.spec)
+    async def run_preflight(self) -> Preflight:
+        """See the servers before the run; see :func:`assay.models.preflight.run_preflight`."""
+        return await run_preflight(self.endpoints, self.spec)
 
     @property
     def members(self) -> Sequence[Member]:

@@ -18,7 +18,7 @@ import msgspec
 from assay._util.durations import duration_words
 from assay.errors import ServerRefusedError, ServerUnreachableError
 from assay.models.refusals import how_refused
-from assay.models.retry import REFUSALS, Fault, Hope
+from assay.models.retry import REFUSALS, Fault, Retryability
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -159,7 +159,7 @@ class Patience:
         """
         self._raise_if_over()
         fault = attempt.fault
-        if fault.hope is Hope.NONE:
+        if fault.retryability is Retryability.NO:
             if fault.status in REFUSALS:
                 self._refusing.add(attempt.endpoint)
             return
@@ -203,7 +203,7 @@ class Patience:
 
     async def _end_if_all_is_refused(self, attempt: LostAttempt) -> None:
         result = await _result(attempt.ask_shortly)
-        if not isinstance(result, Fault) or result.hope is not Hope.NONE:
+        if not isinstance(result, Fault) or result.retryability is not Retryability.NO:
             # It is the requests that are refused, or cannot be said now: that is not asked again soon.
             self._refused, self._refusals_allowed = 0, 2 * self._refusals_allowed
             self._ever_answered = True

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from assay.errors import ServerUnreachableError
 from assay.models.pool_member import Member
-from assay.models.retry import Fault, Hope, is_bad_request
-from assay.models.servers import Visit
+from assay.models.retry import Fault, Retryability, is_bad_request
+from assay.models.servers import Lease
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
@@ -72,51 +72,51 @@ class Pool:
         """The endpoints with what is known of each."""
         return tuple(self._members.values())
 
-    def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit | None:
+    def enter(self, faults: Mapping[Endpoint, Fault]) -> Lease | None:
         """Choose an endpoint; None while there is none."""
         member = self._choose(faults)
         if member is None:
             return None
         member.outstanding += 1
         member.requests += 1
-        return Visit(member.endpoint, member.times_aside)
+        return Lease(member.endpoint, member.times_aside)
 
     async def wait(self) -> None:
         """Until one is back."""
         await self._changed.wait()
 
-    def leave(self, visit: Visit) -> None:
+    def leave(self, lease: Lease) -> None:
         """The attempt is over, however it ended."""
-        self._members[visit.endpoint].outstanding -= 1
+        self._members[lease.endpoint].outstanding -= 1
 
-    def answered(self, visit: Visit, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:
+    def answered(self, lease: Lease, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:
         """Learn from an answer, which also proves wrong those that took the request for a bad one."""
-        member = self._members[visit.endpoint]
+        member = self._members[lease.endpoint]
         member.learn(seconds, self._clock())
         member.failures_in_a_row = 0
-        if visit.ticket == member.times_aside:
+        if lease.ticket == member.times_aside:
             member.pause = _FIRST_PAUSE
             self._take_back(member)
         for endpoint, fault in faults.items():
-            if endpoint is not visit.endpoint and _is_objection(fault):
+            if endpoint is not lease.endpoint and _is_objection(fault):
                 self._count_failure(self._members[endpoint], fault)
 
-    def down(self, visit: Visit, fault: Fault) -> None:
+    def down(self, lease: Lease, fault: Fault) -> None:
         """Leave the endpoint to looks."""
-        member = self._members[visit.endpoint]
+        member = self._members[lease.endpoint]
         member.faults[fault.cause] += 1
         self._set_aside(member, fault, is_down=True)
 
-    def failed(self, visit: Visit, fault: Fault) -> None:
+    def failed(self, lease: Lease, fault: Fault) -> None:
         """Note a failure; several in a row set the endpoint aside."""
-        member = self._members[visit.endpoint]
+        member = self._members[lease.endpoint]
         member.faults[fault.cause] += 1
         if is_bad_request(fault):
             return  # the request's own fault, unless another endpoint answers it
         self._count_failure(member, fault)
         if all(one.aside is not None and _is_final(one.aside) for one in self.members):
             raise ServerUnreachableError(
-                f"each of {len(self.endpoints)} endpoints is out of reach; {visit.endpoint.address}: {fault.message}"
+                f"each of {len(self.endpoints)} endpoints is out of reach; {lease.endpoint.address}: {fault.message}"
             )
 
     def another(self, fault: Fault, faults: Mapping[Endpoint, Fault]) -> bool:
@@ -124,7 +124,7 @@ class Pool:
 
         A request that one endpoint calls bad is put to one other.
         """
-        if fault.hope is Hope.NONE:
+        if fault.retryability is Retryability.NO:
             if _is_refusal(fault):
                 return not all(_refused(faults.get(endpoint)) for endpoint in self.endpoints)
             if not _is_objection(fault) or sum(map(_is_objection, faults.values())) > 1:
@@ -134,7 +134,7 @@ class Pool:
 
     def begin_without(self, endpoint: Endpoint, reason: str) -> None:
         """Look at an endpoint until it is there, before anything is sent to it."""
-        fault = Fault(FailureCause.UNREACHABLE, reason, Hope.SERVER_DOWN)
+        fault = Fault(FailureCause.UNREACHABLE, reason, Retryability.SERVER_DOWN)
         self._set_aside(self._members[endpoint], fault, is_down=True)
 
     async def close(self) -> None:
@@ -197,7 +197,7 @@ class Pool:
             return True
         if member.aside.message != objection:
             self._tell(f"{member.endpoint.address} stays aside: {objection}")
-        member.aside = Fault(FailureCause.NOT_FOUND, objection, Hope.SERVER_DOWN)
+        member.aside = Fault(FailureCause.NOT_FOUND, objection, Retryability.SERVER_DOWN)
         member.is_down = True
         return False
 
@@ -223,7 +223,7 @@ class Pool:
 
 def _is_refusal(fault: Fault) -> bool:
     """Whether the server, and not the request, is the reason why it would fail the same way again there."""
-    return fault.hope is Hope.NONE and not is_bad_request(fault)
+    return fault.retryability is Retryability.NO and not is_bad_request(fault)
 
 
 def _is_objection(fault: Fault) -> bool:
@@ -232,12 +232,12 @@ def _is_objection(fault: Fault) -> bool:
 
 
 def _refused(fault: Fault | None) -> bool:
-    return fault is not None and fault.hope is Hope.NONE
+    return fault is not None and fault.retryability is Retryability.NO
 
 
 def _is_final(fault: Fault) -> bool:
     """Whether no request will ever get through: the server's certificate is not trusted."""
-    return fault.hope is Hope.NONE and fault.status is None
+    return fault.retryability is Retryability.NO and fault.status is None
 
 
 def _is_told(times: int) -> bool:

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class Hope(enum.Enum):
+class Retryability(enum.Enum):
     """What trying again may bring."""
 
-    NONE = "none"
+    NO = "no"
     """The same request would fail the same way."""
-    SOME = "some"
+    YES = "yes"
     """The server is there; the next attempt may succeed."""
     UNSURE = "unsure"
     """Either this request or the whole server is in trouble; a look at the server tells."""
@@ -41,7 +41,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     cause: FailureCause
     message: str
-    hope: Hope
+    retryability: Retryability
     status: int | None = None
     retry_after: float | None = None
     """Seconds that the server asks to wait."""
@@ -110,30 +110,30 @@ def status_fault(status: int, body: bytes, headers: Mapping[str, str], asked: st
         message = (
             f"redirected ({status}){whence} to {target}; requests are not sent on, give the final address as base URL"
         )
-        return Fault(FailureCause.BAD_REQUEST, message, Hope.NONE, status)
-    said = error_body_text(body[:65536])
+        return Fault(FailureCause.BAD_REQUEST, message, Retryability.NO, status)
+    parsed = error_body_text(body[:65536])
     where = f" at {asked}" if asked and status in REFUSALS else ""
-    message = f"HTTP {status}{where}: {said}" if said.strip() else f"HTTP {status}{where}"
+    message = f"HTTP {status}{where}: {parsed}" if parsed.strip() else f"HTTP {status}{where}"
     # llama-cpp-python and older llama.cpp send 500 for a prompt that is too long.
     if status in (400, 413, 422, 500) and _CONTEXT_TOO_LONG.search(body[:65536].decode("utf-8", "replace")):
-        return Fault(FailureCause.CONTEXT_TOO_LONG, message, Hope.NONE, status)
+        return Fault(FailureCause.CONTEXT_TOO_LONG, message, Retryability.NO, status)
     default = FailureCause.SERVER_ERROR if status >= 500 else FailureCause.BAD_REQUEST
     return Fault(_CAUSES.get(status, default), message, _hope(status), status, _retry_after(headers))
 
 
-def _hope(status: int) -> Hope:
+def _hope(status: int) -> Retryability:
     if status in DOWN_STATUSES:
-        return Hope.UNSURE
+        return Retryability.UNSURE
     if status in _PASSING or (status >= 500 and status not in _NEVER_PASSING):
-        return Hope.SOME
-    return Hope.NONE
+        return Retryability.YES
+    return Retryability.NO
 
 
 def proxy_fault(status: int, reason: str) -> Fault:
     """The fault of a proxy that will not connect to the server."""
-    hope = Hope.SERVER_DOWN if status in DOWN_STATUSES else _hope(status)
+    retryability = Retryability.SERVER_DOWN if status in DOWN_STATUSES else _hope(status)
     message = f"the proxy answered {status} {reason}"
-    return Fault(_CAUSES.get(status, FailureCause.UNREACHABLE), message, hope, status)
+    return Fault(_CAUSES.get(status, FailureCause.UNREACHABLE), message, retryability, status)
 
 
 def os_reason(error: Exception) -> str:
@@ -179,7 +179,7 @@ _LONGEST_PATIENT_DELAY = 60.0
 
 def is_bad_request(fault: Fault) -> bool:
     """Whether a server calls the request itself bad, not whoever sends it or where it is sent to."""
-    return fault.hope is Hope.NONE and fault.status is not None and fault.status not in REFUSALS
+    return fault.retryability is Retryability.NO and fault.status is not None and fault.status not in REFUSALS
 
 
 def retry_delay(fault: Fault, failures: int, rng: random.Random) -> float:

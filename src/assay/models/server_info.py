@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import ModelNotServedError, ServerUnreachableError
-from assay.models.retry import DOWN_STATUSES, Hope, NetworkError
+from assay.models.retry import DOWN_STATUSES, NetworkError, Retryability
 from assay.models.wire import error_body_text
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ async def _ask_once(server: Endpoint) -> ServerInfo:
     for path in ("/health", "/v1/models"):
         status, body = await _get(server, path)
         if status in DOWN_STATUSES:
-            said = server.redact(error_body_text(body))
-            raise ServerUnreachableError(f"the server at {server.address} is not ready (HTTP {status}: {said})")
+            parsed = server.redact(error_body_text(body))
+            raise ServerUnreachableError(f"the server at {server.address} is not ready (HTTP {status}: {parsed})")
     return ServerInfo(url=server.address, models=_listed(body) if status == 200 else ())
 
 
@@ -97,10 +97,10 @@ async def _get(server: Endpoint, path: str) -> tuple[int, bytes]:
         return await server.get(path, timeout=_TIMEOUT)
     except NetworkError as error:
         fault = error.fault
-        if fault.hope is Hope.SOME:
+        if fault.retryability is Retryability.YES:
             # Connected, but no whole reply: a server that is busy or peculiar, not one that is missing.
             return 0, b""
-        if fault.hope is Hope.NONE:
+        if fault.retryability is Retryability.NO:
             raise ServerUnreachableError(f"{server.address}: {server.redact(fault.message)}") from None
         raise ServerUnreachableError(
             f"nothing answers at {server.address} ({server.redact(fault.message)}); is the server running?"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assay.models.retry import Fault
 
 
-class Visit(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, frozen=True):
     """Leave to make one attempt."""
 
     endpoint: Endpoint
@@ -24,7 +24,7 @@ class Visit(msgspec.Struct, frozen=True):
 class Servers(Protocol):
     """Shared by all requests of a run. Every attempt is framed by :meth:`enter` and :meth:`leave`."""
 
-    def enter(self, faults: Mapping[Endpoint, Fault]) -> Visit | None:
+    def enter(self, faults: Mapping[Endpoint, Fault]) -> Lease | None:
         """Leave to make an attempt; None while there is no server to make it at.
 
         Args:
@@ -34,22 +34,22 @@ class Servers(Protocol):
     async def wait(self) -> None:
         """Wait until it is worth to try again to :meth:`enter`."""
 
-    def leave(self, visit: Visit) -> None:
+    def leave(self, lease: Lease) -> None:
         """The attempt is over, however it ended."""
 
-    def answered(self, visit: Visit, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:
+    def answered(self, lease: Lease, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:
         """The attempt brought an answer after so many seconds.
 
         Args:
-            visit: the attempt.
+            lease: the attempt.
             seconds: that it took.
             faults: the last fault of this request at each endpoint where it failed before.
         """
 
-    def down(self, visit: Visit, fault: Fault) -> None:
+    def down(self, lease: Lease, fault: Fault) -> None:
         """The attempt found the server down."""
 
-    def failed(self, visit: Visit, fault: Fault) -> None:
+    def failed(self, lease: Lease, fault: Fault) -> None:
         """The attempt failed at a server that is there.
 
         Raises:

@@ -14,8 +14,8 @@ import msgspec
 from assay.models.events import DONE, Event, EventSplitter, without_mark
 from assay.models.transport import LARGEST_REPLY
 from assay.models.wire import (
+    ParsedReply,
     ReplyError,
-    Said,
     broken_off,
     content_in,
     error_text,
@@ -120,7 +120,7 @@ class StreamReader:
             self._take_event(event)
         return self._is_within_limits() and self._error is None
 
-    def read(self, started: float) -> Said:
+    def read(self, started: float) -> ParsedReply:
         """What the model said, when nothing more comes.
 
         Args:
@@ -141,7 +141,7 @@ class StreamReader:
             raise ReplyError(FailureCause.EMPTY_CHOICES, "the stream held no choice")
         text = mended("".join(self._text))
         reasoning = mended("".join(self._reasoning))
-        return Said(
+        return ParsedReply(
             # An answer of reasoning or tool calls alone has null for its content where it is not streamed.
             text=text if text or (self._has_content and not reasoning and not self._has_tool_calls) else None,
             finish_reason=self._finish_reason,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 
-from assay.models.retry import Fault, Hope, os_reason
+from assay.models.retry import Fault, Retryability, os_reason
 from assay.types import FailureCause
 
 _SPEAKS_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG"})
@@ -30,7 +30,7 @@ def handshake_fault(error: Exception, peer: str) -> Fault:
         )
     if isinstance(error, ConnectionAbortedError):  # asyncio's, when the time is up
         message = f"{peer} is connected but does not answer in TLS: should the address begin with http://?"
-        return Fault(FailureCause.UNREACHABLE, message, Hope.SERVER_DOWN)
+        return Fault(FailureCause.UNREACHABLE, message, Retryability.SERVER_DOWN)
     reason = _reason(error)
     if reason in _SPEAKS_NO_TLS:
         return _final(f"{peer} does not speak TLS at this port: should the address begin with http://?")
@@ -40,7 +40,7 @@ def handshake_fault(error: Exception, peer: str) -> Fault:
         return _final(f"{peer} has no certificate for the host's name: {_words(error)}")
     if _is_about_certificate(reason):
         return _final(_refused(error, peer))
-    return Fault(FailureCause.UNREACHABLE, f"{peer} ended the TLS handshake: {_words(error)}", Hope.SERVER_DOWN)
+    return Fault(FailureCause.UNREACHABLE, f"{peer} ended the TLS handshake: {_words(error)}", Retryability.SERVER_DOWN)
 
 
 def lost_connection_fault(error: ssl.SSLError) -> Fault:
@@ -51,11 +51,11 @@ def lost_connection_fault(error: ssl.SSLError) -> Fault:
     if _is_about_certificate(_reason(error)):
         return _final(_refused(error, "the server"))
     message = f"the connection closed before a reply came: TLS failed: {_words(error)}"
-    return Fault(FailureCause.RESET, message, Hope.UNSURE)
+    return Fault(FailureCause.RESET, message, Retryability.UNSURE)
 
 
 def _final(message: str) -> Fault:
-    return Fault(FailureCause.UNREACHABLE, message, Hope.NONE)
+    return Fault(FailureCause.UNREACHABLE, message, Retryability.NO)
 
 
 def _refused(error: Exception, peer: str) -> str:

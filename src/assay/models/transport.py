@@ -18,7 +18,7 @@ LARGEST_ERROR_BODY = 2**16
 KEEPALIVE = 4.0
 
 
-class Reply(msgspec.Struct, frozen=True):
+class HTTPReply(msgspec.Struct, frozen=True):
     """What came back."""
 
     status: int

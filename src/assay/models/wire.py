@@ -29,7 +29,7 @@ _TAG = re.compile(r"<[^<>]*>")
 _PAGE_READ = 8192
 
 
-class Said(msgspec.Struct, frozen=True):
+class ParsedReply(msgspec.Struct, frozen=True):
     """What a good reply holds."""
 
     text: str | None
@@ -68,7 +68,7 @@ class Choice(msgspec.Struct):
     error: Any = None
 
 
-class Reply(msgspec.Struct):
+class ReplyBody(msgspec.Struct):
     """The body of a 200."""
 
     choices: tuple[Choice, ...] | None = None
@@ -77,7 +77,7 @@ class Reply(msgspec.Struct):
     error: Any = None
 
 
-_decoder = msgspec.json.Decoder(Reply)
+_decoder = msgspec.json.Decoder(ReplyBody)
 
 # Finish reasons by which a server says that it broke off on its own account (SGLang and vLLM on shutdown, OpenRouter;
 # DeepSeek, Z.ai): the text is a torso, not the model's answer.
@@ -89,16 +89,16 @@ _MOST_TOKENS = 10**9
 _LENGTH = frozenset({"model_length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "LENGTH"})
 
 
-def read_reply(body: bytes, endpoint: EndpointKind) -> Said:
+def read_reply(body: bytes, endpoint: EndpointKind) -> ParsedReply:
     """What the model said, from the body of a 200.
 
     Raises:
         ReplyError: the body is not JSON of the protocol, has no choices, or tells of an error.
     """
-    return said_in(_decode(body), body, endpoint)
+    return parsed_reply(_decode(body), body, endpoint)
 
 
-def said_in(reply: Reply, body: bytes, endpoint: EndpointKind) -> Said:
+def parsed_reply(reply: ReplyBody, body: bytes, endpoint: EndpointKind) -> ParsedReply:
     """What the model said, from a body and what was decoded of it.
 
     Raises:
@@ -115,7 +115,7 @@ def said_in(reply: Reply, body: bytes, endpoint: EndpointKind) -> Said:
     finish_reason = finish_reason_of(choice)
     usage = reply.usage if isinstance(reply.usage, dict) else {}
     text, reasoning = content_of(choice, endpoint)
-    return Said(
+    return ParsedReply(
         text=text,
         finish_reason=finish_reason,
         reasoning=reasoning,
@@ -144,11 +144,11 @@ def decode_forgivingly(decoder: msgspec.json.Decoder[T], kind: type[T], body: by
         return msgspec.convert(mended(json.loads(body)), kind)
 
 
-def _decode(body: bytes) -> Reply:
+def _decode(body: bytes) -> ReplyBody:
     if not body.strip():
         raise ReplyError(FailureCause.MALFORMED_REPLY, "the body of the reply is empty")
     try:
-        return decode_forgivingly(_decoder, Reply, body)
+        return decode_forgivingly(_decoder, ReplyBody, body)
     except (ValueError, RecursionError) as error:
         raise ReplyError(
             FailureCause.MALFORMED_REPLY,
@@ -257,8 +257,8 @@ def broken_off(last: bytes) -> ReplyError:
     Args:
         last: the data of its last event, where that may say why.
     """
-    said = f"; it said: {_excerpt(last)}" if last else ""
-    return ReplyError(FailureCause.RESET, f"the stream ended before the answer was complete{said}")
+    parsed = f"; it said: {_excerpt(last)}" if last else ""
+    return ReplyError(FailureCause.RESET, f"the stream ended before the answer was complete{parsed}")
 
 
 def error_text(error: Any) -> str:
@@ -286,8 +286,8 @@ def error_body_text(body: bytes) -> str:
     except (ValueError, RecursionError):
         text = body.decode("utf-8", "replace")
         return _words_of_page(text) if text.lstrip()[:1] == "<" else text
-    said, name = error_text(value), _field_in(value)
-    return said if name is None or name in said else f"{said} (field {name})"
+    parsed, name = error_text(value), _field_in(value)
+    return parsed if name is None or name in parsed else f"{parsed} (field {name})"
 
 
 def _field_in(value: Any) -> str | None:

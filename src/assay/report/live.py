@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
-    from assay.progress import SoFar, Standing
+    from assay.progress import Snapshot, Standing
     from assay.types import Response, Sample
 
 _ROWS = 12
@@ -42,7 +42,7 @@ class LiveTable(CountingProgress):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
-        self._so_far: SoFar | None = None
+        self._snapshot: Snapshot | None = None
         self._expected: dict[str, int] = {}
         self._done: Counter[str] = Counter()
         self._live = Live(
@@ -66,9 +66,9 @@ class LiveTable(CountingProgress):
         self._expected = expected
         self._started = time.monotonic()
 
-    def watching(self, so_far: SoFar) -> None:
+    def watching(self, snapshot: Snapshot) -> None:
         """Look there for scores and checks."""
-        self._so_far = so_far
+        self._snapshot = snapshot
 
     def completed(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Count the sample."""
@@ -79,10 +79,10 @@ class LiveTable(CountingProgress):
         self._console.print(line, highlight=False, markup=False)
 
     def _picture(self) -> RenderableType:
-        if self._so_far is None:
+        if self._snapshot is None:
             return Text("loading tasks …", style="dim")
-        standings = self._so_far.standings(self._shown())
-        checks = [Text(f"check  {printable(line)}") for line in self._so_far.checks()]
+        standings = self._snapshot.standings(self._shown())
+        checks = [Text(f"check  {printable(line)}") for line in self._snapshot.checks()]
         return Group(_table(map(self._row, standings)), *self._others(), *checks, self._status())
 
     def _row(self, standing: Standing) -> dict[str, RenderableType]:

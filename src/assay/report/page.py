@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.checks.sequential import Evidence
+from assay.checks.sequential import EvidenceCourse
 from assay.checks.verdicts import CheckResult, Verdict, worst
 from assay.errors import FileFormatError
 from assay.report.endpoints import endpoint_rows
@@ -57,7 +57,7 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
     """The worst of its checks; None without checks."""
     checks: list[CheckResult]
     scores: list[Score]
-    evidence: list[Evidence]
+    evidence: list[EvidenceCourse]
     stopped: str | None
     """How much was asked, where that is not everything."""
     members: dict[str, list[str]]
@@ -185,7 +185,7 @@ def outline(file: Path, results: Mapping[str, Any]) -> RunOutline:
             verdict=worst(checks) if checks else None,
             checks=checks,
             scores=msgspec.convert(assay["scores"], list[Score]) if "scores" in assay else _scores(file, results),
-            evidence=msgspec.convert(assay.get("evidence", []), list[Evidence]),
+            evidence=msgspec.convert(assay.get("evidence", []), list[EvidenceCourse]),
             stopped=asked_words(msgspec.convert(stopped, StoppedEarly)) if stopped else None,
             members={name: list(below) for name, below in results.get("group_subtasks", {}).items() if below},
             totals=dict(assay.get("totals") or {}),

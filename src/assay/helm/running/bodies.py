@@ -28,7 +28,7 @@ def refuse_impossible(request: Request, endpoint: EndpointKind) -> None:
     Raises:
         UnsupportedTaskError: says what it asks for.
     """
-    _refuse_senseless(request)
+    _validate(request)
     if request.embedding:
         raise UnsupportedTaskError("the run asks for embeddings, which are not supported")
     if request.multimodal_prompt is not None or request.image_generation_parameters is not None:
@@ -48,7 +48,7 @@ def refuse_impossible(request: Request, endpoint: EndpointKind) -> None:
         raise UnsupportedTaskError("the run's prompts are conversations; ask the chat endpoint (--chat)")
 
 
-def _refuse_senseless(request: Request) -> None:
+def _validate(request: Request) -> None:
     for name, lowest in (("max_tokens", 0), ("num_completions", 1), ("temperature", 0)):
         value = getattr(request, name)
         if not lowest <= value < math.inf:

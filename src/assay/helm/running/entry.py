@@ -84,5 +84,5 @@ def _build(python: str, order: dict[str, object]) -> None:
         raise SpecificationError(f"the interpreter {python} cannot be run: {error.strerror}") from None
     if child.returncode == 0:
         return
-    said = child.stderr.strip().splitlines() or [f"it ended with code {child.returncode}"]
-    raise SpecificationError(f"HELM cannot build the run {order['description']!r}: {said[-1]}")
+    parsed = child.stderr.strip().splitlines() or [f"it ended with code {child.returncode}"]
+    raise SpecificationError(f"HELM cannot build the run {order['description']!r}: {parsed[-1]}")

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from assay.journal import Journal
     from assay.models.concurrency import Concurrency
     from assay.models.echo_probe import EchoTrial
-    from assay.models.meeting import Meeting
-    from assay.models.wire import Said
+    from assay.models.preflight import Preflight
+    from assay.models.wire import ParsedReply
     from assay.progress import Progress
     from assay.types import Completion, LogprobSource, ModelSpec, Response
     from assay.types import Request as Call
@@ -50,7 +50,7 @@ class ServerSource:
 
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
-        self._meeting: Meeting | None = None
+        self._preflight: Preflight | None = None
         self._source: LogprobSource | None = None
 
     @property
@@ -65,9 +65,9 @@ class ServerSource:
         for request in requests:
             refuse_impossible(request, self.spec.endpoint)
         with asyncio.Runner() as runner:
-            self._meeting = meeting = run_stoppable(runner, self._meet())
+            self._preflight = preflight = run_stoppable(runner, self._run_preflight())
             if any(map(is_scoring, requests)):
-                self._source = run_stoppable(runner, self._find_source(meeting))
+                self._source = run_stoppable(runner, self._find_source(preflight))
         return list(requests)
 
     def payload(self, request: Request) -> bytes:
@@ -89,7 +89,7 @@ class ServerSource:
         def complete(samples: Sequence[CompleteSample]) -> None:
             by_place.update((sample.doc_id, responses[0]) for sample, responses in samples)
 
-        for remark in self._meeting.remarks if self._meeting else ():
+        for remark in self._preflight.remarks if self._preflight else ():
             progress.noted(remark)
         concurrency = concurrency_of(self.spec)
         async with self._open(self.spec, progress, concurrency) as model:
@@ -104,18 +104,18 @@ class ServerSource:
             )
         return [by_place[call.doc_id] for call in calls]
 
-    async def _meet(self) -> Meeting:
+    async def _run_preflight(self) -> Preflight:
         async with self._open(self.spec, headers=MARK) as model:
-            return await model.meet()
+            return await model.run_preflight()
 
-    async def _find_source(self, meeting: Meeting) -> LogprobSource:
+    async def _find_source(self, preflight: Preflight) -> LogprobSource:
         """How all servers that are there tell a prompt's log-probabilities."""
 
         def trial(way: LogprobSource) -> EchoTrial:
             return LoglikelihoodBodies(self.spec, None, way).trial()
 
         sources = {}
-        for base_url in [url for url in self.spec.base_urls if server_root(url) in meeting.servers]:
+        for base_url in [url for url in self.spec.base_urls if server_root(url) in preflight.servers]:
             async with self._open(msgspec.structs.replace(self.spec, base_url=base_url, replicas=())) as model:
                 sources[base_url] = await find_logprob_source(model, trial)
         return common_source(sources)
@@ -130,7 +130,7 @@ class ServerSource:
         tell = None if progress is None else progress.noted
         key = read_api_key(spec)
         return OpenAIModel(
-            spec, api_key=key, concurrency=concurrency, meeting=self._meeting, tell=tell, headers=headers
+            spec, api_key=key, concurrency=concurrency, preflight=self._preflight, tell=tell, headers=headers
         )
 
 
@@ -146,22 +146,22 @@ class _Asker:
         request = self._requests[call.doc_id]
         endpoint = self._model.spec.endpoint
 
-        def read(body: bytes) -> tuple[Said, tuple[Completion, ...]]:
+        def read(body: bytes) -> tuple[ParsedReply, tuple[Completion, ...]]:
             if not is_scoring(request):
                 return read_completions(body, endpoint, request.num_completions)
-            said, echoed = read_echoed(body, request.prompt)
-            return said, (echoed,)
+            parsed, echoed = read_echoed(body, request.prompt)
+            return parsed, (echoed,)
 
         sent_at = int(time.time())
         reply = await self._model.timed_exchange(call.payload, read)
         if isinstance(reply, Failure):
             return reply
-        said, completions = reply.content
+        parsed, completions = reply.content
         return Answer(
             text=completions[0].text,
-            finish_reason=said.finish_reason,
-            prompt_tokens=said.prompt_tokens,
-            completion_tokens=said.completion_tokens,
+            finish_reason=parsed.finish_reason,
+            prompt_tokens=parsed.prompt_tokens,
+            completion_tokens=parsed.completion_tokens,
             latency=reply.latency,
             attempts=reply.attempts,
             endpoint=reply.endpoint,

@@ -7,8 +7,8 @@ import json
 import time
 from typing import TYPE_CHECKING
 
-from assay.models.probe.report import Capability, Finding, Findings, no, unknown, yes
-from assay.models.probe.server import Reply, at, refused, text_of
+from assay.models.probe.report import Capability, Observation, Observations, no, unknown, yes
+from assay.models.probe.server import ProbeReply, at, refused, text_of
 from assay.models.transport import LARGEST_ERROR_BODY
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ _COMPANY = tuple(
 )
 
 
-async def try_seed(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
+async def try_seed(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
     """Whether an equal seed gives an equal answer when sampling, and another seed another."""
     texts = []
     for seed in (11, 11, 22):
         reply = await server.ask(kind, temperature=1.0, seed=seed)
-        if reply.said is None:
+        if reply.parsed is None:
             return {Capability.SEED: refused(reply)}
-        texts.append(text_of(reply.said))
+        texts.append(text_of(reply.parsed))
     first, again, other = texts
     if first != again:
         return {Capability.SEED: no("equal seeds, unequal answers")}
@@ -42,7 +42,7 @@ async def try_seed(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
     return {Capability.SEED: yes("equal for equal seeds, unequal for unequal ones")}
 
 
-async def try_repetition(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
+async def try_repetition(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
     """Whether temperature 0 gives the same answer again, and the same in the company of other requests."""
     reference = text_of(server.reference[kind])
     again = [await server.ask(kind) for _ in range(_REPETITIONS)]
@@ -54,24 +54,24 @@ async def try_repetition(server: ServerUnderProbe, kind: EndpointKind) -> Findin
     }
 
 
-def judge_same(replies: list[Reply], text: str) -> Finding:
+def judge_same(replies: list[ProbeReply], text: str) -> Observation:
     """Whether repetitions of a request gave its first answer's text."""
-    if missing := next((reply for reply in replies if reply.said is None), None):
+    if missing := next((reply for reply in replies if reply.parsed is None), None):
         return refused(missing)
-    same = sum(text_of(reply.said) == text for reply in replies)
+    same = sum(text_of(reply.parsed) == text for reply in replies)
     evidence = f"{same} of {len(replies)} repetitions gave the first answer"
     return yes(evidence) if same == len(replies) else no(evidence)
 
 
-def _judge_together(alone: list[Reply], together: list[Reply]) -> Finding:
-    if missing := next((reply for reply in (*alone, *together) if reply.said is None), None):
+def _judge_together(alone: list[ProbeReply], together: list[ProbeReply]) -> Observation:
+    if missing := next((reply for reply in (*alone, *together) if reply.parsed is None), None):
         return refused(missing)
-    same = sum(text_of(one.said) == text_of(other.said) for one, other in zip(alone, together, strict=True))
+    same = sum(text_of(one.parsed) == text_of(other.parsed) for one, other in zip(alone, together, strict=True))
     evidence = f"{same} of {len(alone)} prompts gave the same answer alone and all at once"
     return yes(evidence, same) if same == len(alone) else no(evidence, same)
 
 
-async def try_streaming(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
+async def try_streaming(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
     """Whether an answer comes in parts, and how soon the first part does."""
     seen = _Stream(time.monotonic())
     reply = await server.stream(kind, seen.feed, stream=True, stream_options={"include_usage": True})
@@ -107,7 +107,7 @@ class _Stream:
             self._parts += 1
             self._first = time.monotonic() - self._started if self._first is None else self._first
 
-    def finding(self, content_type: str) -> Finding:
+    def finding(self, content_type: str) -> Observation:
         """What that shows."""
         if self._first is None:
             return no(f"no event with text in a reply of type {content_type}"[:160])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from assay.models.probe.report import Capability, Finding, Findings, no, unknown, yes
-from assay.models.probe.server import PROMPT, TOKENS, Reply, at, refused, text_of
+from assay.models.probe.report import Capability, Observation, Observations, no, unknown, yes
+from assay.models.probe.server import PROMPT, TOKENS, ProbeReply, at, refused, text_of
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
     from assay.models.probe.server import ServerUnderProbe
-    from assay.models.wire import Said
+    from assay.models.wire import ParsedReply
     from assay.types import EndpointKind
 
 _ENDPOINTS: dict[EndpointKind, Capability] = {"chat": Capability.CHAT, "completions": Capability.COMPLETIONS}
@@ -20,58 +20,60 @@ _LONGEST_OVERFLOW = 32768
 """Tokens; a longer prompt would be no gentle question."""
 
 
-async def ask_endpoint(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
+async def ask_endpoint(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
     """Whether an endpoint answers; its answer becomes the reference that others are held against."""
     reply = await server.ask(kind)
-    if reply.said is None:
+    if reply.parsed is None:
         return {_ENDPOINTS[kind]: refused(reply)}
-    server.reference[kind] = reply.said
-    text = text_of(reply.said)
+    server.reference[kind] = reply.parsed
+    text = text_of(reply.parsed)
     return {_ENDPOINTS[kind]: yes(server.clean(f"said {text!r}") if text else "answered with empty content")}
 
 
-def judge_references(server: ServerUnderProbe) -> Findings:
+def judge_references(server: ServerUnderProbe) -> Observations:
     """What the endpoints' first answers show beside their text."""
     if not server.reference:
         return {}
-    said = server.reference
+    parsed = server.reference
     return {
-        Capability.USAGE: _usage(list(said.values())),
-        Capability.MAX_TOKENS: _max_tokens(list(said.values())),
-        Capability.REASONING: _reasoning(said.get("chat")),
+        Capability.USAGE: _usage(list(parsed.values())),
+        Capability.MAX_TOKENS: _max_tokens(list(parsed.values())),
+        Capability.REASONING: _reasoning(parsed.get("chat")),
     }
 
 
-def _usage(answers: list[Said]) -> Finding:
-    counts = [(said.prompt_tokens, said.completion_tokens) for said in answers]
+def _usage(answers: list[ParsedReply]) -> Observation:
+    counts = [(parsed.prompt_tokens, parsed.completion_tokens) for parsed in answers]
     if any(None in pair for pair in counts):
         return no("no token counts in the reply")
     return yes("; ".join(f"{prompt} prompt and {completion} completion tokens" for prompt, completion in counts))
 
 
-def _max_tokens(answers: list[Said]) -> Finding:
-    full = [said for said in answers if (said.completion_tokens or 0) >= TOKENS or said.finish_reason == "length"]
+def _max_tokens(answers: list[ParsedReply]) -> Observation:
+    full = [
+        parsed for parsed in answers if (parsed.completion_tokens or 0) >= TOKENS or parsed.finish_reason == "length"
+    ]
     if not full:
         return unknown("the answer ended before, or its tokens are not counted")
-    said = max(full, key=lambda said: (said.completion_tokens or 0, said.finish_reason != "length"))
-    if (said.completion_tokens or 0) > TOKENS:
-        return no(f"{said.completion_tokens} tokens where {TOKENS} were allowed")
-    if said.finish_reason != "length":
-        return no(f"finish_reason {said.finish_reason!r} where the limit ended the answer"[:160])
+    parsed = max(full, key=lambda parsed: (parsed.completion_tokens or 0, parsed.finish_reason != "length"))
+    if (parsed.completion_tokens or 0) > TOKENS:
+        return no(f"{parsed.completion_tokens} tokens where {TOKENS} were allowed")
+    if parsed.finish_reason != "length":
+        return no(f"finish_reason {parsed.finish_reason!r} where the limit ended the answer"[:160])
     return yes(f"finish_reason 'length' after {TOKENS} tokens")
 
 
-def _reasoning(said: Said | None) -> Finding:
-    if said is None:
+def _reasoning(parsed: ParsedReply | None) -> Observation:
+    if parsed is None:
         return unknown("chat does not work")
-    if said.reasoning:
-        return yes(f"{len(said.reasoning)} characters of reasoning in a field of their own")
-    if "<think>" in (said.text or ""):
+    if parsed.reasoning:
+        return yes(f"{len(parsed.reasoning)} characters of reasoning in a field of their own")
+    if "<think>" in (parsed.text or ""):
         return no("reasoning stands in the content, after <think>")
     return no("no reasoning in the reply")
 
 
-async def try_stops(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
+async def try_stops(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
     """What becomes of stop strings, the first of which is a word that the answer is known to hold."""
     reference = server.reference[kind].text or ""
     later_words = re.findall(r"\w{4,}", reference)[1:]
@@ -91,10 +93,10 @@ async def try_stops(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
     return found
 
 
-def _judge_stop(reply: Reply, reference: str, word: str) -> Finding:
-    if reply.said is None:
+def _judge_stop(reply: ProbeReply, reference: str, word: str) -> Observation:
+    if reply.parsed is None:
         return refused(reply)
-    text = (reply.said.text or "").rstrip()
+    text = (reply.parsed.text or "").rstrip()
     before = reference[: reference.index(word)]
     if text == before.rstrip():
         return yes(f"cut before {word!r}")
@@ -105,10 +107,10 @@ def _judge_stop(reply: Reply, reference: str, word: str) -> Finding:
     return unknown("another answer than without it")
 
 
-def _judge_empty(reply: Reply, reference: str) -> Finding:
-    if reply.said is None:
+def _judge_empty(reply: ProbeReply, reference: str) -> Observation:
+    if reply.parsed is None:
         return refused(reply)
-    text = reply.said.text or ""
+    text = reply.parsed.text or ""
     if text == reference:
         return yes("same answer as without")
     if len(text) < len(reference) / 2:
@@ -116,7 +118,7 @@ def _judge_empty(reply: Reply, reference: str) -> Finding:
     return unknown("another answer than without")
 
 
-async def try_odd_requests(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
+async def try_odd_requests(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
     """Several choices, an unknown model, an unknown field."""
     return {
         Capability.SEVERAL_CHOICES: await _several_choices(server, kind),
@@ -125,31 +127,31 @@ async def try_odd_requests(server: ServerUnderProbe, kind: EndpointKind) -> Find
     }
 
 
-def _taken(reply: Reply) -> Finding:
-    return refused(reply) if reply.said is None else yes("answered")
+def _taken(reply: ProbeReply) -> Observation:
+    return refused(reply) if reply.parsed is None else yes("answered")
 
 
-async def _several_choices(server: ServerUnderProbe, kind: EndpointKind) -> Finding:
+async def _several_choices(server: ServerUnderProbe, kind: EndpointKind) -> Observation:
     reply = await server.ask(kind, n=2, temperature=0.8, max_tokens=4)
-    if reply.said is None:
+    if reply.parsed is None:
         return refused(reply)
     choices = at(reply.json, "choices")
     count = len(choices) if isinstance(choices, list) else 0
-    tokens = reply.said.completion_tokens
+    tokens = reply.parsed.completion_tokens
     evidence = f"{count} choices for n = 2" + (f", {tokens} completion tokens counted" if tokens is not None else "")
     return yes(evidence) if count == 2 else no(evidence)
 
 
-async def try_prompts(server: ServerUnderProbe) -> Findings:
+async def try_prompts(server: ServerUnderProbe) -> Observations:
     """Prompts that are no single text, on completions."""
     if "completions" not in server.reference:
         return {}
     return {Capability.PROMPT_LIST: await _prompt_list(server), Capability.PROMPT_IDS: await _token_ids(server)}
 
 
-async def _prompt_list(server: ServerUnderProbe) -> Finding:
+async def _prompt_list(server: ServerUnderProbe) -> Observation:
     reply = await server.ask("completions", [PROMPT, "The capital of France is"], max_tokens=4)
-    if reply.said is None:
+    if reply.parsed is None:
         return refused(reply)
     choices = reply.at("choices")
     texts = {at(choice, "index"): at(choice, "text") for choice in choices} if isinstance(choices, list) else {}
@@ -157,29 +159,29 @@ async def _prompt_list(server: ServerUnderProbe) -> Finding:
         return no(f"{len(texts)} choices for 2 prompts")
     begins = text_of(server.reference["completions"]).startswith(str(texts.get(0)).rstrip())
     alone = server.reference["completions"].prompt_tokens
-    usage = "; usage counts the first only" if alone is not None and reply.said.prompt_tokens == alone else ""
+    usage = "; usage counts the first only" if alone is not None and reply.parsed.prompt_tokens == alone else ""
     return yes(f"2 choices{'' if begins else ', the first another than alone'}{usage}")
 
 
-async def _token_ids(server: ServerUnderProbe) -> Finding:
+async def _token_ids(server: ServerUnderProbe) -> Observation:
     ids = server.token_ids or [10, 11, 12]
     reply = await server.ask("completions", ids)
-    if reply.said is None:
+    if reply.parsed is None:
         return refused(reply)
     if server.token_ids is None:
         return yes("answered")
-    same = text_of(reply.said) == text_of(server.reference["completions"])
+    same = text_of(reply.parsed) == text_of(server.reference["completions"])
     return yes("same answer as the text" if same else "another answer than the text's")
 
 
-async def try_overflow(server: ServerUnderProbe, kind: EndpointKind) -> Findings:
+async def try_overflow(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
     """What becomes of a prompt that cannot fit the context, and how that is said."""
     length = server.max_length
     if length is None or length > _LONGEST_OVERFLOW:
         return {Capability.OVERFLOW_REFUSED: unknown("the context is too long to try, or not known")}
     reply = await server.ask(kind, "1 " * (length + 64), max_tokens=1)
-    if reply.said is not None:
-        return {Capability.OVERFLOW_REFUSED: no(f"answered; {reply.said.prompt_tokens} prompt tokens counted")}
+    if reply.parsed is not None:
+        return {Capability.OVERFLOW_REFUSED: no(f"answered; {reply.parsed.prompt_tokens} prompt tokens counted")}
     if reply.cause is FailureCause.CONTEXT_TOO_LONG:
         return {Capability.OVERFLOW_REFUSED: yes(reply.fault)}
     if reply.status in (400, 413, 422, 500):

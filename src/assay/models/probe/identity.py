@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assay.models.probe.report import Capability, Finding, Findings, no, unknown, yes
+from assay.models.probe.report import Capability, Observation, Observations, no, unknown, yes
 from assay.models.probe.server import at, refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assay.models.probe.server import Reply, ServerUnderProbe
+    from assay.models.probe.server import ProbeReply, ServerUnderProbe
     from assay.models.server_info import ServedModel, ServerInfo
 
 
@@ -71,7 +71,7 @@ def _name(server: ServerUnderProbe, owner: str | None, headers: Mapping[str, str
     return None if header.partition("/")[0].lower() in _GENERIC_HEADERS else server.clean(header) or None
 
 
-def tell_models(info: ServerInfo, asked: str) -> Finding:
+def tell_models(info: ServerInfo, asked: str) -> Observation:
     """What the list of models shows, which was asked for at an address."""
     if not info.models:
         return no(f"no list of models at {asked}")
@@ -80,7 +80,7 @@ def tell_models(info: ServerInfo, asked: str) -> Finding:
     return yes(names + more, len(info.models))
 
 
-def tell_max_length(length: int | None) -> Finding:
+def tell_max_length(length: int | None) -> Observation:
     """Whether the server tells the context length."""
     return no("told nowhere") if length is None else yes(f"{length} tokens", length)
 
@@ -91,7 +91,7 @@ _NO_COUNT = re.compile(r"second|time|duration|latency|_bucket|_sum|_count|_total
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{[^}\n]*\})? +(\S+)", re.MULTILINE)
 
 
-async def read_metrics(server: ServerUnderProbe) -> Findings:
+async def read_metrics(server: ServerUnderProbe) -> Observations:
     """Whether ``/metrics`` can be read, and which gauge counts the requests that wait."""
     reply = await server.get("/metrics")
     if reply.fault:
@@ -99,7 +99,7 @@ async def read_metrics(server: ServerUnderProbe) -> Findings:
     return {Capability.METRICS: _find_queue(reply)}
 
 
-def _find_queue(reply: Reply) -> Finding:
+def _find_queue(reply: ProbeReply) -> Observation:
     text = reply.body.decode("utf-8", "replace")
     if not re.search(r"^# TYPE ", text, re.MULTILINE):
         return no("not the text format of Prometheus")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay.errors import AssayError, UnsupportedTaskError
 from assay.models.echo_probe import EchoTrial, find_logprob_source
-from assay.models.probe.report import Capability, Finding, Findings, no, unknown, yes
+from assay.models.probe.report import Capability, Observation, Observations, no, unknown, yes
 from assay.models.probe.server import SEED, refused
 from assay.types import LogprobSource, TextTail
 
@@ -18,9 +18,9 @@ _TOPS = (50, 20, 10, 5, 1)
 """Tried in this order as ``top_logprobs``: what servers are known to allow at most."""
 
 
-async def try_logprobs(server: ServerUnderProbe) -> Findings:
+async def try_logprobs(server: ServerUnderProbe) -> Observations:
     """All that can be had of log-probabilities."""
-    found: Findings = {}
+    found: Observations = {}
     if "chat" in server.reference:
         found[Capability.CHAT_LOGPROBS] = await _chat(server)
     if "completions" in server.reference:
@@ -30,11 +30,11 @@ async def try_logprobs(server: ServerUnderProbe) -> Findings:
     return found
 
 
-async def _chat(server: ServerUnderProbe) -> Finding:
+async def _chat(server: ServerUnderProbe) -> Observation:
     last = unknown()
     for top in _TOPS:
         reply = await server.ask("chat", max_tokens=1, logprobs=True, top_logprobs=top)
-        if reply.said is None:
+        if reply.parsed is None:
             last = refused(reply)
             if reply.status in (400, 422):
                 continue
@@ -46,9 +46,9 @@ async def _chat(server: ServerUnderProbe) -> Finding:
     return last
 
 
-async def _completions(server: ServerUnderProbe) -> Finding:
+async def _completions(server: ServerUnderProbe) -> Observation:
     reply = await server.ask("completions", max_tokens=1, logprobs=2)
-    if reply.said is None:
+    if reply.parsed is None:
         return refused(reply)
     if isinstance(reply.at("choices", 0, "logprobs", "token_logprobs"), list):
         return yes("in the shape of completions (token_logprobs)", "completions")
@@ -61,7 +61,7 @@ _CONTEXT = "The days of the week are Monday, Tuesday, Wednesday, Thursday, Frida
 _CONTINUATION = " Tuesday"
 
 
-async def _of_prompt(server: ServerUnderProbe, source: LogprobSource) -> Finding:
+async def _of_prompt(server: ServerUnderProbe, source: LogprobSource) -> Observation:
     trial = EchoTrial(
         _CONTEXT + _CONTINUATION,
         _body(server, source, _CONTEXT + _CONTINUATION),
@@ -84,7 +84,7 @@ async def _of_prompt(server: ServerUnderProbe, source: LogprobSource) -> Finding
 async def _ignores_echo(server: ServerUnderProbe) -> bool:
     """Whether the reply to a request with ``echo`` does not begin with the prompt."""
     reply = await server.ask("completions", _CONTEXT, max_tokens=1, logprobs=1, echo=True)
-    return reply.said is not None and not (reply.said.text or "").startswith(_CONTEXT)
+    return reply.parsed is not None and not (reply.parsed.text or "").startswith(_CONTEXT)
 
 
 def _body(server: ServerUnderProbe, source: LogprobSource, prompt: str) -> bytes:

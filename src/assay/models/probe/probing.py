@@ -22,7 +22,7 @@ from assay.models.probe.generation import (
 )
 from assay.models.probe.identity import identify, read_metrics, tell_max_length, tell_models
 from assay.models.probe.logprobs import try_logprobs
-from assay.models.probe.report import NOT_ASKED, Capability, Findings, ProbeReport, no, yes
+from assay.models.probe.report import NOT_ASKED, Capability, Observations, ProbeReport, no, yes
 from assay.models.probe.server import ServerUnderProbe, text_of
 from assay.models.probe.templates import look_at_template, tokenize, try_system_prompt
 from assay.models.refusals import refusal_words, refuses_key
@@ -61,7 +61,7 @@ async def probe(
     api_key = read_api_key(spec)
     try:
         asked_before = 0 if info else 2
-        info = info or await _meet(spec, api_key)
+        info = info or await _run_preflight(spec, api_key)
     except ServerUnreachableError as error:
         unreachable = {Capability.REACHABLE: no(str(error))}
         return ProbeReport(
@@ -76,7 +76,7 @@ async def probe(
     named = msgspec.structs.replace(spec, model=name)
     async with ServerUnderProbe(named, api_key=api_key, seconds=seconds) as server:
         server.max_length = served.max_model_len if served else None
-        findings: Findings = {
+        findings: Observations = {
             Capability.REACHABLE: yes(f"answers at {info.url}"),
             Capability.MODEL_LIST: tell_models(info, server.addresses.tried("models")),
         }
@@ -104,7 +104,7 @@ async def probe(
         )
 
 
-async def _meet(spec: ModelSpec, api_key: str | None) -> ServerInfo:
+async def _run_preflight(spec: ModelSpec, api_key: str | None) -> ServerInfo:
     async with OpenAIModel(spec, api_key=api_key) as model:
         return await model.server_info()
 
@@ -124,8 +124,8 @@ async def _first(info: ServerInfo, spec: ModelSpec, api_key: str | None) -> str:
 def _answered_as(server: ServerUnderProbe, served: ServedModel | None) -> str | None:
     asked = server.model
     known = {asked} if served is None else {asked, served.id, *served.aliases}
-    said = (answer.model for answer in server.reference.values() if answer.model is not None)
-    return next((server.clean(name) for name in said if name not in known and bare_name(name) != asked), None)
+    parsed = (answer.model for answer in server.reference.values() if answer.model is not None)
+    return next((server.clean(name) for name in parsed if name not in known and bare_name(name) != asked), None)
 
 
 def _refused_all(server: ServerUnderProbe) -> Fault | None:
@@ -139,7 +139,7 @@ def _owner(served: ServedModel | None) -> str | None:
     return served.owned_by if served else None
 
 
-async def _look_quickly(server: ServerUnderProbe) -> Findings:
+async def _look_quickly(server: ServerUnderProbe) -> Observations:
     *groups, repeated = await asyncio.gather(
         ask_endpoint(server, "chat"),
         ask_endpoint(server, "completions"),
@@ -155,7 +155,7 @@ async def _look_quickly(server: ServerUnderProbe) -> Findings:
     return {capability: found[capability] for capability in Capability if capability in found}
 
 
-async def _look(server: ServerUnderProbe) -> Findings:
+async def _look(server: ServerUnderProbe) -> Observations:
     found = {Capability.MAX_LENGTH: tell_max_length(server.max_length)}
     found |= await read_metrics(server)
     found |= await ask_endpoint(server, "chat")
@@ -176,6 +176,6 @@ async def _look(server: ServerUnderProbe) -> Findings:
     return found
 
 
-def _complete(findings: Findings) -> Findings:
+def _complete(findings: Observations) -> Observations:
     """All capabilities in order, those that were not looked at as unknown."""
     return {capability: findings.get(capability, NOT_ASKED) for capability in Capability}

@@ -18,7 +18,7 @@ class Seen(StrEnum):
     """Not asked, or the reply does not tell."""
 
 
-class Finding(msgspec.Struct, frozen=True, omit_defaults=True):
+class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing that was looked at."""
 
     seen: Seen
@@ -99,7 +99,7 @@ TITLES: dict[Capability, str] = {
 }
 """How a person reads them."""
 
-Findings = dict[Capability, Finding]
+Observations = dict[Capability, Observation]
 
 
 class ProbeReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,30 +117,30 @@ class ProbeReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     models: tuple[ServedModel, ...] = ()
     max_length: int | None = None
     """The context length in tokens that the server tells."""
-    findings: Findings = {}
+    findings: Observations = {}
     """Complete for a whole probe; a quick one holds what it looked at."""
     requests: int = 0
     """Requests that were sent."""
     seconds: float = 0.0
 
-    def __getitem__(self, capability: Capability) -> Finding:
+    def __getitem__(self, capability: Capability) -> Observation:
         """What was seen of a capability; unknown if it was not looked at."""
         return self.findings.get(capability, NOT_ASKED)
 
 
-def yes(evidence: str = "", value: float | str | None = None) -> Finding:
+def yes(evidence: str = "", value: float | str | None = None) -> Observation:
     """It was seen to work."""
-    return Finding(Seen.YES, evidence, value)
+    return Observation(Seen.YES, evidence, value)
 
 
-def no(evidence: str = "", value: float | str | None = None) -> Finding:
+def no(evidence: str = "", value: float | str | None = None) -> Observation:
     """It was seen not to work."""
-    return Finding(Seen.NO, evidence, value)
+    return Observation(Seen.NO, evidence, value)
 
 
-def unknown(evidence: str = "") -> Finding:
+def unknown(evidence: str = "") -> Observation:
     """It was not seen either way."""
-    return Finding(Seen.UNKNOWN, evidence)
+    return Observation(Seen.UNKNOWN, evidence)
 
 
 NOT_ASKED = unknown("not asked")

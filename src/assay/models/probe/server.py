@@ -14,13 +14,13 @@ from assay.models.api_key import key_source, refuse_unsendable
 from assay.models.endpoint import MARK
 from assay.models.http1 import HTTP1
 from assay.models.messages import Redactor
-from assay.models.probe.report import Finding, no, unknown
+from assay.models.probe.report import Observation, no, unknown
 from assay.models.proxies import proxy_for
-from assay.models.retry import Fault, Hope, NetworkError, status_fault
+from assay.models.retry import Fault, NetworkError, Retryability, status_fault
 from assay.models.tls import context_for
 from assay.models.transport import Stream
 from assay.models.unasked_streams import whole_reply
-from assay.models.wire import ReplyError, Said, read_reply
+from assay.models.wire import ParsedReply, ReplyError, read_reply
 from assay.types import EndpointKind, Failure, FailureCause
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import TypeVar
 
-    from assay.models.transport import Reply as Raw
+    from assay.models.transport import HTTPReply as Raw
     from assay.types import ModelSpec
 
     _Send = Callable[[float], Awaitable[Raw]]
@@ -46,7 +46,7 @@ _TELLS_NOTHING = frozenset({401, 403, 407, 408, 425, 429, 502, 503, 504})
 _EVIDENCE = 160
 
 
-class Reply(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one request."""
 
     status: int = 0
@@ -57,7 +57,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     fault: str = ""
     """What went wrong, in words fit to be shown; empty if nothing did."""
     cause: FailureCause | None = None
-    said: Said | None = None
+    parsed: ParsedReply | None = None
     """The answer, of a request for one that went well."""
 
     @property
@@ -83,12 +83,12 @@ def at(value: Any, *path: str | int) -> Any:
     return value
 
 
-def text_of(said: Said | None) -> str:
+def text_of(parsed: ParsedReply | None) -> str:
     """An answer's content with its reasoning before it: all that was generated."""
-    return "" if said is None else (said.reasoning or "") + (said.text or "")
+    return "" if parsed is None else (parsed.reasoning or "") + (parsed.text or "")
 
 
-def refused(reply: Reply) -> Finding:
+def refused(reply: ProbeReply) -> Observation:
     """What a request shows that got no answer."""
     if reply.status in _TELLS_NOTHING or not reply.status or 200 <= reply.status < 400:
         return unknown(reply.fault)
@@ -122,7 +122,7 @@ class ServerUnderProbe:
         self.address = self.addresses.root
         self.model = spec.model
         self.requests = 0
-        self.reference: dict[EndpointKind, Said] = {}
+        self.reference: dict[EndpointKind, ParsedReply] = {}
         """What each endpoint that works says to ``PROMPT`` at temperature 0, in ``TOKENS`` tokens."""
         self.refusals: dict[EndpointKind | Literal["models"], Fault] = {}
         """What each endpoint said last to a question that it gave no answer to."""
@@ -159,19 +159,19 @@ class ServerUnderProbe:
         """Seconds for the next exchange."""
         return min(self._request_timeout, self._deadline - time.monotonic())
 
-    async def get(self, path: str) -> Reply:
+    async def get(self, path: str) -> ProbeReply:
         """GET a path relative to the server's root."""
         url = yarl.URL(self.address + path)
         return await self._exchange(lambda timeout: self._client.request("GET", url, timeout=timeout))
 
-    async def list_models(self) -> Reply:
+    async def list_models(self) -> ProbeReply:
         """Ask which models there are."""
         return await self._exchange(
             lambda timeout: self.addresses.ask("models", lambda url: self._client.request("GET", url, timeout=timeout)),
             "models",
         )
 
-    async def post(self, path: str, **body: Any) -> Reply:
+    async def post(self, path: str, **body: Any) -> ProbeReply:
         """POST JSON to a path relative to the server's root."""
         url, payload = yarl.URL(self.address + path), _encode(body)
         return await self._exchange(lambda timeout: self._client.request("POST", url, payload, timeout=timeout))
@@ -181,7 +181,7 @@ class ServerUnderProbe:
         asked = {"messages": [{"role": "user", "content": prompt}]} if kind == "chat" else {"prompt": prompt}
         return {"model": self.model, **asked, "temperature": 0, "max_tokens": TOKENS, "seed": SEED, **body}
 
-    async def ask(self, kind: EndpointKind, prompt: Any = PROMPT, **body: Any) -> Reply:
+    async def ask(self, kind: EndpointKind, prompt: Any = PROMPT, **body: Any) -> ProbeReply:
         """Ask for an answer, see :meth:`body`."""
         reply = await self._ask(kind, _encode(self.body(kind, prompt, **body)))
         return reply if reply.fault else self._answered(reply, kind)
@@ -196,16 +196,16 @@ class ServerUnderProbe:
         except ReplyError as error:
             return Failure(cause=error.cause, message=self.clean(str(error)))
 
-    def _answered(self, reply: Reply, kind: EndpointKind) -> Reply:
+    def _answered(self, reply: ProbeReply, kind: EndpointKind) -> ProbeReply:
         try:
             body = whole_reply(reply.body)
-            return msgspec.structs.replace(reply, body=body, said=read_reply(body, kind))
+            return msgspec.structs.replace(reply, body=body, parsed=read_reply(body, kind))
         except ReplyError as error:
             fault = self.clean(f"HTTP 200, but {error}")
-            self.refusals[kind] = Fault(error.cause, fault, Hope.NONE, 200)
+            self.refusals[kind] = Fault(error.cause, fault, Retryability.NO, 200)
             return msgspec.structs.replace(reply, fault=fault, cause=error.cause)
 
-    async def _ask(self, kind: EndpointKind, payload: bytes) -> Reply:
+    async def _ask(self, kind: EndpointKind, payload: bytes) -> ProbeReply:
         return await self._exchange(self._asking(kind, payload), kind)
 
     def _asking(self, kind: EndpointKind, payload: bytes, stream: Stream | None = None) -> _Send:
@@ -213,21 +213,21 @@ class ServerUnderProbe:
             kind, lambda url: self._client.request("POST", url, payload, timeout=timeout, stream=stream)
         )
 
-    async def _exchange(self, send: _Send, kind: EndpointKind | Literal["models"] | None = None) -> Reply:
+    async def _exchange(self, send: _Send, kind: EndpointKind | Literal["models"] | None = None) -> ProbeReply:
         reply = await self._send(send, kind)
         # A server may close a kept connection just when it is used again; a second reset is its reply.
         return reply if reply.cause is not FailureCause.RESET else await self._send(send, kind)
 
-    async def stream(self, kind: EndpointKind, feed: Callable[[bytes], bool], **body: Any) -> Reply:
+    async def stream(self, kind: EndpointKind, feed: Callable[[bytes], bool], **body: Any) -> ProbeReply:
         """Ask for an answer whose body `feed` takes part by part; see :class:`assay.models.transport.Stream`."""
         stream = Stream(feed, self._request_timeout)
         payload = _encode(self.body(kind, PROMPT, **body))
         return await self._send(self._asking(kind, payload, stream), kind)
 
-    async def _send(self, send: _Send, kind: EndpointKind | Literal["models"] | None = None) -> Reply:
+    async def _send(self, send: _Send, kind: EndpointKind | Literal["models"] | None = None) -> ProbeReply:
         timeout = self.time_left()
         if timeout <= 0:
-            return Reply(fault="no time was left to ask", cause=FailureCause.TIMED_OUT)
+            return ProbeReply(fault="no time was left to ask", cause=FailureCause.TIMED_OUT)
         self.requests += 1
         try:
             raw = await send(timeout)
@@ -239,7 +239,7 @@ class ServerUnderProbe:
             fault = status_fault(raw.status, raw.body or b"", raw.headers, asked)
             if kind:
                 self.refusals[kind] = msgspec.structs.replace(fault, message=self.clean(fault.message))
-            return Reply(
+            return ProbeReply(
                 status=raw.status,
                 body=self._redact.in_body(raw.body or b""),
                 headers=headers,
@@ -248,11 +248,11 @@ class ServerUnderProbe:
             )
         if raw.body is None:
             message = "the reply is too large"
-            return Reply(status=raw.status, headers=headers, fault=message, cause=FailureCause.MALFORMED_REPLY)
-        return Reply(status=raw.status, body=self._redact.in_body(raw.body), headers=headers)
+            return ProbeReply(status=raw.status, headers=headers, fault=message, cause=FailureCause.MALFORMED_REPLY)
+        return ProbeReply(status=raw.status, body=self._redact.in_body(raw.body), headers=headers)
 
-    def _failed(self, message: str, cause: FailureCause) -> Reply:
-        return Reply(fault=self.clean(message), cause=cause)
+    def _failed(self, message: str, cause: FailureCause) -> ProbeReply:
+        return ProbeReply(fault=self.clean(message), cause=cause)
 
 
 def _encode(body: dict[str, Any]) -> bytes:

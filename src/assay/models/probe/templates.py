@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from assay.models.probe.report import Capability, Finding, Findings, Seen, no, unknown, yes
+from assay.models.probe.report import Capability, Observation, Observations, Seen, no, unknown, yes
 from assay.models.probe.server import PROMPT, at, refused
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _SHORT_SYSTEM = "Be brief."
 _MESSAGES = [{"role": "user", "content": PROMPT}]
 
 
-async def tokenize(server: ServerUnderProbe) -> Findings:
+async def tokenize(server: ServerUnderProbe) -> Observations:
     """Whether ``/tokenize`` splits the prompt; what it gives is kept for other questions."""
     # vLLM and SGLang, llama.cpp, TGI: each calls the text by another name.
     finding = unknown()
@@ -29,7 +29,7 @@ async def tokenize(server: ServerUnderProbe) -> Findings:
     return {Capability.TOKENIZE: finding}
 
 
-async def _ids(server: ServerUnderProbe, **body: Any) -> list[int] | Finding:
+async def _ids(server: ServerUnderProbe, **body: Any) -> list[int] | Observation:
     """Token ids from ``/tokenize``, or what is known instead."""
     reply = await server.post("/tokenize", **body)
     if reply.fault:
@@ -41,7 +41,7 @@ async def _ids(server: ServerUnderProbe, **body: Any) -> list[int] | Finding:
     return ids if ids and all(type(token) is int for token in ids) else no("no token ids in the reply")
 
 
-async def look_at_template(server: ServerUnderProbe) -> Findings:
+async def look_at_template(server: ServerUnderProbe) -> Observations:
     """How many tokens chat adds to a text, and what completions adds to the text that chat makes of it."""
     chat, plain = server.reference.get("chat"), server.reference.get("completions")
     if chat is None or chat.prompt_tokens is None:
@@ -60,7 +60,7 @@ async def look_at_template(server: ServerUnderProbe) -> Findings:
     return found
 
 
-def _judge_template(with_template: int, bare: int | None) -> Finding:
+def _judge_template(with_template: int, bare: int | None) -> Observation:
     if bare is None:
         return unknown(f"{with_template} prompt tokens in chat; those of the bare text are not known")
     evidence = f"{with_template} prompt tokens in chat, {bare} of the bare text"
@@ -79,17 +79,17 @@ async def _rendered(server: ServerUnderProbe) -> tuple[str | None, list[int]]:
     return (text if isinstance(text, str) else None), ids
 
 
-async def _count_again(server: ServerUnderProbe, rendered: str, in_chat: int) -> Finding:
+async def _count_again(server: ServerUnderProbe, rendered: str, in_chat: int) -> Observation:
     """Whether completions counts more tokens in the rendered text than chat did."""
     reply = await server.ask("completions", rendered, max_tokens=1)
-    if reply.said is None or reply.said.prompt_tokens is None:
+    if reply.parsed is None or reply.parsed.prompt_tokens is None:
         return unknown(reply.fault or "completions does not count its prompt's tokens")
-    counted = reply.said.prompt_tokens
+    counted = reply.parsed.prompt_tokens
     evidence = f"{in_chat} prompt tokens in chat, {counted} when completions is sent the rendered text"
     return yes(evidence) if counted == in_chat + 1 else no(evidence) if counted == in_chat else unknown(evidence)
 
 
-async def try_system_prompt(server: ServerUnderProbe) -> Findings:
+async def try_system_prompt(server: ServerUnderProbe) -> Observations:
     """Whether a system message is part of what the model is given: some templates drop it, some refuse it."""
     # A long one is compared with a short one: where there is none, some templates put one of their own.
     without, short, long = await asyncio.gather(
@@ -97,12 +97,12 @@ async def try_system_prompt(server: ServerUnderProbe) -> Findings:
         server.ask("chat", messages=_after_system(_SHORT_SYSTEM), max_tokens=1),
         server.ask("chat", messages=_after_system(_SYSTEM), max_tokens=1),
     )
-    if without.said is None:
+    if without.parsed is None:
         seen = refused(without)
         return {Capability.SYSTEM_PROMPT: seen} if seen.seen is Seen.UNKNOWN else {}  # Without chat, there is none.
-    if short.said is None or long.said is None:
-        return {Capability.SYSTEM_PROMPT: refused(short if short.said is None else long)}
-    few, many = short.said.prompt_tokens, long.said.prompt_tokens
+    if short.parsed is None or long.parsed is None:
+        return {Capability.SYSTEM_PROMPT: refused(short if short.parsed is None else long)}
+    few, many = short.parsed.prompt_tokens, long.parsed.prompt_tokens
     if few is None or many is None:
         return {Capability.SYSTEM_PROMPT: unknown("chat does not count its prompt's tokens")}
     words, fewer_words = len(_SYSTEM.split()), len(_SHORT_SYSTEM.split())

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from assay.checks.verdicts import CheckResult
     from assay.evaluation.plan import RunPlan
-    from assay.evaluation.work import RunWork
+    from assay.evaluation.state import RunState
     from assay.runs.samples import SampleReader
     from assay.scoring.task_scores import FailedSample, TaskScores
     from assay.types import StoppedEarly
@@ -58,36 +58,36 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
         finish_journal(self.journal, failed=len(self.failures))
 
 
-def conclude(plan: RunPlan, work: RunWork, sample_reader: SampleReader | None = None) -> Evaluation:
+def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None = None) -> Evaluation:
     """Aggregate, judge and write.
 
     Args:
         plan: what was asked.
-        work: what came of it.
+        state: what came of it.
         sample_reader: reads the written samples where they are explained.
     """
-    stamp = work.journal.date_id or date_id()
-    work.journal.finalise(stamp)
+    stamp = state.journal.date_id or date_id()
+    state.journal.finalise(stamp)
     seconds = time.time() - plan.started
-    if work.follower is None:  # else each document's prompt stands for itself
-        for task in work.scores.values():
+    if state.stopper is None:  # else each document's prompt stands for itself
+        for task in state.scores.values():
             task.fail_all_if_refused()
-    aggregated = aggregate(work.scores, plan.loaded)
-    scores = measure(aggregated["results"], work.scores, plan.loaded)
-    checks = judge_checks(plan.checks, scores, work.live, work.follower)
-    stopped_early = None if work.follower is None else work.follower.summary()
+    aggregated = aggregate(state.scores, plan.loaded)
+    scores = measure(aggregated["results"], state.scores, plan.loaded)
+    checks = judge_checks(plan.checks, scores, state.live, state.stopper)
+    stopped_early = None if state.stopper is None else state.stopper.summary()
     if stopped_early is not None:
         scores = without_intervals(scores, stopped_early.complete_tasks)
-    failures = tuple(failed for task in work.scores.values() for failed in task.failed_samples())
-    corrected = corrections(work.scores, plan.specification.model)
-    logged = work.scores if plan.specification.log_samples else {}
+    failures = tuple(failed for task in state.scores.values() for failed in task.failed_samples())
+    corrected = corrections(state.scores, plan.specification.model)
+    logged = state.scores if plan.specification.log_samples else {}
     results = aggregated | _description(plan, logged, seconds)
     results["assay"] = {
         "scores": msgspec.to_builtins(scores),
         "corrections": msgspec.to_builtins(corrected),
         "checks": msgspec.to_builtins(checks),
         "failures": msgspec.to_builtins(failures),
-        **_circumstances(plan, work, seconds),
+        **_circumstances(plan, state, seconds),
     }
     if stopped_early is not None:
         mark_stopped_early(results, stopped_early)
@@ -102,7 +102,7 @@ def conclude(plan: RunPlan, work: RunWork, sample_reader: SampleReader | None = 
         scores=scores,
         checks=checks,
         failures=failures,
-        journal=work.journal.path,
+        journal=state.journal.path,
         corrections=corrected,
         stopped_early=stopped_early,
         triage=triage,
@@ -120,21 +120,21 @@ def _description(plan: RunPlan, logged: Mapping[str, TaskScores], seconds: float
     }
 
 
-def _circumstances(plan: RunPlan, work: RunWork, seconds: float) -> dict[str, Any]:
+def _circumstances(plan: RunPlan, state: RunState, seconds: float) -> dict[str, Any]:
     """What Assay's section says of the run besides its scores."""
     told: dict[str, Any] = {
-        "fallbacks": {name: task.fallbacks for name, task in work.scores.items()},
-        "totals": work.totals.summary(seconds) | {"concurrency": work.concurrency.summary()},
-        "provenance": provenance(plan.specification, plan.meeting.first, plan.loaded, work.journal.path),
+        "fallbacks": {name: task.fallbacks for name, task in state.scores.items()},
+        "totals": state.totals.summary(seconds) | {"concurrency": state.concurrency.summary()},
+        "provenance": provenance(plan.specification, plan.preflight.first, plan.loaded, state.journal.path),
     }
     if weighting := group_weighting(plan.loaded):
         told["weighted_by_size"] = weighting
-    if work.journal.probe is not None:
-        told["probe"] = work.journal.probe
-    if work.shares is not None:
-        told["endpoints"] = work.shares.summary(work.members, plan.meeting)
-    if work.follower is not None:
-        told["evidence"] = msgspec.to_builtins(work.follower.evidence())
-    if work.confinement is not None:
-        told["provenance"]["sandbox"] = msgspec.to_builtins(work.confinement)
+    if state.journal.probe is not None:
+        told["probe"] = state.journal.probe
+    if state.shares is not None:
+        told["endpoints"] = state.shares.summary(state.members, plan.preflight)
+    if state.stopper is not None:
+        told["evidence"] = msgspec.to_builtins(state.stopper.evidence())
+    if state.confinement is not None:
+        told["provenance"]["sandbox"] = msgspec.to_builtins(state.confinement)
     return told

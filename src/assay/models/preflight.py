@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.models.endpoint import Endpoint
-    from assay.models.wire import Said
+    from assay.models.wire import ParsedReply
     from assay.types import ModelSpec
 
-SENTINELS = (
+AGREEMENT_PROMPTS = (
     SHORT_QUESTION,
     "Name the capital of France in one word.",
     "Count from 1 to 8, separated by single spaces.",
@@ -43,7 +43,7 @@ class Agreement(msgspec.Struct, frozen=True, kw_only=True):
     """Where the majority gave another answer; where there is no majority, all differ."""
 
 
-class Meeting(msgspec.Struct, frozen=True, kw_only=True):
+class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     """What was found."""
 
     servers: dict[str, ServerInfo]
@@ -77,7 +77,7 @@ class Meeting(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
 
-async def meet(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Meeting:
+async def run_preflight(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Preflight:
     """Ask every endpoint for its models; and several, for answers that can be compared.
 
     Args:
@@ -108,7 +108,7 @@ async def meet(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Meeting:
     await _refuse_bad_key(present, spec)
     agreement = await _compare_answers(present, spec) if len(present) > 1 else {}
     open_proxies = {endpoint.address: endpoint.open_proxy for endpoint in endpoints if endpoint.open_proxy}
-    return Meeting(servers=servers, absent=absent, agreement=agreement, open_proxies=open_proxies)
+    return Preflight(servers=servers, absent=absent, agreement=agreement, open_proxies=open_proxies)
 
 
 async def _refuse_bad_key(endpoints: Sequence[Endpoint], spec: ModelSpec) -> None:
@@ -121,10 +121,10 @@ async def _refuse_bad_key(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Non
     async def refusal(endpoint: Endpoint) -> Fault | None:
         try:
             async with asyncio.timeout(_KEY_PATIENCE):
-                said = await endpoint.attempt(body, lambda _: None)
+                parsed = await endpoint.attempt(body, lambda _: None)
         except TimeoutError:
             return None
-        return said if said is not None and refuses_key(said) else None
+        return parsed if parsed is not None and refuses_key(parsed) else None
 
     refusals = await asyncio.gather(*map(refusal, endpoints))
     first = refusals[0]
@@ -133,10 +133,10 @@ async def _refuse_bad_key(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Non
         raise ServerRefusedError(refusal_words(who, first, spec))
 
 
-async def objection_to(endpoint: Endpoint, meeting: Meeting, model: str) -> str | None:
+async def why_not_readmitted(endpoint: Endpoint, preflight: Preflight, model: str) -> str | None:
     """Why an endpoint that was away does not belong to those met before; None where nothing is known against it."""
     try:
-        refuse_unlike([*meeting.servers.values(), await server_info(endpoint)], model)
+        refuse_unlike([*preflight.servers.values(), await server_info(endpoint)], model)
     except (ReplicasDifferError, ModelNotServedError, ServerUnreachableError) as error:
         return str(error)
     return None
@@ -186,18 +186,18 @@ def _lengths(served: Mapping[str, ServedModel]) -> dict[str, int]:
 
 async def _compare_answers(endpoints: Sequence[Endpoint], spec: ModelSpec) -> dict[str, Agreement]:
     answers = await asyncio.gather(*(_answers(endpoint, spec) for endpoint in endpoints))
-    by_prompt = [[given for given in said if given is not None] for said in zip(*answers, strict=True)]
-    usual = [_majority(said) for said in by_prompt]
-    compared = [len(said) > 1 for said in by_prompt]
+    by_prompt = [[given for given in parsed if given is not None] for parsed in zip(*answers, strict=True)]
+    usual = [_majority(parsed) for parsed in by_prompt]
+    compared = [len(parsed) > 1 for parsed in by_prompt]
     return {
         endpoint.address: Agreement(
-            answered=sum(one is not None for one in said),
+            answered=sum(one is not None for one in parsed),
             differing=sum(
                 one is not None and is_compared and one != expected
-                for one, expected, is_compared in zip(said, usual, compared, strict=True)
+                for one, expected, is_compared in zip(parsed, usual, compared, strict=True)
             ),
         )
-        for endpoint, said in zip(endpoints, answers, strict=True)
+        for endpoint, parsed in zip(endpoints, answers, strict=True)
     }
 
 
@@ -205,13 +205,13 @@ async def _answers(endpoint: Endpoint, spec: ModelSpec) -> list[str | None]:
     """One endpoint's answers to the sentinels; None where there is none."""
 
     async def answer(prompt: str) -> str | None:
-        said = await ask_shortly(endpoint, spec, prompt)
-        return None if said is None or isinstance(said, Fault) else f"{said.reasoning or ''}\n{said.text or ''}"
+        parsed = await ask_shortly(endpoint, spec, prompt)
+        return None if parsed is None or isinstance(parsed, Fault) else f"{parsed.reasoning or ''}\n{parsed.text or ''}"
 
-    return await asyncio.gather(*(answer(prompt) for prompt in SENTINELS))
+    return await asyncio.gather(*(answer(prompt) for prompt in AGREEMENT_PROMPTS))
 
 
-async def ask_shortly(endpoint: Endpoint, spec: ModelSpec, prompt: str = SHORT_QUESTION) -> Said | Fault | None:
+async def ask_shortly(endpoint: Endpoint, spec: ModelSpec, prompt: str = SHORT_QUESTION) -> ParsedReply | Fault | None:
     """What an endpoint says to a short prompt at temperature 0; None if it takes longer than a minute."""
     try:
         async with asyncio.timeout(_PATIENCE):

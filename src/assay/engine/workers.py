@@ -16,7 +16,7 @@ _LOAD_EVERY = 1.0
 """Seconds between looks at the server's load."""
 
 
-class Crew:
+class WorkerPool:
     """Workers that do one step of the same work after another, until there is none left.
 
     Args:
@@ -51,23 +51,23 @@ class Crew:
         """
         if load is not None and self._concurrency.is_searching:
             self._watching = self._tasks.create_task(self._watch(load))
-        self._hire()
+        self._start_workers()
 
-    def _hire(self) -> None:
+    def _start_workers(self) -> None:
         limit = self._concurrency.limit
         if limit != self._told:
             self._told = limit
             self._observer.limited(limit)
         while self._size < limit and not self._is_done:
             self._size += 1
-            self._tasks.create_task(self._labour())
+            self._tasks.create_task(self._work())
 
-    async def _labour(self) -> None:
+    async def _work(self) -> None:
         while self._size <= self._concurrency.limit:
             if not await self._step():
                 self._is_done = True
                 break
-            self._hire()
+            self._start_workers()
         self._size -= 1
         if self._size == 0 and self._watching is not None:
             self._watching.cancel()
@@ -80,5 +80,5 @@ class Crew:
                 if seen is None:
                     return
                 self._concurrency.loaded(seen, now())
-                self._hire()
+                self._start_workers()
             await asyncio.sleep(_LOAD_EVERY)

@@ -24,7 +24,7 @@ _SOON = 0.01
 """Seconds that a sample waits for others at most."""
 
 
-class Handover:
+class CompletionBatcher:
     """Hands complete samples on, in the order of completion.
 
     Args:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.checks.early_stopping import Follower, seed_of
+from assay.checks.early_stopping import EarlyStopper, seed_of
 from assay.checks.live_scores import LiveScores
-from assay.checks.planned import follow_checks, refuse_itself
+from assay.checks.planned import early_stopper_for, refuse_itself
 from assay.evaluation.endpoint_shares import EndpointShares
 from assay.evaluation.totals import RunTotals
 from assay.journal import Journal
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class RunWork:
+class RunState:
     """What fills up while answers arrive."""
 
     journal: Journal
@@ -53,7 +53,7 @@ class RunWork:
     """The endpoints, where there are several."""
     confinement: Confinement | None = None
     """What keeps the model's programs in; None where no task runs any."""
-    follower: Follower | None = None
+    stopper: EarlyStopper | None = None
     """Decides when to stop; None where every document is asked."""
 
     def prepare(self, sample: Sample, responses: Sequence[Response]) -> Coroutine[Any, Any, None] | None:
@@ -65,11 +65,11 @@ class RunWork:
         if self.schedule is not None:
             for sample, responses in complete:
                 self.schedule.learn(sample, responses)
-        if self.follower is None:
+        if self.stopper is None:
             self.score(complete)
         else:
             for sample, responses in complete:
-                self.follower.receive(sample, responses)
+                self.stopper.receive(sample, responses)
 
     def score(self, complete: Sequence[CompleteSample]) -> None:
         """Score samples for good."""
@@ -81,7 +81,7 @@ class RunWork:
 
 
 @contextmanager
-def open_work(plan: RunPlan) -> Iterator[RunWork]:
+def open_state(plan: RunPlan) -> Iterator[RunState]:
     """Open the journal and get ready to score.
 
     Raises:
@@ -109,20 +109,20 @@ def open_work(plan: RunPlan) -> Iterator[RunWork]:
             name: TaskScores(name, task, spool, deadline, verdicts.get(name), scoring) for name, task in tasks.items()
         }
         concurrency = concurrency_of(plan.specification.model)
-        work = RunWork(journal, scores, LiveScores(scores), RunTotals(), concurrency, confinement=confinement)
+        state = RunState(journal, scores, LiveScores(scores), RunTotals(), concurrency, confinement=confinement)
         if plan.specification.model.replicas:
-            work.shares = EndpointShares()
-        work.follower = follow_checks(
+            state.shares = EndpointShares()
+        state.stopper = early_stopper_for(
             plan.checks,
             plan.documents,
             plan.specification,
             seed=seed_of(journal.path.name),
             concurrency=concurrency,
-            score=lambda sample, responses: work.score([CompleteSample(sample, responses)]),
-            live=work.live,
+            score=lambda sample, responses: state.score([CompleteSample(sample, responses)]),
+            live=state.live,
         )
         with deadline.watching(), _loaded_objects_left_alone():
-            yield work
+            yield state
 
 
 @contextmanager

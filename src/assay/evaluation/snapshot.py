@@ -13,22 +13,22 @@ from assay.stats.plans import Decision
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from assay.checks.early_stopping import Follower
+    from assay.checks.early_stopping import EarlyStopper
     from assay.checks.planned import PlannedCheck
-    from assay.checks.sequential import FollowedCheck
+    from assay.checks.sequential import SequentialCheck
     from assay.scoring.task_scores import TaskScores
     from assay.types import Check
 
 
-class RunSoFar:
-    """Scores and checks as far as the answers have come; see :class:`assay.progress.SoFar`."""
+class RunSnapshot:
+    """Scores and checks as far as the answers have come; see :class:`assay.progress.Snapshot`."""
 
     def __init__(
-        self, scores: Mapping[str, TaskScores], planned: Sequence[PlannedCheck], follower: Follower | None
+        self, scores: Mapping[str, TaskScores], planned: Sequence[PlannedCheck], stopper: EarlyStopper | None
     ) -> None:
         self._scores = scores
         self._planned = planned
-        self._follower = follower
+        self._follower = stopper
 
     def standings(self, tasks: Sequence[str]) -> list[Standing]:
         """How some of the run's tasks stand, in the order in which they are named."""
@@ -67,7 +67,7 @@ def _scores(values: Sequence[object]) -> Iterator[float | tuple[bool, ...]]:
             yield score
 
 
-def _followed(check: FollowedCheck) -> str:
+def _followed(check: SequentialCheck) -> str:
     verdict = "undecided" if check.decision is Decision.OPEN else check.decision.value.upper()
     return f"{_named(check.check)}: {verdict} after {check.seen} documents{_estimate(check)}"
 
@@ -76,6 +76,6 @@ def _named(check: Check) -> str:
     return f"{check.task or ''} {check.metric} {demand_of(check)}".lstrip()
 
 
-def _estimate(check: FollowedCheck) -> str:
+def _estimate(check: SequentialCheck) -> str:
     value = check.value_so_far
     return "" if value is None else f", {value:.4f} so far"
