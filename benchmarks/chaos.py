@@ -32,12 +32,19 @@ from pathlib import Path
 from typing import Any
 
 from assay.journal import check, find_journals
+from tests.evaluation.test_flow import TASKS, answer, journaled, without_times
 from tests.servers.scripted import ScriptedServer
-from tests.test_evaluation import TASKS, answer, journaled, without_times
 
 _PRELOADED = (
     *("assay.cli.run", "assay.cli.output", "assay.evaluation", "assay.report.progress", "assay.report.table"),
-    *("datasets", "httptools", "lm_eval.evaluator_utils", "lm_eval.tasks", "rich.console", "tests.test_evaluation"),
+    *(
+        "datasets",
+        "httptools",
+        "lm_eval.evaluator_utils",
+        "lm_eval.tasks",
+        "rich.console",
+        "tests.evaluation.test_flow",
+    ),
 )
 _MOST_KILLS = 3
 _PATIENCE = 120.0

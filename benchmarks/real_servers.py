@@ -36,7 +36,7 @@ from assay.evaluation import Evaluation, evaluate
 from assay.models.probe import TITLES, Capability, ProbeReport, probe
 from assay.progress import Progress
 from assay.types import ModelSpec, Specification, TaskOptions
-from tests.test_evaluation import samples, without_times
+from tests.evaluation.test_flow import samples, without_times
 
 _TASKS = ("gsm8k_cot", TASK)
 _SLOTS = 4

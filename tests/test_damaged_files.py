@@ -17,8 +17,8 @@ from assay.evaluation import evaluate
 from assay.journal.frames import MAGIC, encode_frame
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
+from tests.evaluation.test_flow import TASKS, answer, specification
 from tests.servers.scripted import ScriptedServer
-from tests.test_evaluation import TASKS, answer, specification
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

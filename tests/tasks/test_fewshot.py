@@ -9,7 +9,7 @@ from assay.tasks.chat_text import ChatPrompt, Opening
 from assay.tasks.patches.fewshot import remember_fewshot_examples
 from assay.tasks.prompts import ContextBuilder, chat_prompt
 from assay.types import TaskOptions
-from tests.tasks.conftest import TEST, Call, MakeTask
+from tests.small_tasks import TEST, Call, MakeTask
 
 COUNTING = """
 calls = []

@@ -10,7 +10,7 @@ import pytest
 from assay.errors import MissingDependencyError
 from assay.tasks.code_eval import CodeEval
 from assay.tasks.patches.hub_copies import F1, Accuracy, Rouge
-from tests.tasks.conftest import Call, MakeTask
+from tests.small_tasks import Call, MakeTask
 
 
 @pytest.fixture(autouse=True)

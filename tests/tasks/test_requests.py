@@ -15,7 +15,7 @@ from assay.tasks.prompts import chat_prompt
 from assay.tasks.requests import RequestWriter, generation_payload, request_key, samples
 from assay.tasks.selection import documents_of
 from assay.types import EndpointKind, ModelSpec, TaskOptions, TextTail, TokenSpan
-from tests.tasks.conftest import TEST, Call, MakeTask
+from tests.small_tasks import TEST, Call, MakeTask
 
 URL = "http://127.0.0.1:1/v1/"
 

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import MissingDependencyError
 from assay.tasks.scoring_needs import require_scoring_needs
-from tests.tasks.conftest import Call, MakeTask
+from tests.small_tasks import Call, MakeTask
 
 OTHERS = """
 import functools

@@ -10,7 +10,7 @@ from assay.errors import TaskConfigError
 from assay.tasks.gen_kwargs import generation_fault, near_misses, parse_gen_kwargs
 from assay.tasks.settings_check import doubtful_settings, refuse_odd_settings
 from assay.types import TaskOptions
-from tests.tasks.conftest import MakeTask
+from tests.small_tasks import MakeTask
 
 
 @pytest.mark.parametrize(

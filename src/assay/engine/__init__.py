@@ -1,8 +1,8 @@
 """One queue over all tasks, without barriers: what is asked next, by how many workers, and who gets the answers.
 
-``schedule`` decides whose sample leaves next, ``queue`` has it asked and journaled, ``workers`` keeps as many workers as
-the concurrency allows, ``batcher`` hands complete samples on, some at a time. Nothing here knows what a task or a
-server is.
+``schedule`` decides whose sample leaves next, ``queue`` has it asked and journaled, ``workers`` keeps as many workers
+as the concurrency allows, ``completion_batcher`` hands complete samples on, some at a time. Nothing here knows what a
+task or a server is.
 
 It may import ``models`` and what stands below it.
 """

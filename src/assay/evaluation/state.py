@@ -46,7 +46,7 @@ class RunState:
     totals: RunTotals
     concurrency: Concurrency
     schedule: LongestFirst | None = None
-    """Decides whose sample leaves next; None where a follower does."""
+    """Decides whose sample leaves next; None where an early stopper does."""
     shares: EndpointShares | None = None
     """Where there are several endpoints."""
     members: Sequence[Member] = ()

@@ -37,7 +37,7 @@ from assay.types import Answer, Check, FailureCause, ModelSpec, Outcome, Specifi
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 
 KEY = "exact_match,get-answer"
-TASKS = Path(__file__).parent / "evaluation_tasks"
+TASKS = Path(__file__).parents[1] / "evaluation_tasks"
 
 
 def specification(

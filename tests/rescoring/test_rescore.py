@@ -18,7 +18,7 @@ from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOpti
 from tests.result_files import write_run
 from tests.servers.scripted import Fault, ScriptedServer
 
-TASKS = Path(__file__).parent / "evaluation_tasks"
+TASKS = Path(__file__).parents[1] / "evaluation_tasks"
 
 
 def answer(body: dict[str, Any]) -> str:

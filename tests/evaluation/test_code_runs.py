@@ -24,7 +24,7 @@ from assay.types import Check, EarlyStopping, FailureCause, ModelSpec, Specifica
 from tests.servers.scripted import ScriptedServer
 from tests.servers.wire import Body
 
-TASKS = Path(__file__).parent / "code_tasks"
+TASKS = Path(__file__).parents[1] / "code_tasks"
 OWN = TaskOptions(include_path=str(TASKS), confirm_run_unsafe_code=True)
 
 

@@ -20,7 +20,7 @@ from assay.tasks.requests import RequestWriter, samples, try_first_prompts
 from assay.types import Check, EarlyStopping, FailureCause, ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import ScriptedServer
 
-SHARED = Path(__file__).parent / "evaluation_tasks"
+SHARED = Path(__file__).parents[1] / "evaluation_tasks"
 KEY = "exact_match,get-answer"
 STUMBLING = """
 import random

@@ -28,7 +28,7 @@ from assay.types import (
     Sample,
     TaskOptions,
 )
-from tests.tasks.conftest import Call, MakeTask
+from tests.small_tasks import Call, MakeTask
 
 ANSWERS = ["0", "The answer is 2.", "4, or 5", "", "no number", "١٠", "ten 🎉 \u2028\x7f", "\ud800 14", "16\n\n", "18"]
 """One for each document of the small task."""

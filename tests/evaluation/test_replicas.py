@@ -26,8 +26,8 @@ from assay.journal.records import Header, ResponseRecord
 from assay.models.preflight import AGREEMENT_PROMPTS
 from assay.progress import Progress
 from assay.types import Answer, ModelSpec, Specification, TaskOptions
+from tests.evaluation.test_flow import TASKS, answer, samples
 from tests.servers.scripted import NEVER, ScriptedServer
-from tests.test_evaluation import TASKS, answer, samples
 
 NAMED = [("scripted", 4096)]
 

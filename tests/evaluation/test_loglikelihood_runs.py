@@ -22,7 +22,7 @@ from tests.servers.scripted import ScriptedServer
 from tests.small_tokenizer import write_small_tokenizer
 from tests.tasks.lm_eval_client import lm_eval_client
 
-TASKS = Path(__file__).parent / "loglikelihood_tasks"
+TASKS = Path(__file__).parents[1] / "loglikelihood_tasks"
 MAX_LENGTH = 120
 """Small, so that texts take several windows and prompts are cut."""
 ALL = ("choosing", "continuing", "reading", "writing")
