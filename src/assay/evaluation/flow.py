@@ -24,7 +24,6 @@ from assay.evaluation.snapshot import RunSnapshot
 from assay.evaluation.state import RunState, open_state
 from assay.evaluation.streams import streams
 from assay.models.api_key import read_api_key
-from assay.models.endpoint import MARK
 from assay.models.known_server import changes_of_servers, decoded, known_servers
 from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
@@ -116,7 +115,7 @@ async def evaluate_async(specification: Specification, progress: Progress | None
 
 async def _run_preflight(spec: ModelSpec) -> Preflight:
     """Make sure that a server is there, takes the key and serves the model, before anything costs time."""
-    async with open_model(spec, MARK) as model:
+    async with open_model(spec, is_probe=True) as model:
         return await model.run_preflight()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,7 +32,7 @@ from assay.tasks.tokenizer import Tokenizer
 from assay.types import LogprobSource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from assay.models.preflight import Preflight
@@ -131,9 +130,9 @@ async def request_writer(plan: RunPlan) -> RequestWriter:
     return RequestWriter(spec, tokenizer, common_source(sources))
 
 
-def open_model(spec: ModelSpec, headers: Mapping[str, str] = MappingProxyType({})) -> OpenAIModel:
-    """A client for a few questions, with the key that belongs to it, and perhaps more headers."""
-    return OpenAIModel(spec, api_key=read_api_key(spec), headers=headers)
+def open_model(spec: ModelSpec, *, is_probe: bool = False) -> OpenAIModel:
+    """A client for a few questions, with the key that belongs to it."""
+    return OpenAIModel(spec, api_key=read_api_key(spec), is_probe=is_probe)
 
 
 def run_folder(specification: Specification) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
@@ -21,16 +20,13 @@ from assay.models.wire import ReplyError
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
-    from assay.models.messages import Redactor
+    from assay.models.headers import RequestHeaders
     from assay.models.wire import ParsedReply
     from assay.types import ModelSpec
 
 T = TypeVar("T")
-
-MARK = MappingProxyType({"X-Assay-Probe": "1"})
-"""A header that tells a probe's requests from those that are scored."""
 
 _STREAM = b', "stream": true}'
 _STREAM_WITH_USAGE = b', "stream": true, "stream_options": {"include_usage": true}}'
@@ -45,7 +41,6 @@ class Endpoint:
         base_url: the server's.
         spec: which of its text endpoints, and how long a reply may take.
         headers: sent with every request.
-        redact: cleans what the server says.
         clock: a monotonic clock in seconds.
 
     Raises:
@@ -57,21 +52,20 @@ class Endpoint:
         base_url: str,
         spec: ModelSpec,
         *,
-        headers: Mapping[str, str],
-        redact: Redactor,
+        headers: RequestHeaders,
         clock: Callable[[], float],
     ) -> None:
         self._addresses = Addresses(base_url)
         self.address = self._addresses.root
         """The server's root, for messages."""
-        self.redact = redact
+        self.redact = headers.redact
         self._url = self._addresses[spec.endpoint]
         self._endpoint = spec.endpoint
         self._timeout = spec.request_timeout
         self._stall_timeout = spec.stall_timeout
         self._streams_usage: bool | None = None
         """Whether the server takes ``stream_options``; None until that is seen."""
-        self._headers = headers
+        self._headers = headers.fields
         self._clock = clock
         self._looking = asyncio.Lock()
         self._looked = float("-inf")

@@ -7,18 +7,16 @@ import logging
 import random
 import time
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
 
-from assay.models.api_key import key_source, refuse_unsendable
 from assay.models.auto_concurrency import concurrency_of
 from assay.models.endpoint import Endpoint
+from assay.models.headers import request_headers
 from assay.models.health import ServerHealth
 from assay.models.load import LoadReader
 from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
-from assay.models.messages import Redactor
 from assay.models.patience import LostAttempt, Patience
 from assay.models.pool import Pool
 from assay.models.preflight import Preflight, ask_shortly, run_preflight, why_not_readmitted
@@ -30,7 +28,7 @@ from assay.models.wire import read_reply
 from assay.types import Answer, Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
     from assay.models.concurrency import Concurrency, ServerLoad
@@ -73,7 +71,7 @@ class OpenAIModel:
         preflight: what was found of several endpoints before.
         tell: is given a line when a server is down or set aside, and when it is back;
             by default the log.
-        headers: sent with every request beside the usual ones.
+        is_probe: mark the requests as a probe's, which are not scored.
 
     Raises:
         SpecificationError: the base URL is no URL, the key cannot be sent in a header, or TLS cannot be set up.
@@ -90,24 +88,18 @@ class OpenAIModel:
         rng: random.Random | None = None,
         preflight: Preflight | None = None,
         tell: Callable[[str], None] | None = None,
-        headers: Mapping[str, str] = MappingProxyType({}),
+        is_probe: bool = False,
     ) -> None:
         self.spec = spec
         self.clock = clock
         self.sleep = sleep
-        key = (api_key or "").strip()
-        refuse_unsendable(key, key_source(spec))
-        # lm-eval sends the header without a key too.
-        all_headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **headers}
-        self.redact = Redactor(key)
+        headers = request_headers(spec, api_key, is_probe=is_probe)
+        self.redact = headers.redact
         self._read = partial(read_reply, endpoint=spec.endpoint)
         self._rng = rng or random.Random()
         self._tell = tell or _log.warning
         self._preflight = preflight
-        self.endpoints = tuple(
-            Endpoint(base_url, spec, headers=all_headers, redact=self.redact, clock=clock)
-            for base_url in spec.base_urls
-        )
+        self.endpoints = tuple(Endpoint(base_url, spec, headers=headers, clock=clock) for base_url in spec.base_urls)
         self.address = ", ".join(endpoint.address for endpoint in self.endpoints)
         """The servers' roots, for messages."""
         self._concurrency = concurrency or concurrency_of(spec)

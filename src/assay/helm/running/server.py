@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,7 +15,6 @@ from assay.models.api_key import read_api_key
 from assay.models.auto_concurrency import concurrency_of
 from assay.models.completions import read_completions, read_echoed
 from assay.models.echo_probe import common_source, find_logprob_source
-from assay.models.endpoint import MARK
 from assay.models.openai import OpenAIModel
 from assay.models.urls import endpoint_url, server_root
 from assay.tasks.loglikelihood import LoglikelihoodBodies
@@ -105,7 +103,7 @@ class ServerSource:
         return [by_place[call.doc_id] for call in calls]
 
     async def _run_preflight(self) -> Preflight:
-        async with self._open(self.spec, headers=MARK) as model:
+        async with self._open(self.spec, is_probe=True) as model:
             return await model.run_preflight()
 
     async def _find_source(self, preflight: Preflight) -> LogprobSource:
@@ -125,12 +123,13 @@ class ServerSource:
         spec: ModelSpec,
         progress: Progress | None = None,
         concurrency: Concurrency | None = None,
-        headers: Mapping[str, str] = MappingProxyType({}),
+        *,
+        is_probe: bool = False,
     ) -> OpenAIModel:
         tell = None if progress is None else progress.noted
         key = read_api_key(spec)
         return OpenAIModel(
-            spec, api_key=key, concurrency=concurrency, preflight=self._preflight, tell=tell, headers=headers
+            spec, api_key=key, concurrency=concurrency, preflight=self._preflight, tell=tell, is_probe=is_probe
         )
 
 

@@ -10,10 +10,8 @@ import msgspec
 import yarl
 
 from assay.models.addresses import Addresses
-from assay.models.api_key import key_source, refuse_unsendable
-from assay.models.endpoint import MARK
+from assay.models.headers import request_headers
 from assay.models.http1 import HTTP1
-from assay.models.messages import Redactor
 from assay.models.probe.report import Observation, no, unknown
 from assay.models.proxies import proxy_for
 from assay.models.retry import Fault, NetworkError, Retryability, status_fault
@@ -116,8 +114,6 @@ class ServerUnderProbe:
         request_timeout: float = 60.0,
         seconds: float = 120.0,
     ) -> None:
-        key = (api_key or "").strip()
-        refuse_unsendable(key, key_source(spec))
         self.addresses = Addresses(spec.base_url)
         self.address = self.addresses.root
         self.model = spec.model
@@ -129,13 +125,13 @@ class ServerUnderProbe:
         self.token_ids: list[int] | None = None
         """``PROMPT``'s, where the server tells them."""
         self.max_length: int | None = None
-        self._redact = Redactor(key)
+        headers = request_headers(spec, api_key, is_probe=True)
+        self._redact = headers.redact
         self._request_timeout = request_timeout
         self._deadline = time.monotonic() + seconds
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json", **MARK}
         url = self.addresses["chat"]
         proxy = proxy_for(url)
-        self._client = HTTP1(url, headers, proxy, context_for(spec.tls, url, proxy))
+        self._client = HTTP1(url, headers.fields, proxy, context_for(spec.tls, url, proxy))
 
     async def __aenter__(self) -> Self:
         return self

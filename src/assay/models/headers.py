@@ -1,0 +1,41 @@
+"""The headers that Assay sends with every request: whoever asks a server, for scores or to see what it can do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from assay.models.api_key import key_source, refuse_unsendable
+from assay.models.messages import Redactor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.types import ModelSpec
+
+
+class RequestHeaders(NamedTuple):
+    """What is sent with every request to a server."""
+
+    fields: Mapping[str, str]
+    redact: Redactor
+    """Blanks what of the headers is secret, in whatever the server says."""
+
+
+def request_headers(spec: ModelSpec, api_key: str | None, *, is_probe: bool = False) -> RequestHeaders:
+    """The headers of every request to the servers of `spec`.
+
+    Args:
+        spec: names where the key is from, for messages.
+        api_key: sent as bearer token; shown nowhere.
+        is_probe: mark the requests as a probe's, which are not scored.
+
+    Raises:
+        SpecificationError: the key cannot be sent in a header.
+    """
+    key = (api_key or "").strip()
+    refuse_unsendable(key, key_source(spec))
+    # lm-eval sends the header without a key too.
+    fields = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    if is_probe:
+        fields["X-Assay-Probe"] = "1"
+    return RequestHeaders(fields, Redactor(key))
