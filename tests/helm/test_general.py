@@ -6,26 +6,31 @@ import json
 import os
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from assay.errors import OutputError, SpecificationError
 from assay.helm import (
+    GeneratedOutput,
     MetricName,
     MetricSpec,
+    RequestResult,
     RequestState,
     RunSpec,
     ScenarioSpec,
+    ScenarioState,
     Stat,
     StateFile,
+    Token,
     asdict_without_nones,
     create_metric,
     run_entry,
     write,
 )
 from assay.helm.run_directory import RUN_SPEC, SCENARIO, SCENARIO_STATE
-from assay.helm.stat_files import PER_INSTANCE_STATS, STATS
+from assay.helm.stat_files import PER_INSTANCE_STATS, STATS, read_stats
 from assay.helm.tokenization import EncoderService
 from tests.helm.states import generation, result, state
 
@@ -103,3 +108,47 @@ def test_what_is_no_record_and_what_cannot_be_written_are_named(tmp_path: Path) 
         asdict_without_nones({"name": "a"})  # type: ignore[arg-type]
     with pytest.raises(OutputError, match=r"absent/stats\.json cannot be written: No such file"):
         write(tmp_path / "absent" / STATS, "[]")
+
+
+def test_what_numpy_computed_is_written_wherever_it_stands(tmp_path: Path) -> None:
+    computed: Any = np.array([-0.5, -0.25, -0.75], np.float32)
+    first, second, total = computed
+    whole: Any = np.int64(3)
+    output = GeneratedOutput("yes", total, [Token("a", first), Token("b", second)])
+    answer = RequestResult(True, [], [output], False, np.float64(0.25), whole)
+    run = state([generation(0, answer)])
+    metric = MetricSpec("helm.benchmark.metrics.basic_metrics.BasicGenerationMetric", {"names": ["exact_match"]})
+    spec = RunSpec("a-run", ScenarioSpec("x.Scenario"), run.adapter_spec, [metric])
+    run_entry(spec, run, tmp_path)
+    written = StateFile(tmp_path / SCENARIO_STATE).load()
+    assert written.to_builtins() == json.loads(json.dumps(asdict_without_nones(run)))
+    (completion,) = written.request_states[0].answer.completions
+    assert (completion.logprob, completion.tokens[1].logprob) == (-0.75, -0.25)
+    (logprob,) = [stat for stat in read_stats(tmp_path / STATS) if stat.name == MetricName("logprob", "test")]
+    assert logprob.mean == -0.75
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(np.float32(0.5), 0.5), (np.int64(2), 2), (np.True_, 1), (True, 1), (10**300, 1e300)]
+)
+def test_a_number_is_counted_as_pythons(value: float, expected: float) -> None:
+    for stat in (Stat(MetricName("score")).add(value), Stat.of(MetricName("score"), value)):
+        assert (stat.sum, type(stat.sum)) == (expected, type(expected))
+        assert Stat.from_json(stat.to_json()) == stat
+
+
+def test_what_is_no_number_is_not_counted() -> None:
+    with pytest.raises(TypeError, match="'1'"):
+        Stat(MetricName("score")).add("1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", [iter, tuple])
+def test_records_are_given_as_anything_that_gives_them(kind: Any, tmp_path: Path) -> None:
+    states = [generation(number, result("yes")) for number in range(3)]
+    run = ScenarioState(state([]).adapter_spec, kind(states))
+    metric = MetricSpec("helm.benchmark.metrics.basic_metrics.BasicGenerationMetric", {"names": ["exact_match"]})
+    spec = RunSpec("a-run", ScenarioSpec("x.Scenario"), run.adapter_spec, kind([metric]), groups=kind(["a", "b"]))
+    assert run_entry(spec, run, tmp_path).num_requests == 3
+    assert StateFile(tmp_path / SCENARIO_STATE).load().request_states == states
+    written = RunSpec.from_json((tmp_path / RUN_SPEC).read_bytes())
+    assert (written.metric_specs, written.groups) == ([metric], ["a", "b"])

@@ -10,7 +10,7 @@ import msgspec
 
 from assay.errors import FileFormatError
 from assay.helm.scenario import Instance, PerturbationDescription
-from assay.helm.structs import HelmStruct, Number, Whole
+from assay.helm.structs import HelmStruct, Number, Whole, keep_as_lists
 
 InstanceKey = tuple[str, str | None, str | None, PerturbationDescription | None]
 
@@ -171,6 +171,9 @@ class ScenarioState(HelmStruct, frozen=True, dict=True, gc=True):
     adapter_spec: AdapterSpec
     request_states: list[RequestState]
     annotator_specs: list[dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        keep_as_lists(self, "request_states")
 
     @cached_property
     def instances(self) -> list[Instance]:

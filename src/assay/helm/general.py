@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay._util.storage import unwritten
 from assay.errors import OutputError, SpecificationError
-from assay.helm.structs import HelmStruct
+from assay.helm.structs import HelmStruct, plain_value
 
 if TYPE_CHECKING:
     import os
@@ -25,7 +24,8 @@ def asdict_without_nones(record: HelmStruct) -> dict[str, Any]:
     """
     if not isinstance(record, HelmStruct):
         raise SpecificationError(f"expected one of HELM's records, but got {type(record).__name__} {record!r:.60}")
-    return deepcopy(record.to_builtins())
+    own: dict[str, Any] = _own(record.to_builtins())
+    return own
 
 
 def write(file_path: str | os.PathLike[str], content: str) -> None:
@@ -45,3 +45,11 @@ def write(file_path: str | os.PathLike[str], content: str) -> None:
         raise unwritten(f"{file_path} cannot be written", error) from None
     except ValueError as error:  # of half a character
         raise OutputError(f"{file_path} cannot be written: {error}") from None
+
+
+def _own(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _own(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_own(item) for item in value]
+    return plain_value(value) if hasattr(value, "tolist") else value

@@ -8,7 +8,7 @@ import msgspec
 
 from assay.helm.adaptation import AdapterSpec  # noqa: TC001 - msgspec resolves the annotations
 from assay.helm.scenario import ScenarioSpec  # noqa: TC001 - msgspec resolves the annotations
-from assay.helm.structs import HelmStruct, Whole
+from assay.helm.structs import HelmStruct, Whole, keep_as_lists
 
 
 class MetricSpec(HelmStruct, frozen=True):
@@ -55,3 +55,6 @@ class RunSpec(HelmStruct, frozen=True):
     data_augmenter_spec: DataAugmenterSpec = DataAugmenterSpec()
     groups: list[str] = msgspec.field(default_factory=list)
     annotators: list[AnnotatorSpec] | None = None
+
+    def __post_init__(self) -> None:
+        keep_as_lists(self, "metric_specs", "groups", "annotators")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
 import msgspec
 
 from assay.helm.scenario import Instance, PerturbationDescription  # noqa: TC001 - msgspec resolves the annotations
-from assay.helm.structs import HelmStruct, Number, Whole
+from assay.helm.structs import HelmStruct, Number, Whole, plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -64,6 +64,8 @@ class Stat(HelmStruct, frozen=False):  # type: ignore[misc]  # msgspec allows it
         """The Stat of one value, or of none."""
         if value is None:
             return cls(name)
+        if type(value) is not float:
+            value = plain_number(value)
         total, square = 0 + value, value * value
         mean = _mean(total, 1)
         if total == value == mean and type(total) is float and (value or math.copysign(1, value) > 0):
@@ -128,8 +130,8 @@ class Moments:
         """Count one value; a truth value counts 0 or 1, ``None`` does not count."""
         if value is None:
             return
-        if isinstance(value, bool):
-            value = int(value)
+        if type(value) is not float:
+            value = plain_number(value)
         self.total += value
         self.squares += value * value
         self.low = value if self.low is None else min(self.low, value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import re
 import sys
 import types
@@ -103,6 +104,14 @@ class HelmStruct(
         return dump_json(self.to_builtins())
 
 
+def keep_as_lists(record: HelmStruct, *names: str) -> None:
+    """Make lists of what a caller gave for some of a record's fields: a generator can be gone through but once."""
+    for name in names:
+        given = getattr(record, name)
+        if given is not None and not isinstance(given, list):
+            msgspec.structs.force_setattr(record, name, list(given))
+
+
 RecordT = TypeVar("RecordT", bound=HelmStruct)
 
 _PLAIN = -1
@@ -182,12 +191,46 @@ def _ends_early(error: json.JSONDecodeError) -> bool:
 
 
 def dump_json(value: Any) -> bytes:
-    """The text that ``json.dumps(value, indent=2)`` gives, several times faster."""
-    compact = json.dumps(value).encode()
+    """The text that ``json.dumps(value, indent=2)`` gives, several times faster. Numbers may be numpy's."""
+    compact = json.dumps(value, default=plain_value).encode()
     try:
         return msgspec.json.format(compact, indent=2)
     except msgspec.DecodeError:  # NaN and Infinity, which Python writes although JSON has no word for them
-        return json.dumps(value, indent=2).encode()
+        return json.dumps(value, indent=2, default=plain_value).encode()
+
+
+def plain_value(value: Any) -> Any:
+    """Numbers and arrays of numpy's as Python's; what computes a record's values often leaves them in it.
+
+    Raises:
+        TypeError: It is none of those.
+    """
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"{type(value).__name__} {value!r:.60} has no place in JSON")
+    return value.tolist()
+
+
+def plain_number(value: Any) -> int | float:
+    """A number as Python's int or float: a truth value counts 0 or 1, a whole number beyond 64 bits is a float.
+
+    Raises:
+        TypeError: It is no number.
+    """
+    if isinstance(value, int):
+        return int(value) if -(2**63) <= value < 2**63 else _as_float(value)
+    if isinstance(value, float):
+        return float(value)
+    number = plain_value(value)
+    if not isinstance(number, int | float):
+        raise TypeError(f"{value!r:.60} is no number")
+    return plain_number(number)
+
+
+def _as_float(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 class _Layout(NamedTuple):

@@ -14,6 +14,7 @@ from assay.helm.metrics.table import Named, Perturbations, TrialTable
 from assay.helm.scoring.code import CODE_SCORES, CodeScorer
 from assay.helm.scoring.pool import Scores, ScoringPool
 from assay.helm.scoring.scorer import Answer, Scorer, check_names, stat_names
+from assay.helm.structs import plain_number
 from assay.scoring.deadline import SCORING_SECONDS, Deadline, DeadlineError
 
 if TYPE_CHECKING:
@@ -250,8 +251,9 @@ def _likeliest_first(state: RequestState) -> list[GeneratedOutput]:
 def _probability(completion: GeneratedOutput) -> float:
     import numpy as np
 
+    logprob = plain_number(completion.logprob)
     with np.errstate(over="ignore"):
-        return float(np.exp(completion.logprob))  # numpy's and Python's exponentials differ in the last bit
+        return float(np.exp(logprob))  # numpy's and Python's exponentials differ in the last bit
 
 
 def _extract(pattern: str, texts: Sequence[str]) -> list[str]:

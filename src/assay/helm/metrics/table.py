@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.helm.metrics.worst_case import WorstCases, overall_worst_names
 from assay.helm.stats import MetricContext, MetricName, Moments, PerInstanceStats, Stat
+from assay.helm.structs import plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -60,7 +61,8 @@ class Column:
             self.lows.add(value.low)
             self.moments.merge(value)
             return value.to_stat(self.name)
-        value = int(value) if isinstance(value, int) else float(value)  # no bool, no numpy scalar
+        if type(value) is not float:
+            value = plain_number(value)
         stat = self._stat(value)
         moments = self.moments
         moments.total += value
