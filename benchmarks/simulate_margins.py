@@ -92,7 +92,7 @@ def simulate(setting: Setting, calibrations: int, gates: int, seed: int = 0) -> 
         answers = [setting.draw(random, size, RUNS + 2 * gates) for size in setting.sizes]
         seen = [each[:, :RUNS] for each in answers]
         noise = rerun_noise([Reruns(each, 1.0, len(each)) for each in seen], CONFIDENCE)
-        margin = proposed_margin(noise.at_most)
+        margin = proposed_margin(noise.at_most, noise.one_answer)
         means = np.mean([each[:, RUNS:].mean(axis=0) for each in answers], axis=0)
         losses = means[:gates] - means[gates:]
         failed.append((losses > margin + 1e-9).mean())

@@ -199,4 +199,6 @@ def fingerprint(specification: Specification) -> str:
         "options": specification.options,
         "lm_eval": version("lm_eval"),
     }
+    if specification.rerun:  # else the journals of earlier releases would not be found
+        identity["rerun"] = specification.rerun
     return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()

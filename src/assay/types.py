@@ -199,6 +199,8 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
     retry_failed: bool = False
     """Go on with the newest run of this specification, also a finished one, and ask only what it has no answer to;
     never start another."""
+    rerun: int = 0
+    """Which of several runs of the same this is, where their answers are to be compared: no two share a journal."""
 
 
 class LogprobSource(StrEnum):

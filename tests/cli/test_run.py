@@ -370,3 +370,16 @@ def test_help_shows_every_option_once_in_its_section(command: str) -> None:
     for heading in ("Server:", "TLS:"):
         assert f"\n{heading}\n" in text
     assert f"\n    assay {command} " in text  # an example that can be copied, on one line
+
+
+def test_a_run_that_started_anew_says_to_go_on_without_that(tmp_path: Path) -> None:
+    answers = iter(range(10))
+
+    def answer(_: dict[str, Any]) -> str:
+        next(answers)  # the eleventh request, and all after it, are refused
+        return "The answer is 8"
+
+    with ScriptedServer(answer=answer, models=["scripted"]) as server:
+        ran = run(server, tmp_path, "counting", "--fresh", "--no-probe", "--concurrency", "4")
+    assert ran.returncode == 4
+    assert "the same command goes on with them (without --fresh)" in ran.stderr

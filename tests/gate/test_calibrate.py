@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import signal
+from contextlib import nullcontext
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,15 +17,22 @@ from click.testing import CliRunner
 
 from assay.cli import main
 from assay.cli.calibrate import advice_lines, calibrate
-from assay.gate.calibrate import noise_of, proposed_margin
+from assay.errors import RunInterrupted
+from assay.gate.calibrate import Noise, noise_of, proposed_margin
+from assay.gate.calibrate import calibrate as measure
+from assay.progress import Progress
 from assay.runs.files import read_run
+from assay.types import ModelSpec, Specification, TaskOptions
 from benchmarks.simulate_margins import SETTINGS, Setting, simulate
 from tests.gate.conftest import TASKS
 from tests.result_files import write_run
 from tests.servers.scripted import Fault, ScriptedServer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from assay.runs.record import RecordedRun
+    from assay.types import Response, Sample
 
 
 def noise(folder: Path, flaky: bool) -> dict[str, Any]:
@@ -87,6 +96,59 @@ def test_samples_that_fail_are_said_and_no_success(
     assert said in capsys.readouterr().err
 
 
+def test_that_a_part_of_the_documents_was_asked_is_said_beside_the_margins(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    where = ["--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS), "--limit", "10"]
+    done = CliRunner().invoke(calibrate, ["both", *where, "--runs", "2", "--output-dir", str(tmp_path)])
+    assert "measured on 20 of 120 documents (--limit 10)" in done.stdout
+
+
+class StopsAfter(Progress):
+    """Sends SIGTERM when so many samples are complete."""
+
+    def __init__(self, samples: int) -> None:
+        self.left = samples
+
+    def completed(self, sample: Sample, responses: Sequence[Response]) -> None:
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGTERM)
+
+
+def test_a_calibration_goes_on_where_it_was_stopped_and_starts_anew_once_it_is_told(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    """Runs that it had finished are not asked again; none is ever the answers of another, or of an earlier one."""
+    specification = Specification(
+        tasks=("counting",),
+        model=ModelSpec(base_url=server.url, model="scripted", concurrency=1),
+        options=TaskOptions(include_path=str(TASKS)),
+        output_dir=str(tmp_path),
+    )
+    progress = StopsAfter(60 + 20)
+    with pytest.raises(RunInterrupted, match="run the same command again to go on"):
+        measure(specification, 3, lambda: nullcontext(progress))
+    assert 80 <= server.count < 120
+    told: list[list[Noise]] = []
+    with pytest.raises(BrokenPipeError):
+        measure(specification, 3, lambda: nullcontext(Progress()), raises(BrokenPipeError))
+    asked = server.count
+    assert 180 <= asked <= 181  # at most the request on its way when it was stopped was asked twice
+    measure(specification, 3, lambda: nullcontext(Progress()), told.append)
+    assert server.count == asked
+    assert told[0][0].n == 60
+    measure(specification, 3, lambda: nullcontext(Progress()))
+    assert server.count == asked + 180
+
+
+def raises(error: type[Exception]) -> Callable[[Any], None]:
+    def tell(_: Any) -> None:
+        raise error
+
+    return tell
+
+
 def test_one_run_shows_nothing() -> None:
     done = CliRunner().invoke(calibrate, ["t", "--base-url", "http://x", "--model", "m", "--runs", "1"])
     assert done.exit_code == 2
@@ -119,6 +181,16 @@ def test_the_margin_of_a_group_is_that_of_its_own_average(tmp_path: Path) -> Non
     assert group.deviation == pytest.approx(sqrt(sum(task.deviation**2 for task in tasks)) / 4)
     assert 0.05 < group.margin < 0.1
     assert max(tasks, key=lambda task: task.deviation).task == "a" == group.mostly_of
+
+
+def test_the_margin_has_room_for_one_answer_where_none_was_seen_to_change(tmp_path: Path) -> None:
+    scores = {"a": [1.0] * 3 + [0.0] * 4, "b": [1.0] * 50, "c": [1.0] * 400}
+    stamps = [f"2026-01-0{day}T00-00-00.000001" for day in (1, 2, 3)]
+    runs = [read_run(write_run(tmp_path, scores, group="g", by_size=False, stamp=stamp)) for stamp in stamps]
+    group, *tasks = noise_of(runs)
+    assert group.deviation == 0.0
+    assert group.margin == 0.048  # rounded up from 1/7 of a third
+    assert {task.task: task.margin >= 1 / task.n for task in tasks} == {"a": True, "b": True, "c": True}
 
 
 def test_the_margin_has_the_scale_of_the_metric(tmp_path: Path) -> None:

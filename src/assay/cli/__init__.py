@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,9 @@ from assay._util.interruption import is_stopping
 from assay._util.storage import is_of_storage, unwritten
 from assay._version import __version__
 from assay.errors import AssayError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _COMMANDS = {
     "run": ("assay.cli.run", "run", "Evaluate a served model on one or more tasks."),
@@ -39,6 +42,8 @@ _COMMANDS = {
 }
 """Name -> module, function, one line of help."""
 _LONGEST_MESSAGE = 4000
+_GOES_ON = "the same command"
+"""What errors say to run where answers are kept."""
 _NOT_AS_ASKED = (2, 70)
 """Exit codes of errors before anything is judged."""
 
@@ -152,7 +157,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.ClickException as error:
         end(error.format_message(), error.exit_code)
     except AssayError as error:
-        end(str(error), error.exit_code)
+        end(_unless_fresh(str(error), sys.argv[1:] if arguments is None else arguments), error.exit_code)
     except BrokenPipeError:
         leave_pipe()
         sys.exit(141)
@@ -163,6 +168,11 @@ def main(arguments: list[str] | None = None) -> None:
         end(f"internal error, please report it: {type(error).__name__}: {error}; traceback in {place}", 70)
     else:
         _leave(result if isinstance(result, int) else 0, is_own_process=arguments is None)
+
+
+def _unless_fresh(message: str, arguments: Sequence[str]) -> str:
+    """The message, true also where the same command would start anew."""
+    return f"{message} (without --fresh)" if "--fresh" in arguments and _GOES_ON in message else message
 
 
 def _leave(exit_code: int, *, is_own_process: bool) -> None:

@@ -22,7 +22,6 @@ _FIXED = {
     "maximums": (),
     "stop_early": False,
     "alpha": 0.01,
-    "fresh": True,
     "retry_failed": False,
     "probe": False,
     "triage": False,
@@ -31,8 +30,9 @@ _FIXED = {
 _HEADINGS = ("task", "metric", "n", "scores", "flips", "deviation", "at most", "margin")
 _NOTES = """
 flips: share of documents whose score changes from one run to the next
-deviation: standard deviation of the difference between two runs' scores, and the most that it may be
-margin: three times that; a server that has not changed fails it in at most some 1 % of gates"""
+deviation: standard deviation of the difference between two runs' scores; at most: its upper limit
+margin: three times that limit, and at least what one answer can cost
+        (an unchanged server fails it in about 1 % of gates at most)"""
 _NOT_ITS_OWN = _FIXED.keys() | {"as_json", "report", "helm_dir"}
 
 
@@ -43,7 +43,8 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> int:
     """Run the same tasks K times on the same server, and say how far its scores lie apart.
 
     The proposed margin leaves room for that noise, in the scale of the score and as a group weighs its tasks; give it
-    to a baseline check.
+    to a baseline check. If it is interrupted, the same command goes on where it stopped; once its margins are told,
+    it asks everything anew.
 
     \b
     Example:
@@ -52,17 +53,17 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> int:
     from assay.gate.calibrate import calibrate as measure
     from assay.report.progress import watch
 
-    noise = measure(specification_of(options | _FIXED), runs, watch)
-    if as_json:
-        from assay._util.json_text import json_line
-
-        print(json_line(noise))
-    else:
-        _print_table(noise)
+    noise = measure(specification_of(options | _FIXED), runs, watch, _print_json if as_json else _print_table)
     if failed := max((row.failed for row in noise), default=0):
         remark(f"{failed} samples failed, and the margins are those of the others: exit code 4")
         return UnjudgeableError.exit_code
     return 0
+
+
+def _print_json(noise: Sequence[Noise]) -> None:
+    from assay._util.json_text import json_line
+
+    print(json_line(noise), flush=True)
 
 
 calibrate.params += [parameter for parameter in run.params if parameter.name not in _NOT_ITS_OWN]
@@ -104,6 +105,8 @@ def advice_lines(noise: Sequence[Noise]) -> list[str]:
     ]
     if noise:
         first = noise[0]
+        if first.part is not None:
+            lines.append(f"measured on {first.part}: the margins are for checks on just these, too wide for more")
         lines.append(
             f"in a policy's check with a baseline, write the margin of its task and metric, for example: "
             f'task = "{printable(first.task)}", metric = "{printable(first.metric)}", baseline = "…", '

@@ -16,15 +16,16 @@ import numpy as np
 
 from assay.errors import NothingMeasuredError, SpecificationError
 from assay.runs.files import read_run
-from assay.runs.record import mean
+from assay.runs.record import Part, mean
 from assay.stats.rerun import Reruns, rerun_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from assay.evaluation import Evaluation
     from assay.progress import Progress
-    from assay.runs.record import RecordedRun, Score
+    from assay.runs.record import RecordedRun, Score, TaskRecord
     from assay.types import Specification
 
 _DEVIATIONS = 3.0
@@ -52,50 +53,72 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     deviation_at_most: float
     """Its upper limit, of 90 % confidence."""
     margin: float
-    """Proposed, in the scale of the score: three times ``deviation_at_most``, rounded up to two digits."""
+    """Proposed, in the scale of the score: three times ``deviation_at_most``, but no less than one answer can cost;
+    rounded up to two digits."""
     mostly_of: str | None = None
     """The subtask that makes most of the noise though it has the fewer documents."""
     failed: int = 0
     """Samples that failed in all the runs together, and are not in it."""
+    part: Part | None = None
+    """How much was asked, where that is not everything."""
 
 
 def calibrate(
-    specification: Specification, runs: int, watch: Callable[[], AbstractContextManager[Progress]]
+    specification: Specification,
+    runs: int,
+    watch: Callable[[], AbstractContextManager[Progress]],
+    tell: Callable[[list[Noise]], None] = lambda _: None,
 ) -> list[Noise]:
-    """Run the same specification several times, each from the start, and see how far the runs lie apart.
+    """Run the same specification several times, each with answers of its own, and see how far the runs lie apart.
 
     Args:
         specification: what to run, without checks.
         runs: how often; at least 2.
         watch: opens a progress display for one run.
+        tell: is given what was found. Only then do the runs count as finished: whatever interrupts the calibration
+            before, the same call asks nothing again. After that it starts anew; where samples failed, it asks them.
 
     Raises:
         UsageError: it cannot be done as asked.
         UnjudgeableError: the server is gone, or nothing could be scored.
-        RunInterrupted: stopped by Ctrl-C or SIGTERM.
+        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
     """
     from assay.evaluation import evaluate
 
     if runs < 2:
         raise SpecificationError(f"{runs} run shows no difference between runs; at least 2 are needed")
-    fresh = msgspec.structs.replace(specification, fresh=True, retry_failed=False, checks=(), early_stopping=None)
-    records = []
-    failed: Counter[str] = Counter()
-    for _ in range(runs):
+    alone = msgspec.structs.replace(specification, retry_failed=False, checks=(), early_stopping=None)
+    evaluations = []
+    for number in range(1, runs + 1):
         with watch() as progress:
-            evaluation = evaluate(fresh, progress)
-        records.append(read_run(evaluation.results_file))
-        failed.update(sample.task for sample in evaluation.failures)
-    noise = noise_of(records)
+            evaluations.append(evaluate(msgspec.structs.replace(alone, rerun=number), progress, finish=False))
+    noise = _noise_of_evaluations(evaluations)
+    tell(noise)
+    for evaluation in evaluations:
+        evaluation.finish()
+    return noise
+
+
+def _noise_of_evaluations(evaluations: Sequence[Evaluation]) -> list[Noise]:
+    records = [read_run(evaluation.results_file) for evaluation in evaluations]
+    failed = Counter(sample.task for evaluation in evaluations for sample in evaluation.failures)
+    noise = []
+    for row in noise_of(records):
+        tasks = records[0].groups[row.task].tasks if row.is_group else (row.task,)
+        part = _part_of([records[0].tasks[task] for task in tasks])
+        noise.append(msgspec.structs.replace(row, failed=sum(failed[task] for task in tasks), part=part))
     if not noise:
         raise NothingMeasuredError("no document was scored in two of the runs, so that nothing can be compared")
-    groups = records[0].groups
-    return [
-        msgspec.structs.replace(
-            row, failed=sum(failed[task] for task in (groups[row.task].tasks if row.is_group else (row.task,)))
-        )
-        for row in noise
-    ]
+    return noise
+
+
+def _part_of(tasks: Sequence[TaskRecord]) -> Part | None:
+    partial = [task.part for task in tasks if task.part is not None]
+    if not partial:
+        return None
+    held = sum(len(task.doc_ids) + len(task.failed) for task in tasks)
+    whole = held + sum(part.population - part.held for part in partial)
+    return Part(held=held, population=whole, why=partial[0].why)
 
 
 def noise_of(runs: Sequence[RecordedRun]) -> list[Noise]:
@@ -107,15 +130,16 @@ def noise_of(runs: Sequence[RecordedRun]) -> list[Noise]:
     return [*_group_noise(runs), *_task_noise(runs)]
 
 
-def proposed_margin(deviation: float) -> float:
+def proposed_margin(deviation: float, one_answer: float = 0.0) -> float:
     """Three standard deviations of the difference of two healthy runs, rounded up to two digits.
 
     A run that stops early needs no more room, for it estimates the difference on all documents.
 
     Args:
         deviation: of the difference of two runs; greater than 0.
+        one_answer: what a single answer can cost: a margin below that would be none for its subtask.
     """
-    margin = _DEVIATIONS * deviation
+    margin = max(_DEVIATIONS * deviation, one_answer)
     unit = 10.0 ** (floor(log10(margin)) - 1)
     return float(f"{ceil(margin / unit - 1e-9) * unit:.2g}")
 
@@ -202,6 +226,6 @@ def _noise(
         flip_rate=sum(rates) / len(rates),
         deviation=found.deviation,
         deviation_at_most=found.at_most,
-        margin=proposed_margin(found.at_most),
+        margin=proposed_margin(found.at_most, found.one_answer),
         mostly_of=members[greatest].task if stands_out else None,
     )

@@ -47,6 +47,8 @@ class RerunNoise(NamedTuple):
     """Its upper limit."""
     shares: tuple[float, ...]
     """By subtask, its share of the upper limit's variance."""
+    one_answer: float
+    """The most that one document moves the score, from the worst to the best that any document was seen to score."""
 
 
 def rerun_noise(subtasks: Sequence[Reruns], confidence: float = 0.95) -> RerunNoise:
@@ -77,12 +79,14 @@ def rerun_noise(subtasks: Sequence[Reruns], confidence: float = 0.95) -> RerunNo
     events = sums / event
     rates = documents + (documents.sum() - documents) / (events.sum() - events + 1)
     weights = np.array([subtask.weight for subtask in subtasks])
-    factors = (weights / weights.sum() / np.array([subtask.values for subtask in subtasks])) ** 2
+    worths = weights / weights.sum() / np.array([subtask.values for subtask in subtasks])
+    factors = worths**2
     means = factors * documents * event * (events + 1) / rates
     variance = float((means**2 / (events + 1)).sum())
     mean = float(means.sum())
     upper = float(gammaincinv(mean**2 / variance, level)) * variance / mean
-    return RerunNoise(sqrt(float((factors * sums).sum())), sqrt(upper), tuple(means / mean))
+    one_answer = float(worths.max()) * _span(subtasks)
+    return RerunNoise(sqrt(float((factors * sums).sum())), sqrt(upper), tuple(means / mean), one_answer)
 
 
 def _event(noise: Sequence[Floats], subtasks: Sequence[Reruns]) -> float:
@@ -90,7 +94,11 @@ def _event(noise: Sequence[Floats], subtasks: Sequence[Reruns]) -> float:
     seen = np.concatenate(noise)
     if seen.any():
         return float((seen**2).sum() / seen.sum())
+    return 2 * _span(subtasks) ** 2 / int(subtasks[0].scores.shape[1])
+
+
+def _span(subtasks: Sequence[Reruns]) -> float:
+    """From the worst score to the best; where all are alike, from nothing to that."""
     scores = np.concatenate([subtask.scores.ravel() for subtask in subtasks])
     low, high = float(np.nanmin(scores)), float(np.nanmax(scores))
-    span = (high - low) or max(abs(low), abs(high)) or 1.0
-    return 2 * span * span / int(subtasks[0].scores.shape[1])
+    return (high - low) or max(abs(low), abs(high)) or 1.0
