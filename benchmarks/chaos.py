@@ -36,7 +36,7 @@ from tests.evaluation.test_flow import TASKS, answer, journaled, without_times
 from tests.servers.scripted import ScriptedServer
 
 _PRELOADED = (
-    *("assay.cli.run", "assay.cli.output", "assay.evaluation", "assay.report.progress", "assay.report.table"),
+    *("assay.cli.run", "assay.cli.output", "assay.evaluation", "assay.reports.progress", "assay.reports.table"),
     *(
         "datasets",
         "httptools",

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay.report.markdown import table
+from assay.reports.markdown import table
 from benchmarks.child_packages import FOR_LM_EVAL, packages_for_children
 from benchmarks.pages import publish
 from benchmarks.vocabulary import write_tokenizer

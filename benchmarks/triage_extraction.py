@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.triage.extraction import gold_of, missed_answer
+from assay.diagnosis.extraction import gold_of, missed_answer
 
 GSM8K_STRICT = r"#### (\-?[0-9\.\,]+)"
 GSM8K_FLEXIBLE = r"(-?[$0-9.,]{2,})|(-?[0-9]+)"

@@ -17,14 +17,14 @@ from dataclasses import replace
 
 import msgspec
 
+from assay.diagnosis.evidence import Baseline, Evidence, Twin
+from assay.diagnosis.facts import SampleFacts, facts_of
+from assay.diagnosis.run import diagnose
 from assay.runs.samples import Filtered, Message, Prompt, RunSample
 from assay.scoring.outcomes import outcome_of
-from assay.triage.evidence import Baseline, Evidence, Twin
-from assay.triage.facts import SampleFacts, facts_of
-from assay.triage.run import diagnose
 from assay.types import Answer
-from tests.triage.simulated import SimulatedModel
-from tests.triage.tasks.rows import row
+from tests.diagnosis.simulated import SimulatedModel
+from tests.diagnosis.tasks.rows import row
 
 STOPS = ["Question:", "</s>"]
 LIMIT = 120

@@ -92,7 +92,7 @@ class AssayGate:
         from assay.checks.verdicts import Verdict
         from assay.errors import AssayError
         from assay.gate.run import run_gate
-        from assay.report.progress import quietly
+        from assay.reports.progress import quietly
 
         refusal = None
         try:
@@ -151,8 +151,8 @@ def _lm_eval_unheard() -> Iterator[None]:
 
 def _readable(report: GateReport) -> str:
     from assay._util.text import printable
-    from assay.report.gate import asked_words
-    from assay.report.remarks import remarks_on
+    from assay.reports.gate import asked_words
+    from assay.reports.remarks import remarks_on
 
     lines = [f"assay gate: {report.verdict}"]
     for model in report.models:

@@ -195,7 +195,7 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
     """Look first, with a dozen short requests apart from the run's own, at what the server does: see
     :mod:`assay.models.probe`. What was seen is kept with the results, and stops no run."""
     triage: bool = True
-    """Say at the end why the scores are low, unless every check is passed; see :mod:`assay.triage`."""
+    """Say at the end why the scores are low, unless every check is passed; see :mod:`assay.diagnosis`."""
     retry_failed: bool = False
     """Go on with the newest run of this specification, also a finished one, and ask only what it has no answer to;
     never start another."""

@@ -32,7 +32,7 @@ from assay.errors import (
 from assay.evaluation import Evaluation, evaluate, evaluate_async
 from assay.journal import check, find_journals, records
 from assay.journal.records import ResponseRecord
-from assay.report.html import write_report
+from assay.reports.html import write_report
 from assay.types import Answer, Check, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 

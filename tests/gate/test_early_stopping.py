@@ -19,7 +19,7 @@ from assay.checks.verdicts import Verdict
 from assay.cli.run import run as run_command
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import Evaluation, evaluate
-from assay.report.html import write_report
+from assay.reports.html import write_report
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Outcome, Specification, TaskOptions

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from assay.diagnosis import Cause, triage_run
 from assay.errors import BaselineMismatchError
 from assay.evaluation import evaluate
 from assay.gate.explain import explain
 from assay.runs.baseline import save_baseline
 from assay.runs.compare import compare_runs
 from assay.runs.files import read_run
-from assay.triage import Cause, triage_run
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, wrong
 from tests.servers.scripted import ScriptedServer

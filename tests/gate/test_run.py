@@ -19,9 +19,9 @@ from assay.cli.gate import gate
 from assay.errors import BaselineMismatchError, OutputError
 from assay.evaluation import evaluate
 from assay.gate.run import GateReport, ModelOutcome
-from assay.report.gate import gate_markdown
-from assay.report.github import annotation_lines
-from assay.report.junit import junit_xml
+from assay.reports.gate import gate_markdown
+from assay.reports.github import annotation_lines
+from assay.reports.junit import junit_xml
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, right, wrong
 from tests.servers.scripted import ScriptedServer, reply_with

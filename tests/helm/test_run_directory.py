@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import FileFormatError, MissingDependencyError, OutputError
 from assay.helm import MetricSpec, PerturbationDescription, RequestState, RunSpec, ScenarioSpec, ScenarioState
-from assay.helm.evaluate import ListSink, evaluate, plan
+from assay.helm.evaluation import ListSink, evaluate, plan
 from assay.helm.metrics.base import Metric
 from assay.helm.metrics.registry import create_metric
 from assay.helm.run_directory import RUN_SPEC, SCENARIO, SCENARIO_STATE, metrics_of, read_run_spec, run_entry

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.helm import MetricSpec, create_metric
-from assay.helm.evaluate import ListSink, evaluate
+from assay.helm.evaluation import ListSink, evaluate
 from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat, lent
 from assay.helm.tokenization import EncoderService
 from tests.helm.states import generation, result, state

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.report.html import write_report
+from assay.reports.html import write_report
 from tests.web.conftest import Opened, await_text
 from tests.web.written_runs import write_run
 

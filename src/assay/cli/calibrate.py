@@ -51,7 +51,7 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> int:
       assay calibrate gsm8k_cot --base-url http://localhost:8000 --model my-model --runs 3
     """
     from assay.gate.calibrate import calibrate as measure
-    from assay.report.progress import watch
+    from assay.reports.progress import watch
 
     noise = measure(specification_of(options | _FIXED), runs, watch, _print_json if as_json else _print_table)
     if failed := max((row.failed for row in noise), default=0):
@@ -73,7 +73,7 @@ def _print_table(noise: Sequence[Noise]) -> None:
     from rich.text import Text
 
     from assay.cli.consoles import OutputConsole
-    from assay.report.fitting import fitting_table
+    from assay.reports.fitting import fitting_table
 
     rows = [
         (

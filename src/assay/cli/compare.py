@@ -33,12 +33,12 @@ def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: boo
         print(json_line(comparisons))
         return
     if as_markdown:
-        from assay.report.comparison import comparison_markdown
+        from assay.reports.comparison import comparison_markdown
 
         print("\n".join(comparison_markdown(comparison, flips) for comparison in comparisons), end="")
         return
     from assay.cli.consoles import OutputConsole
-    from assay.report.comparison import comparison_text
+    from assay.reports.comparison import comparison_text
 
     console = OutputConsole()
     for comparison in comparisons:

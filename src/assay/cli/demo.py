@@ -21,7 +21,7 @@ def demo(output_dir: str, as_json: bool) -> int:
     from assay.demo import demo_specification
     from assay.demo.server import DemoServer
     from assay.evaluation import evaluate
-    from assay.report.progress import watch
+    from assay.reports.progress import watch
     from assay.results.writing import ensure_writable
 
     folder = Path(output_dir)

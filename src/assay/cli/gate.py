@@ -82,7 +82,7 @@ def gate(file: Path, **options: Any) -> int:
     if options["explain"]:
         return _explain(policy, as_json=options["as_json"])
     from assay.gate.run import run_gate
-    from assay.report.progress import watch
+    from assay.reports.progress import watch
 
     for report_file in filter(None, (options["junit"], options["markdown"])):
         _refuse_unwritable(report_file)
@@ -98,7 +98,7 @@ def _tell(options: dict[str, Any], report: GateReport) -> None:
             print(json_line(report), flush=True)
         else:
             from assay.cli.consoles import OutputConsole
-            from assay.report.gate import gate_text
+            from assay.reports.gate import gate_text
 
             OutputConsole().print(gate_text(report), soft_wrap=True)
             sys.stdout.flush()
@@ -119,30 +119,30 @@ def _explain(policy: Policy, *, as_json: bool) -> int:
         print(json_line(outlooks))
         return 0
     from assay.cli.consoles import OutputConsole
-    from assay.report.outlook import outlook_text
+    from assay.reports.outlook import outlook_text
 
     OutputConsole().print(outlook_text(outlooks))
     return 0
 
 
 def _write_reports(report: GateReport, options: dict[str, Any]) -> None:
-    from assay.report.github import is_github_actions
+    from assay.reports.github import is_github_actions
 
     with contextlib.ExitStack() as all_of_them:  # runs each, whatever another raises; the last one added comes first
         if is_github_actions(os.environ) if options["github"] is None else options["github"]:
             all_of_them.callback(_tell_github, report)
         if options["markdown"]:
-            from assay.report.gate import gate_markdown
+            from assay.reports.gate import gate_markdown
 
             all_of_them.callback(_write, options["markdown"], gate_markdown(report).encode())
         if options["junit"]:
-            from assay.report.junit import junit_xml
+            from assay.reports.junit import junit_xml
 
             all_of_them.callback(_write, options["junit"], junit_xml(report))
 
 
 def _tell_github(report: GateReport) -> None:
-    from assay.report import github
+    from assay.reports import github
 
     github.write_step_summary(report, os.environ)
     remark(*github.annotation_lines(report))

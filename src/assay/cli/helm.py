@@ -62,7 +62,7 @@ def evaluate(
     """
     from assay.cli.helm_output import counting, print_stats, remark_evaluated, remark_lines
     from assay.errors import NothingMeasuredError, SpecificationError
-    from assay.helm.evaluate import plan
+    from assay.helm.evaluation import plan
     from assay.helm.metrics.registry import create_metric
     from assay.helm.run_directory import RunFiles, metrics_of, write_run
     from assay.helm.selection import find_run, import_plugins, load_tokenizer, select_metrics

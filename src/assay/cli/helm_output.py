@@ -11,7 +11,7 @@ from assay.cli.remarks import remark
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from assay.helm.evaluate import Evaluated
+    from assay.helm.evaluation import Evaluated
     from assay.helm.stats import Stat
 
 _LINES_SHOWN = 5

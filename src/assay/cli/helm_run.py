@@ -106,11 +106,11 @@ def run(**options: Any) -> None:
     from assay.cli.helm_output import print_stats, remark_evaluated, remark_lines
     from assay.cli.output import what_to_do
     from assay.errors import MissingDependencyError, NothingMeasuredError, SamplesFailedError, SpecificationError
-    from assay.helm.evaluate import plan
+    from assay.helm.evaluation import plan
     from assay.helm.run_directory import RunFiles, possible_metrics, write_run
     from assay.helm.running.answering import answered
     from assay.helm.selection import import_plugins
-    from assay.report.progress import watch
+    from assay.reports.progress import watch
 
     output_dir: Path = options["output_dir"]
     journals = output_dir / "journal"

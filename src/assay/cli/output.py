@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.evaluation import Evaluation
-    from assay.report.gathered import Gathering
+    from assay.reports.gathered import Gathering
     from assay.types import FailureCause
 
 _FAILURES_SHOWN = 5
@@ -30,7 +30,7 @@ def report_beside(results_file: Path, gathered: Gathering | None = None) -> Path
         results_file: the run's.
         gathered: what has been gathered of its samples.
     """
-    from assay.report.html import write_report
+    from assay.reports.html import write_report
 
     try:
         return write_report(results_file, gathered=gathered)
@@ -95,8 +95,8 @@ def _document(evaluation: Evaluation, report: Path | None) -> dict[str, object]:
 
 def _table(evaluation: Evaluation, report: Path | None) -> str:
     from assay.cli.consoles import OutputConsole
-    from assay.report.remarks import remarks
-    from assay.report.table import check_lines, correction_lines, score_table
+    from assay.reports.remarks import remarks
+    from assay.reports.table import check_lines, correction_lines, score_table
 
     console = OutputConsole()
     with console.capture() as captured:
@@ -108,12 +108,12 @@ def _table(evaluation: Evaluation, report: Path | None) -> str:
             console.print(check_lines(evaluation.checks))
         console.print()
         if "endpoints" in evaluation.results["assay"]:
-            from assay.report.endpoints import endpoint_table
+            from assay.reports.endpoints import endpoint_table
 
             console.print(endpoint_table(evaluation.results["assay"]["endpoints"]))
             console.print()
         if evaluation.stopped_early is not None:
-            from assay.report.gate import asked_words
+            from assay.reports.gate import asked_words
 
             console.print(asked_words(evaluation.stopped_early), soft_wrap=True)
         for remark in remarks(evaluation.results):
@@ -125,7 +125,7 @@ def _table(evaluation: Evaluation, report: Path | None) -> str:
 
 
 def _remark_triage(evaluation: Evaluation) -> None:
-    from assay.triage.remark import triage_remark
+    from assay.diagnosis.remark import triage_remark
 
     if evaluation.triage is not None and (line := triage_remark(evaluation.triage)):
         remark(line)

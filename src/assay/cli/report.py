@@ -26,7 +26,7 @@ def report(run: str, baseline: str | None, open_it: bool, output: Path | None) -
     Example:
       assay report results/my-model --baseline baselines/my-model.json --open
     """
-    from assay.report.html import write_report
+    from assay.reports.html import write_report
     from assay.runs.samples import results_file_of
 
     file = write_report(results_file_of(run), baseline=baseline, output=output)

@@ -191,8 +191,8 @@ def run(**options: Any) -> int:
     from assay.cli.output import helm_runs_of, present, report_beside
     from assay.evaluation import evaluate
     from assay.evaluation.plan import run_folder
-    from assay.report.gathered import Gathering
-    from assay.report.progress import watch
+    from assay.reports.gathered import Gathering
+    from assay.reports.progress import watch
 
     specification = specification_of(options)
     gathering = Gathering() if options["report"] else None

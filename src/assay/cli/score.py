@@ -67,8 +67,8 @@ def score(
 
 def _show(rescored: Rescored, flips: int) -> None:
     from assay.cli.consoles import OutputConsole
-    from assay.report.comparison import comparison_text
-    from assay.report.rescored import rescored_lines
+    from assay.reports.comparison import comparison_text
+    from assay.reports.rescored import rescored_lines
 
     console = OutputConsole()
     if rescored.comparison is not None:

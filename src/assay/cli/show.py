@@ -102,7 +102,7 @@ def _rendered(first: ChosenSample, others: Iterator[ChosenSample], *, full: bool
 
     from rich.console import Console
 
-    from assay.report.samples import sample_text
+    from assay.reports.samples import sample_text
 
     console = Console(highlight=False, markup=False)
     for sample in chain((first,), others):

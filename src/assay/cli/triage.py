@@ -24,7 +24,7 @@ def triage(run: str, baseline: str | None, as_json: bool) -> None:
     Example:
       assay triage results/my-model --baseline results/old
     """
-    from assay.triage import triage_run
+    from assay.diagnosis import triage_run
 
     found = triage_run(run, baseline, score_again=baseline is not None)
     if as_json:
@@ -33,7 +33,7 @@ def triage(run: str, baseline: str | None, as_json: bool) -> None:
         print(json_line(found))
         return
     from assay.cli.consoles import OutputConsole
-    from assay.report.triage import triage_text
+    from assay.reports.triage import triage_text
 
     console = OutputConsole()
     console.print(triage_text(found), soft_wrap=True)

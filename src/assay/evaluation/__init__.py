@@ -4,7 +4,7 @@
 while answers come in (``totals``, ``endpoint_shares``, and ``snapshot`` for whoever watches), ``finish`` what is made
 of it after the last.
 
-It may import ``checks``, ``triage``, ``engine`` and what stands below them.
+It may import ``checks``, ``diagnosis``, ``engine`` and what stands below them.
 """
 
 from assay.evaluation.finish import Evaluation

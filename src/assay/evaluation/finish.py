@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.checks.planned import judge_checks
+from assay.diagnosis import Triage, explain_scores
 from assay.journal.finishing import finish_journal
 from assay.results.provenance import provenance
 from assay.results.writing import (
@@ -22,7 +23,6 @@ from assay.results.writing import (
 )
 from assay.scoring.corrections import Correction, corrections
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals
-from assay.triage import Triage, explain_scores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.checks.verdicts import CheckResult, Verdict, describe, worst
+from assay.diagnosis.remark import triage_remark
 from assay.errors import UnjudgeableError
 from assay.gate.policy import specifications
 from assay.models.urls import without_secrets
-from assay.triage.remark import triage_remark
 
 if TYPE_CHECKING:
     from collections.abc import Callable

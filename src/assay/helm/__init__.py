@@ -2,7 +2,7 @@
 
 Everything has HELM's names. Reading and writing keep HELM's files byte for byte; the metrics' values are HELM's.
 
-It may import ``engine``, ``runs`` and what stands below them; only ``report``, ``cli`` and ``runners`` import it.
+It may import ``engine``, ``runs`` and what stands below them; only ``reports``, ``cli`` and ``runners`` import it.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import msgspec
 
 from assay._util.storage import unwritten
 from assay.errors import FewerStatisticsError, FileFormatError, MissingDependencyError, UnknownMetricError
-from assay.helm.evaluate import Evaluated, evaluate
+from assay.helm.evaluation import Evaluated, evaluate
 from assay.helm.metrics.base import DEFAULT_PARALLELISM
 from assay.helm.metrics.registry import NATIVE, create_metric
 from assay.helm.run_spec import MetricSpec, RunSpec

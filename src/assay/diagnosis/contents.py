@@ -1,0 +1,124 @@
+"""Causes that show in what answers say: right ones that were not extracted, loops, gibberish, refusals."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from assay.diagnosis.extraction import Where
+from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.judging import (
+    Found,
+    Suspicion,
+    as_remark,
+    exceeds_baseline,
+    is_harmless,
+    judge,
+    mean_score,
+    percent,
+)
+from assay.diagnosis.texts import Sign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from assay.diagnosis.evidence import Evidence
+    from assay.diagnosis.facts import SampleFacts
+
+_MISSED_SHARE = 0.01
+_SIGNS = (
+    (
+        Sign.REPETITIVE,
+        Cause.REPETITIVE,
+        0.25,
+        "look for broken kernels, KV cache or quantisation, and at the chat template; one request by hand shows it",
+    ),
+    (
+        Sign.GIBBERISH,
+        Cause.GIBBERISH,
+        0.05,
+        "look for broken weights, kernels or a tokenizer that is not the model's; one request by hand shows it",
+    ),
+    (Sign.WRONG_LANGUAGE, Cause.WRONG_LANGUAGE, 0.1, "look at the system prompt, the chat template and the weights"),
+    (Sign.REFUSED, Cause.REFUSED, 0.05, "look at the system prompt and at filters between client and model"),
+)
+"""Sign, its cause, the share of answers from which it counts without a baseline, and what to do."""
+_BEYOND_BASELINE = 0.03
+
+
+def not_extracted(evidence: Evidence) -> Iterator[Found]:
+    """Right answers in the text that the filter took for wrong ones."""
+    yield from _missed(
+        evidence,
+        Cause.EXTRACTION_MISSED,
+        _is_missed,
+        "score by a filter that reads this form, or ask for the form that the filter reads (few-shot, chat template)",
+    )
+    yield from _missed(
+        evidence,
+        Cause.RUN_ON,
+        _is_missed_before_next_question,
+        "add a stop string for the next question, use the chat endpoint, or check the end-of-turn token",
+    )
+
+
+def _is_missed(sample: SampleFacts) -> bool:
+    return sample.missed is not None and sample.missed is not Where.BEFORE_NEXT_QUESTION
+
+
+def _is_missed_before_next_question(sample: SampleFacts) -> bool:
+    return sample.missed is Where.BEFORE_NEXT_QUESTION
+
+
+def _missed(evidence: Evidence, cause: Cause, is_missed: Callable[[SampleFacts], bool], advice: str) -> Iterator[Found]:
+    generated = evidence.generated
+    affected = [sample for sample in generated if is_missed(sample)]
+    if not affected:
+        return
+    where = ", ".join(
+        f"{count} {place}" for place, count in Counter(sample.missed for sample in affected).most_common(3) if place
+    )
+    by_other = sum(sample.other_filter for sample in affected)
+    words = f"{percent(len(affected), len(generated))} answers are right and scored as wrong: {where}"
+    words += f"; another filter finds {by_other} of them" if by_other else ""
+    found = judge(
+        evidence,
+        Suspicion(
+            cause=cause,
+            evidence=words,
+            advice=advice,
+            affected=affected,
+            of=len(generated),
+            confidence=Confidence.CERTAIN,
+            repaired_to=lambda _: 1.0,
+            show=lambda sample: f"right answer {sample.missed}; extracted {sample.extracted!r}",
+        ),
+    )
+    yield found if exceeds_baseline(evidence, is_missed, generated, least=_MISSED_SHARE) else as_remark(found)
+
+
+def degenerate(evidence: Evidence) -> Iterator[Found]:
+    """Loops, gibberish, another language, refusals."""
+    generated = evidence.generated
+    for sign, cause, share, advice in _SIGNS:
+        affected = [sample for sample in generated if sign in sample.signs]
+        least = share if evidence.baseline is None or not evidence.baseline.has_facts else _BEYOND_BASELINE
+        if not affected:
+            continue
+        found = judge(
+            evidence,
+            Suspicion(
+                cause=cause,
+                evidence=f"{percent(len(affected), len(generated))} answers; they score {mean_score(affected):.2f}",
+                advice=advice,
+                affected=affected,
+                of=len(generated),
+                confidence=Confidence.LIKELY,
+            ),
+        )
+        is_unusual = exceeds_baseline(evidence, _shows(sign), generated, least=least)
+        yield found if is_unusual and not is_harmless(evidence, affected) else as_remark(found)
+
+
+def _shows(sign: Sign) -> Callable[[SampleFacts], bool]:
+    return lambda sample: sign in sample.signs

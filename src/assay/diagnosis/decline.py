@@ -1,0 +1,89 @@
+"""What is left when the harness is not to blame: guessing, and answers that got worse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.diagnosis.evidence import Reference
+from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.judging import Found, Suspicion, as_remark, judge, percent, share_of_loss
+from assay.stats.intervals import wilson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.diagnosis.evidence import Evidence
+
+_FEWEST = 50
+_ALWAYS = 0.9
+_WEIGHT = 0.9
+
+
+def chance_level(evidence: Evidence) -> Iterator[Found]:
+    """Multiple-choice scores that guessing would give, too. A small model may do no better."""
+    offered = [sample for sample in evidence.scored if sample.choices > 1]
+    if len(offered) < _FEWEST:
+        return
+    chance = sum(1 / sample.choices for sample in offered) / len(offered)
+    right = round(sum(sample.score or 0.0 for sample in offered))
+    if wilson(right, len(offered)).low > chance:
+        return
+    letters = Counter(sample.extracted for sample in offered if sample.is_generated)
+    same = letters.most_common(1)
+    words = f"{percent(right, len(offered))} right where guessing gives {chance:.0%}"
+    if same and same[0][1] >= _ALWAYS * len(offered):
+        words += f"; {same[0][1]} answers are {same[0][0]!r}"
+    found = judge(
+        evidence,
+        Suspicion(
+            cause=Cause.CHANCE_LEVEL,
+            evidence=words,
+            advice="if the model should do better: look at prompts, log-probabilities ('assay probe'), weights",
+            affected=offered,
+            of=len(evidence.scored),
+            confidence=Confidence.POSSIBLE,
+        ),
+    )
+    yield as_remark(found) if evidence.loss.against is Reference.FULL else found
+
+
+def answers_worse(evidence: Evidence, causes: Sequence[Found]) -> Iterator[Found]:
+    """The loss against the baseline that no other cause accounts for.
+
+    Args:
+        evidence: the run and its baseline.
+        causes: what was found to be material in the harness.
+    """
+    if evidence.loss.against is not Reference.BASELINE or not evidence.loss.is_real:
+        return
+    explained = frozenset(place for found in causes for place in found.places)
+    left = [(sample, twin) for sample, twin in evidence.pairs if sample.place not in explained]
+    lost = [sample for sample, twin in left if twin.score is not None and (sample.score or 0.0) < twin.score]
+    gained = sum(twin.score is not None and (sample.score or 0.0) > twin.score for sample, twin in left)
+    missing = sum((twin.score or 0.0) - (sample.score or 0.0) for sample, twin in left) / len(evidence.pairs)
+    if not lost or missing <= 0:
+        return
+    ours = (evidence.baseline_score or 0.0) - evidence.loss.size
+    words = f"{evidence.baseline_score:.3f} -> {ours:.3f} on {len(evidence.pairs)} documents; "
+    words += f"{len(lost)} lost, {gained} gained"
+    words += f" (p = {evidence.loss_p_value:.1g})" if not causes else " that nothing above accounts for"
+    found = judge(
+        evidence,
+        Suspicion(
+            cause=Cause.ANSWERS_WORSE,
+            evidence=words,
+            advice="the model itself changed: weights, quantisation, kernels; 'assay compare' shows flipped answers",
+            affected=lost,
+            of=len(evidence.pairs),
+            confidence=Confidence.LIKELY,
+            show=lambda sample: f"now {sample.extracted!r}",
+        ),
+    )
+    share = share_of_loss(evidence, missing)
+    yield Found(
+        msgspec.structs.replace(found.finding, weight=_WEIGHT * share, score_without=None, score_repaired=None),
+        found.places,
+    )

@@ -1,0 +1,223 @@
+"""What detectors look at: a run's facts, the baseline's beside them, and the loss that is to be explained."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import cached_property
+from math import fsum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.checks.verdicts import Verdict
+from assay.stats.paired import mcnemar, sign_flip_test
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from assay.diagnosis.facts import SampleFacts
+
+_SMALLEST_LOSS = 0.01
+"""A mean that is less far below the baseline's needs no explanation."""
+_SIGNIFICANT = 0.01
+_FEWEST_OTHERS = 10
+_LEAST_OTHERS = 0.1
+
+
+class Twin(msgspec.Struct, frozen=True, kw_only=True):
+    """The same document in the baseline."""
+
+    score: float | None
+    facts: SampleFacts | None = None
+    """None where only the baseline's scores are known."""
+
+
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
+    """An earlier run of the same tasks."""
+
+    source: str
+    twins: dict[tuple[str, int], Twin]
+    """By task and document of the run under triage."""
+    mismatches: dict[str, tuple[str, ...]] = {}
+    """By task, what differs besides the answers, in words."""
+    partial: dict[str, str] = {}
+    """By task, which part of the documents it asked, where the run asked others."""
+    lm_eval: str = "?"
+    results: dict[str, Any] = {}
+    """Its results document; empty where only its scores are known."""
+    scored_now: dict[str, tuple[float, float]] = {}
+    """By task, its score then and that of the same answers now, where these were scored again and differ."""
+
+    @property
+    def has_facts(self) -> bool:
+        """Whether more than scores is known of it."""
+        return any(twin.facts is not None for twin in self.twins.values())
+
+
+class Reference(StrEnum):
+    """What a score is measured against."""
+
+    BASELINE = "baseline"
+    CHECK = "check"
+    """A threshold that is not met."""
+    FULL = "full"
+    """The full score: nothing says what the model can do."""
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """How much score is missing."""
+
+    against: Reference
+    size: float
+    """At least 0."""
+
+    @property
+    def is_real(self) -> bool:
+        """Whether there is something to explain."""
+        return self.size > 0
+
+
+class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+    """What the score would be without some samples, or with them repaired."""
+
+    score: float | None
+    without: float | None
+    repaired: float | None
+
+    @property
+    def gain(self) -> float:
+        """By how much the score would rise if they were repaired; 0 where that is not known."""
+        return 0.0 if self.score is None or self.repaired is None else max(0.0, self.repaired - self.score)
+
+
+class Evidence:
+    """Everything that is known of one run.
+
+    Args:
+        facts: of every sample.
+        results: the results document.
+        baseline: an earlier run, if there is one.
+    """
+
+    def __init__(self, facts: Sequence[SampleFacts], results: dict[str, Any], baseline: Baseline | None) -> None:
+        self.facts = facts
+        self.results = results
+        self.baseline = baseline
+        assay = results.get("assay")
+        self.assay: dict[str, Any] = assay if isinstance(assay, dict) else {}
+        self.scored = [sample for sample in facts if sample.score is not None]
+        self.generated = [sample for sample in self.scored if sample.is_generated]
+
+    @cached_property
+    def score(self) -> float | None:
+        """Mean over scored samples."""
+        return _mean(_score(sample) for sample in self.scored)
+
+    @cached_property
+    def pairs(self) -> list[tuple[SampleFacts, Twin]]:
+        """Samples that both runs scored."""
+        twins = {} if self.baseline is None else self.baseline.twins
+        found = ((sample, twins.get(sample.place)) for sample in self.scored)
+        return [(sample, twin) for sample, twin in found if twin is not None and twin.score is not None]
+
+    @cached_property
+    def baseline_score(self) -> float | None:
+        """The baseline's mean over the documents that both scored."""
+        return _mean(twin.score for _, twin in self.pairs if twin.score is not None)
+
+    @cached_property
+    def differences(self) -> list[float]:
+        """Score minus the baseline's, for each pair."""
+        return [_score(sample) - twin.score for sample, twin in self.pairs if twin.score is not None]
+
+    @cached_property
+    def loss_p_value(self) -> float:
+        """One-sided, that the run scores no worse than the baseline; 1 without one."""
+        differences = [difference for difference in self.differences if difference]
+        if all(abs(difference) == 1 for difference in differences):
+            return mcnemar(differences.count(-1), differences.count(1), "worse")
+        return sign_flip_test(differences, "worse")
+
+    @cached_property
+    def loss(self) -> Loss:
+        """What there is to explain: against the baseline, an unmet threshold, or else against the full score."""
+        if self.pairs and self.baseline_score is not None:
+            ours = _mean(_score(sample) for sample, _ in self.pairs) or 0.0
+            size = self.baseline_score - ours
+            is_real = size >= _SMALLEST_LOSS and (self.loss_p_value <= _SIGNIFICANT or self._is_judged_worse)
+            if is_real or not self.unmet:
+                return Loss(Reference.BASELINE, size if is_real else 0.0)
+        if self.score is None:
+            return Loss(Reference.FULL, 0.0)
+        if shortfall := self.shortfall:
+            return Loss(Reference.CHECK, max(shortfall, _SMALLEST_LOSS))
+        return Loss(Reference.FULL, 1 - self.score)
+
+    @property
+    def shortfall(self) -> float:
+        """How far the score is below the minimum that is not passed; negative where only its verdict is missing."""
+        score = self.score or 0.0
+        return max((float(check["min"]) - score for check in self.unmet if check.get("min")), default=0.0)
+
+    @cached_property
+    def unmet(self) -> list[dict[str, Any]]:
+        """The run's checks that are not passed."""
+        return [check for check in self.assay.get("checks", ()) if check.get("verdict") != Verdict.PASS]
+
+    @property
+    def _is_judged_worse(self) -> bool:
+        """Whether a check against a baseline has found so, at the error rate that it was given."""
+        return any(check.get("baseline") and check.get("verdict") == Verdict.FAIL for check in self.unmet)
+
+    def estimate(
+        self, affected: Collection[SampleFacts], repaired_to: Callable[[SampleFacts], float] | None = None
+    ) -> Estimate:
+        """What the score would be without the affected samples, and with them repaired.
+
+        Args:
+            affected: of the scored samples.
+            repaired_to: the score that one would have; None: the baseline's, or, without one, the others' mean. Too few
+                others tell nothing.
+        """
+        places = {sample.place for sample in affected}
+        untouched = [sample for sample in self.scored if sample.place not in places]
+        others = _mean(_score(sample) for sample in untouched)
+        telling = others if self.tells_of_others(len(untouched)) else None
+        if self.score is None or not places:
+            return Estimate(score=self.score, without=self.score, repaired=self.score)
+        total = fsum(_score(sample) for sample in untouched)
+        for sample in affected:
+            expected = self._expected(sample, telling) if repaired_to is None else repaired_to(sample)
+            if expected is None:
+                return Estimate(score=self.score, without=others, repaired=None)
+            total += expected
+        return Estimate(score=self.score, without=others, repaired=total / len(self.scored))
+
+    def tells_of_others(self, count: int) -> bool:
+        """Whether so many unaffected samples are enough to tell what the affected ones would score."""
+        return count >= max(_FEWEST_OTHERS, _LEAST_OTHERS * len(self.scored))
+
+    def _expected(self, sample: SampleFacts, others: float | None) -> float | None:
+        twin = None if self.baseline is None else self.baseline.twins.get(sample.place)
+        return others if twin is None or twin.score is None else twin.score
+
+    def in_baseline(self, shows: Callable[[SampleFacts], bool]) -> float | None:
+        """The share of the baseline's samples that show something; None where more than its scores is not known."""
+        if self.baseline is None or not self.baseline.has_facts:
+            return None
+        known = [twin.facts for _, twin in self.pairs if twin.facts is not None]
+        return sum(map(shows, known)) / len(known) if known else None
+
+    def twin_facts(self, sample: SampleFacts) -> SampleFacts | None:
+        """The facts of the same document in the baseline."""
+        twin = None if self.baseline is None else self.baseline.twins.get(sample.place)
+        return None if twin is None else twin.facts
+
+
+def _score(sample: SampleFacts) -> float:
+    return sample.score or 0.0
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return fsum(known) / len(known) if known else None

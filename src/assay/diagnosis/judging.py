@@ -1,0 +1,177 @@
+"""Makes findings: estimates what the affected samples cost, and decides whether that is material.
+
+The thresholds (docs/triage.md) are strict, because a weak but healthy model has some of everything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from assay.diagnosis.evidence import Reference
+from assay.diagnosis.findings import Cause, Confidence, Example, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from assay.diagnosis.evidence import Evidence
+    from assay.diagnosis.facts import SampleFacts
+
+    Detector = Callable[[Evidence], Iterator["Found"]]
+
+EXAMPLES = 3
+_FACTORS = {Confidence.CERTAIN: 1.0, Confidence.LIKELY: 0.8, Confidence.POSSIBLE: 0.5}
+_MATERIAL = {Reference.BASELINE: (0.01, 0.2), Reference.CHECK: (0.02, 0.25), Reference.FULL: (0.05, 0.1)}
+"""Least gain in score, and least share of the loss, that make a finding a cause."""
+_FEWEST = 5
+"""Least number of affected samples that make a cause: fewer are anecdotes."""
+_MOST = 0.5
+"""Where nothing tells what the affected samples would score: least share of all that is missing to the full score."""
+_HARMLESS = 0.5
+"""Samples that score more than this part of what the others do are not harmed by what they show."""
+_HARMLESS_ALONE = 0.25
+"""The same as a score, where there are no others."""
+
+
+class Found(NamedTuple):
+    """A finding and the samples that it is about."""
+
+    finding: Finding
+    places: frozenset[tuple[str, int]]
+
+
+class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a detector saw, before it is judged."""
+
+    cause: Cause
+    evidence: str
+    advice: str
+    affected: Sequence[SampleFacts]
+    of: int
+    confidence: Confidence
+    repaired_to: Callable[[SampleFacts], float] | None = None
+    """The score that an affected sample would have; None: the baseline's, or, without one, the others' mean."""
+    may_be_cause: bool = True
+    show: Callable[[SampleFacts], str] | None = None
+    """The telling part of an example."""
+
+
+def judge(evidence: Evidence, suspicion: Suspicion) -> Found:
+    """Turn a suspicion into a finding: by the score that would be gained if the affected samples were repaired."""
+    affected = [sample for sample in suspicion.affected if sample.score is not None]
+    estimate = evidence.estimate(affected, suspicion.repaired_to)
+    is_cause, share = is_material(evidence, estimate.gain), share_of_loss(evidence, estimate.gain)
+    if estimate.repaired is None:
+        share = _share_of_missing(evidence, affected)
+        is_cause = evidence.loss.is_real and share >= _MOST
+    return Found(
+        Finding(
+            cause=suspicion.cause,
+            evidence=suspicion.evidence,
+            advice=suspicion.advice,
+            samples=len(suspicion.affected),
+            of=suspicion.of,
+            confidence=suspicion.confidence,
+            is_cause=suspicion.may_be_cause and is_cause and len(affected) >= _FEWEST,
+            weight=share * _FACTORS[suspicion.confidence],
+            score=estimate.score,
+            score_without=estimate.without,
+            score_repaired=estimate.repaired,
+            examples=examples_of(suspicion.affected, suspicion.show),
+        ),
+        frozenset(sample.place for sample in suspicion.affected),
+    )
+
+
+def judge_all(evidence: Evidence, suspicion: Suspicion) -> Found:
+    """Judge what concerns every sample: seen directly, and able to explain the whole loss, if there is one.
+
+    Where there is no baseline to tell what the affected samples would score, that it is there has to do.
+    """
+    found = judge(evidence, suspicion)
+    loss = evidence.loss
+    if loss.against is Reference.BASELINE:
+        return found
+    finding = msgspec.structs.replace(
+        found.finding,
+        is_cause=suspicion.may_be_cause and loss.is_real,
+        weight=_FACTORS[suspicion.confidence] if loss.is_real else 0.0,
+        score_without=None,
+        score_repaired=None,
+    )
+    return Found(finding, found.places)
+
+
+def is_material(evidence: Evidence, gain: float) -> bool:
+    """Whether a gain in score is worth being called a cause."""
+    least, share = _MATERIAL[evidence.loss.against]
+    return evidence.loss.is_real and gain >= max(least, share * evidence.loss.size)
+
+
+def share_of_loss(evidence: Evidence, gain: float) -> float:
+    """How much of the loss a gain would make good, between 0 and 1."""
+    return min(1.0, gain / evidence.loss.size) if evidence.loss.is_real else 0.0
+
+
+def _share_of_missing(evidence: Evidence, affected: Sequence[SampleFacts]) -> float:
+    """How much of what is missing to the full score the affected samples miss."""
+    missing = sum(1 - (sample.score or 0.0) for sample in evidence.scored)
+    return sum(1 - (sample.score or 0.0) for sample in affected) / missing if missing else 0.0
+
+
+def is_harmless(evidence: Evidence, affected: Sequence[SampleFacts]) -> bool:
+    """Whether samples score about as well as the others in spite of what they show, so that it is their model's way.
+
+    Where the baseline's texts are known, what they do not show is no such way.
+    """
+    if evidence.baseline is not None and evidence.baseline.has_facts:
+        return False
+    places = {sample.place for sample in affected}
+    others = [sample for sample in evidence.generated if sample.place not in places]
+    if not evidence.tells_of_others(len(others)):
+        return mean_score(affected) > _HARMLESS_ALONE
+    return mean_score(affected) > _HARMLESS * mean_score(others)
+
+
+def as_remark(found: Found) -> Found:
+    """The same finding, told but not blamed."""
+    return Found(msgspec.structs.replace(found.finding, is_cause=False), found.places)
+
+
+def exceeds_baseline(
+    evidence: Evidence, shows: Callable[[SampleFacts], bool], samples: Sequence[SampleFacts], *, least: float
+) -> bool:
+    """Whether so many more samples show something than in the baseline, whose own share is what is normal.
+
+    Args:
+        evidence: the run and its baseline.
+        shows: the sign that is looked for.
+        samples: those that may show it.
+        least: the share, beyond the baseline's, from which it counts; without a baseline, the share itself.
+    """
+    if not samples:
+        return False
+    share = sum(map(shows, samples)) / len(samples)
+    return share - (evidence.in_baseline(shows) or 0.0) >= least
+
+
+def examples_of(
+    affected: Collection[SampleFacts], show: Callable[[SampleFacts], str] | None = None
+) -> tuple[Example, ...]:
+    """Three of the affected samples, from the beginning, the middle and the end."""
+    ordered = list(affected)
+    chosen = dict.fromkeys((0, len(ordered) // 2, len(ordered) - 1)) if ordered else {}
+    return tuple(
+        Example(ordered[place].task, ordered[place].doc_id, show(ordered[place]) if show else "") for place in chosen
+    )
+
+
+def percent(part: int, whole: int) -> str:
+    """A share as people read it: ``31 of 250 (12 %)``."""
+    return f"{part} of {whole} ({part / whole:.0%})" if whole else f"{part} of 0"
+
+
+def mean_score(samples: Sequence[SampleFacts]) -> float:
+    """Mean score of scored samples; NaN where there are none."""
+    return sum(sample.score or 0.0 for sample in samples) / len(samples) if samples else float("nan")

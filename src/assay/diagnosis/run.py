@@ -1,0 +1,221 @@
+"""Runs all detectors over a run, ranks what they find, and says the most probable cause in one line."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from assay.checks.verdicts import Verdict
+from assay.diagnosis.baseline import baseline_of
+from assay.diagnosis.comparability import baseline_is_part, mismatches, other_lm_eval, sampled
+from assay.diagnosis.contents import degenerate, not_extracted
+from assay.diagnosis.decline import answers_worse, chance_level
+from assay.diagnosis.endings import reasoning_leaked, stopped_early, truncated, without_content
+from assay.diagnosis.evidence import Evidence, Reference
+from assay.diagnosis.facts import facts_of_run
+from assay.diagnosis.findings import Cause, Finding, Triage
+from assay.diagnosis.harness import harness_changed
+from assay.diagnosis.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
+from assay.diagnosis.slices import slices
+from assay.runs.files import names_metric
+from assay.runs.samples import RunSamples, results_file_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from assay.checks.verdicts import CheckResult
+    from assay.diagnosis.judging import Detector, Found
+    from assay.runs.samples import SampleReader
+
+_log = logging.getLogger(__name__)
+_DETECTORS: tuple[Detector, ...] = (
+    server_failures,
+    wrong_model,
+    other_server,
+    probed,
+    prompt_tokens,
+    template_markers,
+    mismatches,
+    baseline_is_part,
+    harness_changed,
+    other_lm_eval,
+    sampled,
+    truncated,
+    without_content,
+    stopped_early,
+    reasoning_leaked,
+    not_extracted,
+    degenerate,
+    slices,
+    chance_level,
+)
+
+
+def triage_run(run: str | Path, baseline: str | Path | None = None, *, score_again: bool = False) -> Triage:
+    """Say why a finished run scored as it did.
+
+    Args:
+        run: a results file, a samples file or a folder of results (its newest run); Assay's or lm-eval's.
+        baseline: an earlier run of the same tasks, of any of these kinds, or a baseline file. None: the one that the
+            run's own checks name, if they do and it is there.
+        score_again: if the baseline was made by other versions, score its answers again to see what that changes; loads
+            its tasks and their data.
+
+    Raises:
+        FileFormatError: a run is missing or damaged.
+        JournalError: a run's journal is there and cannot be read.
+    """
+    with RunSamples(results_file_of(run)) as samples:
+        named = _baseline_in_checks(samples) if baseline is None else baseline
+        return triage_samples(samples, named, score_again=score_again)
+
+
+def needs_explanation(checks: Sequence[CheckResult]) -> bool:
+    """Whether the end of a run is to be explained: where a check is not passed, or there is none to tell."""
+    return not checks or any(check.verdict is not Verdict.PASS for check in checks)
+
+
+def explain_scores(
+    results_file: Path, checks: Sequence[CheckResult], reader: SampleReader | None = None
+) -> Triage | None:
+    """:func:`triage_run` for the end of a run: what goes wrong here is logged, and costs no results.
+
+    Args:
+        results_file: the run's.
+        checks: its checks; where all are passed, only faults that are certain are told.
+        reader: reads the run's samples.
+    """
+    try:
+        with RunSamples(results_file) as samples:
+            triage = triage_samples(samples, _baseline_in_checks(samples), reader=reader)
+        return triage if needs_explanation(checks) else _faults_alone(triage)
+    except Exception as error:
+        _log.warning("the scores in %s could not be explained (%s: %s)", results_file, type(error).__name__, error)
+        return None
+
+
+def _faults_alone(triage: Triage) -> Triage | None:
+    """What a passed run has to be told of: that it is not the run it seems to be; None if nothing is seen."""
+    if not triage.faults:
+        return None
+    headline = f"every check passes, and yet: {'; '.join(f'{each.title}: {each.evidence}' for each in triage.faults)}"
+    return msgspec.structs.replace(triage, headline=headline, findings=triage.faults)
+
+
+def triage_samples(
+    samples: RunSamples,
+    baseline: str | Path | None = None,
+    *,
+    score_again: bool = False,
+    reader: SampleReader | None = None,
+) -> Triage:
+    """Say why a run scored as it did; see :func:`triage_run`."""
+    looked_at = metrics_of(samples)
+    metrics = {task: key for task, key in looked_at.items() if key is not None}
+    facts = list(facts_of_run(samples, looked_at, reader))
+    beside = None if baseline is None else baseline_of(Path(baseline), samples, looked_at, score_again=score_again)
+    triage = diagnose(Evidence(facts, samples.results, beside))
+    return msgspec.structs.replace(triage, run=str(samples.file), metrics=metrics)
+
+
+def diagnose(evidence: Evidence) -> Triage:
+    """What the evidence says: everything found, ranked, and the headline."""
+    found = _ranked(evidence)
+    return Triage(
+        baseline=None if evidence.baseline is None else evidence.baseline.source,
+        samples=len(evidence.facts),
+        score=evidence.score,
+        baseline_score=evidence.baseline_score,
+        unmet_checks=len(evidence.unmet),
+        headline=_headline(evidence, found) + _certain_all_the_same(found),
+        findings=tuple(each.finding for each in found),
+    )
+
+
+def metrics_of(samples: RunSamples) -> dict[str, str | None]:
+    """By task that is looked at, the metric: that of an unmet check, else the first of which more is better.
+
+    None where the task has no such metric, as where all its samples failed: only failures are then seen.
+    """
+    demanded = {
+        str(check.get("task")): str(check.get("metric"))
+        for check in samples.assay.get("checks", ())
+        if check.get("verdict") != Verdict.PASS
+    }
+    members: Mapping[str, list[str]] = samples.results.get("group_subtasks", {})
+    below = {leaf: key for name, key in demanded.items() for leaf in _leaves(name, members)}
+    chosen = {}
+    for task in samples.tasks:
+        if below and task not in below:
+            continue
+        directions = samples.results.get("higher_is_better", {}).get(task, {})
+        keys = [
+            key
+            for key in samples.results["results"][task]
+            if names_metric(key) and directions.get(key.split(",", 1)[0]) is not False
+        ]
+        chosen[task] = below[task] if below.get(task) in keys else next(iter(keys), None)
+    return chosen
+
+
+def _leaves(name: str, members: Mapping[str, list[str]]) -> Iterator[str]:
+    if not members.get(name):
+        yield name
+    for member in members.get(name, ()):
+        yield from _leaves(member, members)
+
+
+def _baseline_in_checks(samples: RunSamples) -> str | None:
+    """The first that a check names of a task that is looked at."""
+    members: Mapping[str, list[str]] = samples.results.get("group_subtasks", {})
+    looked_at = metrics_of(samples).keys()
+    for check in samples.assay.get("checks", ()):
+        name = check.get("baseline")
+        if name and not looked_at.isdisjoint(_leaves(str(check.get("task")), members)) and Path(name).exists():
+            return str(name)
+    return None
+
+
+def _ranked(evidence: Evidence) -> list[Found]:
+    """Causes by the share of the loss that they can explain, equal ones in the detectors' order; then remarks."""
+    found = [each for detector in _DETECTORS for each in detector(evidence)] if evidence.facts else []
+    found += answers_worse(evidence, [each for each in found if each.finding.is_cause])
+    return sorted(found, key=lambda each: (each.finding.is_cause, round(each.finding.weight, 2)), reverse=True)
+
+
+def _gain(finding: Finding) -> str:
+    if not finding.explains or finding.score is None or finding.score_repaired is None:
+        return ""
+    return f" (score {finding.score:.3f}, repaired about {finding.score_repaired:.3f})"
+
+
+def _certain_all_the_same(found: list[Found]) -> str:
+    """Faults that are seen, where none is blamed for anything."""
+    if any(each.finding.is_cause for each in found):
+        return ""
+    faults = [each.finding for each in found if each.finding.is_certain_fault]
+    return "".join(f"; certain all the same: {each.title}: {each.evidence}" for each in faults)
+
+
+def _headline(evidence: Evidence, found: list[Found]) -> str:
+    causes = [each.finding for each in found if each.finding.is_cause]
+    if causes and causes[0].cause is not Cause.ANSWERS_WORSE:
+        return f"most probable cause: {causes[0].title}: {causes[0].evidence}{_gain(causes[0])}"
+    if causes:
+        return f"no harness cause found: {causes[0].title} than the baseline's: {causes[0].evidence}"
+    loss = evidence.loss
+    if loss.against is Reference.BASELINE:
+        return (
+            f"no harness cause found: no worse than the baseline ({evidence.score:.3f}, {evidence.baseline_score:.3f})"
+        )
+    if loss.against is Reference.CHECK:
+        if evidence.shortfall <= 0:
+            return "no harness cause found: the answers that were scored are no worse than the check demands"
+        words = f"the answers themselves fall {evidence.shortfall:.3f} short of what the check demands"
+        return f"no harness cause found: {words}"
+    if evidence.score is None:
+        return "nothing to explain: no sample has a score of which more is better"
+    return "no harness cause found"

@@ -1,0 +1,284 @@
+"""Causes at the server: failures, another model, and what it makes of a prompt before the model sees it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.checks.verdicts import Verdict
+from assay.diagnosis.evidence import Reference
+from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.judging import (
+    Found,
+    Suspicion,
+    as_remark,
+    examples_of,
+    is_harmless,
+    judge,
+    judge_all,
+    mean_score,
+    percent,
+)
+from assay.diagnosis.texts import Sign
+from assay.types import FailureCause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.diagnosis.evidence import Evidence
+    from assay.diagnosis.facts import SampleFacts
+
+_FAILED_SHARE = 0.01
+_FEWEST_PAIRS = 5
+_CONSTANT = 0.95
+"""Share of prompts whose token counts must differ by the same number."""
+_TOKENIZER_SHARE = 0.2
+_MARKED_SHARE = 0.1
+_USUAL = 0.5
+"""Share of the baseline's replies from which another name counts as the server's custom."""
+_CHARACTERS_A_TOKEN = 4.0
+_FAILURE_ADVICE = {
+    FailureCause.CONTEXT_TOO_LONG: "serve the model with a longer context, or lower max_gen_toks",
+    FailureCause.TIMED_OUT: "raise --request-timeout, or lower --concurrency",
+    FailureCause.RATE_LIMITED: "lower --concurrency, or raise the server's limit",
+    FailureCause.UNAUTHORISED: "check the API key",
+    FailureCause.BAD_REQUEST: "read the server's message; it refuses a field or a value that the task sends",
+}
+
+
+def server_failures(evidence: Evidence) -> Iterator[Found]:
+    """Requests without an answer. They have no score, so what they cost is certainty, not score."""
+    failed = [sample for sample in evidence.facts if sample.failure not in (None, FailureCause.UNSCORABLE)]
+    causes = Counter(sample.failure for sample in failed if sample.failure is not None)
+    if causes:
+        advice = _FAILURE_ADVICE.get(causes.most_common(1)[0][0], "read the server's log for the time of the run")
+        if any(cause.may_pass for cause in causes):
+            advice += "; the same command asks only the failed ones again"
+        yield _failures(evidence, Cause.SERVER_FAILURES, failed, advice)
+    unscorable = [sample for sample in evidence.facts if sample.failure is FailureCause.UNSCORABLE]
+    if unscorable:
+        yield _failures(
+            evidence, Cause.SCORER_FAILURES, unscorable, "read the failures' messages; the task's own code is at fault"
+        )
+
+
+def _failures(evidence: Evidence, cause: Cause, failed: Sequence[SampleFacts], advice: str) -> Found:
+    share = len(failed) / len(evidence.facts)
+    words = ", ".join(
+        f"{count} {name}" for name, count in Counter(sample.failure for sample in failed).most_common() if name
+    )
+    by_endpoint = Counter(sample.endpoint for sample in failed if sample.endpoint)
+    where = f"; by endpoint: {', '.join(f'{url} {count}' for url, count in by_endpoint.most_common())}"
+    suspicion = Suspicion(
+        cause=cause,
+        evidence=f"{percent(len(failed), len(evidence.facts))} samples have no score: {words}"
+        + (where if by_endpoint else ""),
+        advice=advice,
+        affected=failed,
+        of=len(evidence.facts),
+        confidence=Confidence.CERTAIN,
+    )
+    found = judge(evidence, suspicion)
+    invalid = any(check.get("verdict") == Verdict.INVALID and check.get("failed") for check in evidence.unmet)
+    loss = evidence.loss
+    weight = 0.6 if loss.against is Reference.FULL or not loss.is_real else min(1.0, share / loss.size)
+    finding = msgspec.structs.replace(
+        found.finding,
+        is_cause=invalid or share >= _FAILED_SHARE,
+        weight=1.0 if invalid else weight,
+        examples=examples_of(failed, lambda sample: str(sample.failure)),
+    )
+    return Found(finding, found.places)
+
+
+def wrong_model(evidence: Evidence) -> Iterator[Found]:
+    """Replies that name another model than the one asked for."""
+    asked = str(evidence.results.get("model_name") or "")
+    named = Counter(sample.model for sample in evidence.scored if sample.model)
+    strangers = {name: count for name, count in named.items() if _bare(name) != _bare(asked)}
+    usual = evidence.in_baseline(lambda twin: twin.model in strangers)
+    if not strangers or (usual is not None and usual > _USUAL):
+        return
+    affected = [sample for sample in evidence.scored if sample.model in strangers]
+    names = ", ".join(f"{name!r} ({count})" for name, count in strangers.items())
+    listed = {_bare(str(entry.get("id"))) for entry in _served(evidence.assay)}
+    # A server with one model may take any name for it, and reply with its own; nothing is wrong with that.
+    is_alias = len(strangers) == 1 and len(affected) == len(evidence.scored) and _bare(asked) not in listed
+    is_other = evidence.baseline is not None and evidence.baseline.has_facts
+    yield judge_all(
+        evidence,
+        Suspicion(
+            cause=Cause.WRONG_MODEL,
+            evidence=f"asked for {asked!r}, replies name {names}",
+            advice="check which weights, adapter or route the server has under that name",
+            affected=affected,
+            of=len(evidence.scored),
+            confidence=Confidence.LIKELY if is_alias and not is_other else Confidence.CERTAIN,
+            may_be_cause=not is_alias or is_other or bool(evidence.unmet),
+        ),
+    )
+
+
+def other_server(evidence: Evidence) -> Iterator[Found]:
+    """The baseline asked for another model, or its server listed others."""
+    before = {} if evidence.baseline is None else evidence.baseline.results
+    if not before:
+        return
+    told = []
+    if before.get("model_name") != evidence.results.get("model_name"):
+        told.append(f"asked for {evidence.results.get('model_name')!r}, the baseline for {before.get('model_name')!r}")
+    listed = [sorted(str(entry.get("id")) for entry in _served(part)) for part in (_assay(before), evidence.assay)]
+    if all(listed) and listed[0] != listed[1]:
+        told.append(f"the server lists {', '.join(listed[1])}; the baseline's listed {', '.join(listed[0])}")
+    if told:
+        suspicion = Suspicion(
+            cause=Cause.WRONG_MODEL,
+            evidence="; ".join(told),
+            advice="make sure that this is the model that you mean to compare",
+            affected=evidence.scored,
+            of=len(evidence.scored),
+            confidence=Confidence.POSSIBLE,
+        )
+        yield as_remark(judge_all(evidence, suspicion))
+
+
+def probed(evidence: Evidence) -> Iterator[Found]:
+    """What the probe saw of templates and BOS tokens before the run."""
+    before = {} if evidence.baseline is None else _probe(_assay(evidence.baseline.results))
+    seen = _probe(evidence.assay)
+    for name, bad, cause in (
+        ("chat_template", "no", Cause.CHAT_TEMPLATE_MISSING),
+        ("bos_doubled", "yes", Cause.BOS_DOUBLED),
+    ):
+        finding = seen.get(name) or {}
+        if finding.get("seen") != bad or (before.get(name) or {}).get("seen") == bad:
+            continue
+        if name == "chat_template" and _specified(evidence).get("endpoint", "chat") != "chat":
+            continue
+        yield judge_all(
+            evidence, _of_prompts(evidence, cause, f"the probe saw: {finding.get('evidence', '')}", evidence.scored)
+        )
+
+
+def prompt_tokens(evidence: Evidence) -> Iterator[Found]:
+    """Equal prompts that the server counts more or fewer tokens in than in the baseline."""
+    counted = [
+        (sample, sample.prompt_tokens - twin.facts.prompt_tokens)
+        for sample, twin in evidence.pairs
+        if twin.facts is not None
+        and sample.prompt_hash == twin.facts.prompt_hash
+        and sample.prompt_tokens is not None
+        and twin.facts.prompt_tokens is not None
+    ]
+    changed = [(sample, more) for sample, more in counted if more]
+    if len(counted) < _FEWEST_PAIRS or not changed:
+        return
+    affected = [sample for sample, _ in changed]
+    common, times = Counter(more for _, more in counted).most_common(1)[0]
+    if common and times >= _CONSTANT * len(counted):
+        cause = _cause_of(common, evidence)
+        words = f"{percent(times, len(counted))} equal prompts have {abs(common)} "
+        words += f"{'token' if abs(common) == 1 else 'tokens'} {'more' if common > 0 else 'fewer'} than in the baseline"
+        yield judge_all(evidence, _of_prompts(evidence, cause, words, affected))
+        return
+    by_turns = {(sample.messages, more) for sample, more in counted}
+    turns = {messages for messages, _ in by_turns}
+    if len(by_turns) == len(turns) > 1 and all(more < 0 for _, more in by_turns):
+        words = f"equal prompts have fewer tokens than in the baseline, {min(more for _, more in by_turns)} at most, "
+        words += "by the number of their turns"
+        yield judge_all(evidence, _of_prompts(evidence, Cause.CHAT_TEMPLATE_MISSING, words, affected))
+    elif len(changed) >= _TOKENIZER_SHARE * len(counted):
+        span = f"{min(more for _, more in changed):+d} to {max(more for _, more in changed):+d}"
+        words = f"{percent(len(changed), len(counted))} equal prompts have other numbers of tokens than in the baseline"
+        yield judge_all(evidence, _of_prompts(evidence, Cause.TOKENIZER_CHANGED, f"{words} ({span})", affected))
+
+
+def template_markers(evidence: Evidence) -> Iterator[Found]:
+    """Answers in which the model plays the other role, too, or writes the template's own marks."""
+    marked = [sample for sample in evidence.generated if _is_marked(sample)]
+    share = len(marked) / len(evidence.generated) if evidence.generated else 0.0
+    if share - (evidence.in_baseline(_is_marked) or 0.0) < _MARKED_SHARE:
+        return
+    words = (
+        f"{percent(len(marked), len(evidence.generated))} answers hold marks of a chat template or turns of the user"
+    )
+    words += f"; they score {mean_score(marked):.2f}"
+    # In a chat nothing of the kind belongs into an answer, not even into a right one. Plain text may well go on so.
+    is_chat = any(sample.messages for sample in marked)
+    affected = [sample for sample in marked if (sample.score or 0.0) < 1] if is_chat else marked
+    found = judge(evidence, _of_prompts(evidence, Cause.CHAT_TEMPLATE_MISSING, words, affected, Confidence.LIKELY))
+    yield as_remark(found) if not is_chat and is_harmless(evidence, marked) else found
+
+
+def _is_marked(sample: SampleFacts) -> bool:
+    return Sign.TEMPLATE_MARKERS in sample.signs
+
+
+def _cause_of(more: int, evidence: Evidence) -> Cause:
+    if more == 1:
+        return Cause.BOS_DOUBLED
+    if more == -1:
+        return Cause.BOS_MISSING
+    if more > 0:
+        return Cause.CHAT_TEMPLATE_DOUBLED
+    system = evidence.results.get("system_instruction") or ""
+    if system and 0.5 <= -more / (len(system) / _CHARACTERS_A_TOKEN) <= 2.5:
+        return Cause.SYSTEM_PROMPT_IGNORED
+    is_chat = any(sample.messages for sample in evidence.facts)
+    return Cause.CHAT_TEMPLATE_MISSING if is_chat else Cause.TOKENIZER_CHANGED
+
+
+_ADVICE = {
+    Cause.BOS_DOUBLED: "let either the chat template or the tokenizer add BOS, not both (add_special_tokens)",
+    Cause.BOS_MISSING: "let the tokenizer add BOS again (add_special_tokens, or the chat template)",
+    Cause.CHAT_TEMPLATE_MISSING: "start the server with the model's chat template (--chat-template)",
+    Cause.CHAT_TEMPLATE_DOUBLED: "look at the rendered prompt: template applied twice, another model's, or a "
+    "default system prompt",
+    Cause.SYSTEM_PROMPT_IGNORED: "use a chat template that has a place for the system message",
+    Cause.TOKENIZER_CHANGED: "compare the tokenizer files of both servers",
+}
+
+
+def _of_prompts(
+    evidence: Evidence,
+    cause: Cause,
+    words: str,
+    affected: Sequence[SampleFacts],
+    confidence: Confidence = Confidence.CERTAIN,
+) -> Suspicion:
+    return Suspicion(
+        cause=cause,
+        evidence=words,
+        advice=f"{_ADVICE[cause]}; 'assay probe' shows what the server does",
+        affected=affected,
+        of=len(evidence.scored),
+        confidence=confidence,
+    )
+
+
+def _bare(name: str) -> str:
+    """A model's name without folder, revision, tag and file type, which servers add or leave out."""
+    last = name.rstrip("/").rpartition("/")[2].partition("@")[0].lower()
+    return last.removesuffix(":latest").removesuffix(".gguf")
+
+
+def _assay(results: dict[str, Any]) -> dict[str, Any]:
+    part = results.get("assay")
+    return part if isinstance(part, dict) else {}
+
+
+def _served(assay: dict[str, Any]) -> list[dict[str, Any]]:
+    models = ((assay.get("provenance") or {}).get("server") or {}).get("models") or ()
+    return [entry for entry in models if isinstance(entry, dict)]
+
+
+def _probe(assay: dict[str, Any]) -> dict[str, Any]:
+    findings = (assay.get("probe") or {}).get("findings")
+    return findings if isinstance(findings, dict) else {}
+
+
+def _specified(evidence: Evidence) -> dict[str, Any]:
+    model = ((evidence.assay.get("provenance") or {}).get("specification") or {}).get("model")
+    return model if isinstance(model, dict) else {}

@@ -1,0 +1,172 @@
+"""Causes that sit in one slice: an endpoint, a stretch of time, a task or a length of prompts that carries the loss.
+
+Every slice that is looked at counts in the correction of the p-values (Holm). Tasks and lengths differ in difficulty
+by nature, so they are looked at only against a baseline, document by document.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from assay._util.text import clock
+from assay.diagnosis.evidence import Reference
+from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.judging import Found, Suspicion, as_remark, judge, mean_score, percent, share_of_loss
+from assay.stats.multiple import holm
+from assay.stats.slices import worse_slice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from assay.diagnosis.evidence import Evidence
+    from assay.diagnosis.facts import SampleFacts
+
+_SIGNIFICANT = 0.001
+"""After the correction."""
+_WORSE_BY = 0.1
+"""Least difference in mean score between a slice and the rest."""
+_FEWEST = 20
+"""Samples in a slice, and beside it."""
+_LARGEST = 0.6
+"""Greatest share of all samples that is still a slice."""
+_CARRIES = 0.5
+"""Least share of the loss against a baseline."""
+_BREAKDOWN = 0.25
+"""Without a baseline: a stretch of time is blamed if it scores at most this part of what the rest does."""
+_SPANS = 10
+_BANDS = 4
+_ADVICE = {
+    Cause.ONE_ENDPOINT: "take it out of the run, and compare its weights, version and hardware with the others'",
+    Cause.ONE_TIME_SPAN: "look into the server's log and load at that time; run the same again",
+    Cause.ONE_TASK: "look at this task's flipped answers ('assay compare') before the model as a whole",
+    Cause.ONE_LENGTH_BAND: "look for prompts that are cut off, a context limit, or long-context kernels and caches",
+}
+
+
+class _Slice(NamedTuple):
+    cause: Cause
+    name: str
+    samples: Sequence[SampleFacts]
+
+    @property
+    def places(self) -> frozenset[tuple[str, int]]:
+        """Of its samples; made when asked for, because those of all slices together are large."""
+        return frozenset(sample.place for sample in self.samples)
+
+
+def slices(evidence: Evidence) -> Iterator[Found]:
+    """The slice that carries the loss, where there is one."""
+    samples, values = _compared(evidence)
+    looked_at = [
+        part for part in _slices_of(samples, evidence) if _FEWEST <= len(part.samples) <= len(samples) - _FEWEST
+    ]
+    if not looked_at:
+        return
+    tested = holm([_p_value(part, samples, values) for part in looked_at])
+    worse = [part for part, p_value in zip(looked_at, tested, strict=True) if p_value < _SIGNIFICANT]
+    for cause, confidence in (
+        (Cause.ONE_ENDPOINT, Confidence.CERTAIN),
+        (Cause.ONE_TIME_SPAN, Confidence.LIKELY),
+        (Cause.ONE_LENGTH_BAND, Confidence.LIKELY),
+        (Cause.ONE_TASK, Confidence.LIKELY),
+    ):
+        ours = [part for part in worse if part.cause is cause]
+        if ours:
+            yield from _found(evidence, cause, ours, confidence, len(looked_at))
+
+
+def _compared(evidence: Evidence) -> tuple[list[SampleFacts], list[float]]:
+    """The samples and what is compared of them: differences from the baseline, or scores."""
+    if evidence.loss.against is Reference.BASELINE:
+        return [sample for sample, _ in evidence.pairs], evidence.differences
+    return evidence.scored, [sample.score or 0.0 for sample in evidence.scored]
+
+
+def _slices_of(samples: Sequence[SampleFacts], evidence: Evidence) -> Iterator[_Slice]:
+    endpoints = Counter(sample.endpoint for sample in samples if sample.endpoint)
+    if len(endpoints) > 1:
+        for endpoint in endpoints:
+            yield _Slice(Cause.ONE_ENDPOINT, endpoint, [each for each in samples if each.endpoint == endpoint])
+    timed = sorted((sample for sample in samples if sample.time is not None), key=lambda each: each.time or 0.0)
+    for part in _parts(timed, _SPANS):
+        yield _Slice(Cause.ONE_TIME_SPAN, "", part)
+    if evidence.loss.against is not Reference.BASELINE:
+        return
+    tasks = dict.fromkeys(sample.task for sample in samples)
+    if len(tasks) > 1:
+        for task in tasks:
+            yield _Slice(Cause.ONE_TASK, task, [sample for sample in samples if sample.task == task])
+    by_length = sorted(samples, key=lambda sample: sample.prompt_tokens or sample.prompt_characters)
+    for part in _parts(by_length, _BANDS):
+        first, last = (part[end].prompt_characters for end in (0, -1))
+        yield _Slice(Cause.ONE_LENGTH_BAND, f"prompts of {first} to {last} characters", part)
+
+
+def _parts(ordered: Sequence[SampleFacts], count: int) -> Iterator[Sequence[SampleFacts]]:
+    for number in range(count):
+        part = ordered[number * len(ordered) // count : (number + 1) * len(ordered) // count]
+        if part:
+            yield part
+
+
+def _p_value(part: _Slice, samples: Sequence[SampleFacts], values: Sequence[float]) -> float:
+    places = part.places
+    inside = [sample.place in places for sample in samples]
+    strata = None if part.cause is Cause.ONE_TASK else [sample.task for sample in samples]
+    return worse_slice(values, inside, strata)
+
+
+def _found(
+    evidence: Evidence, cause: Cause, parts: Sequence[_Slice], confidence: Confidence, looked_at: int
+) -> Iterator[Found]:
+    places = frozenset(place for part in parts for place in part.places)
+    inside = [sample for sample in evidence.scored if sample.place in places]
+    outside = [sample for sample in evidence.scored if sample.place not in places]
+    if len(inside) > _LARGEST * len(evidence.scored) or not outside:
+        return
+    ours, others = mean_score(inside), mean_score(outside)
+    words = f"{_named(cause, parts, inside)}: {percent(len(inside), len(evidence.scored))} samples score {ours:.2f}, "
+    words += f"the others {others:.2f} (of {looked_at} slices looked at)"
+    found = judge(
+        evidence,
+        Suspicion(
+            cause=cause,
+            evidence=words,
+            advice=_ADVICE[cause],
+            affected=inside,
+            of=len(evidence.scored),
+            confidence=confidence,
+        ),
+    )
+    if evidence.loss.against is Reference.BASELINE:
+        carries = share_of_loss(evidence, found.finding.explains or 0.0) >= _CARRIES
+        is_much = _mean_difference(evidence, places) <= -_WORSE_BY
+    else:
+        # Documents are asked in their order, which may be by difficulty: only a breakdown tells itself apart from that.
+        carries = cause is not Cause.ONE_TIME_SPAN or ours <= _BREAKDOWN * others
+        is_much = others - ours >= _WORSE_BY
+    if not is_much:
+        return
+    if cause in (Cause.ONE_TASK, Cause.ONE_LENGTH_BAND):  # where the loss is, not yet why
+        finding = msgspec.structs.replace(found.finding, weight=0.75 * found.finding.weight)
+        found = Found(finding, found.places)
+    yield found if carries else as_remark(found)
+
+
+def _mean_difference(evidence: Evidence, places: frozenset[tuple[str, int]]) -> float:
+    inside: list[float] = []
+    outside: list[float] = []
+    for (sample, _), difference in zip(evidence.pairs, evidence.differences, strict=True):
+        (inside if sample.place in places else outside).append(difference)
+    return sum(inside) / max(1, len(inside)) - sum(outside) / max(1, len(outside))
+
+
+def _named(cause: Cause, parts: Sequence[_Slice], inside: Sequence[SampleFacts]) -> str:
+    if cause is Cause.ONE_TIME_SPAN:
+        times = [sample.time for sample in inside if sample.time is not None]
+        first, last = (clock(moment, "%H:%M:%S", utc=True) for moment in (min(times), max(times)))
+        return f"from {first} to {last} UTC"
+    return ", ".join(part.name for part in parts)

@@ -1,0 +1,178 @@
+"""A run as one HTML file: scores, evidence, outcomes, comparison, and every sample. It asks no network for anything.
+
+What models and servers said is data: it is escaped where the template writes it, and deflated and base64-encoded where
+the script reads it. A Content-Security-Policy in the file lets nothing run but the file's own script, by its hash, and
+forbids that script to make elements out of text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay._util.json_text import as_json
+from assay._util.storage import unwritten
+from assay._util.text import visible
+from assay.diagnosis import triage_run
+from assay.reports.endpoints import HEADINGS as ENDPOINT_HEADINGS
+from assay.reports.gathered import PageSamples
+from assay.reports.page import difference_bounds, has_samples, outline, score_bounds
+from assay.reports.page_budget import BUDGET, deflated
+from assay.results.writing import read_results
+from assay.types import Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import jinja2
+
+    from assay.reports.gathered import Gathering
+    from assay.reports.page import RunOutline
+    from assay.reports.page_baseline import BaselineTexts
+    from assay.runs.compare import Comparison
+
+ASSETS = Path(__file__).parent / "assets"
+_STYLES = ("uPlot.min.css", "page.css", "samples.css")
+_LIBRARY = "uPlot.iife.min.js"
+_SCRIPTS = ("data.js", "text.js", "plots.js", "filters.js", "list.js", "detail.js", "page.js")
+"""Parts of one module, in this order."""
+
+
+def write_report(
+    results_file: Path,
+    *,
+    baseline: str | Path | None = None,
+    output: Path | None = None,
+    budget: int = BUDGET,
+    gathered: Gathering | None = None,
+) -> Path:
+    """Write the report of a finished run.
+
+    Args:
+        results_file: Assay's or lm-eval's; samples files and journal are looked for beside it.
+        baseline: an earlier run to compare with.
+        output: the file to write; None: ``report_<time>.html`` beside the results.
+        budget: characters that the samples' texts may take; they are cut to keep to it.
+        gathered: what has been gathered of the samples, where they went by before; without a baseline alone.
+
+    Returns:
+        The report.
+
+    Raises:
+        FileFormatError: a file of the run or of the baseline is missing or damaged.
+        SpecificationError: the baseline has no task of the run.
+        OutputError: the report cannot be written.
+    """
+    file = output or report_file(results_file)
+    page = _page(results_file, baseline, budget, gathered)
+    beside = file.with_name(f".{file.name}.partial")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(page.encode("utf-8", "backslashreplace"))
+        beside.replace(file)
+    except OSError as error:
+        raise unwritten(f"cannot write {file}", error) from error
+    return file
+
+
+def report_file(results_file: Path) -> Path:
+    """Where a run's report is, unless its user says otherwise."""
+    return results_file.with_name(f"report_{results_file.stem.removeprefix('results_')}.html")
+
+
+def _page(results_file: Path, baseline: str | Path | None, budget: int, gathering: Gathering | None) -> str:
+    run = outline(results_file, results := read_results(results_file))
+    comparison, texts, triage = None, None, run.triage
+    gathered = None if gathering is None else gathering.of(results_file)
+    if baseline is not None:
+        comparison, texts = _compare(results_file, baseline, run)
+        triage = triage_run(results_file, baseline)
+    if gathered is None or baseline is not None:
+        gathered = _gather(results_file, results, PageSamples(run, texts))
+    packed, plots = gathered.packer.pack(budget), gathered.measured.plots()
+    style, library, script = _joined(_STYLES), _joined([_LIBRARY]), _joined(_SCRIPTS)
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(
+            run=run,
+            results_file=results_file.name,
+            comparison=comparison,
+            triage=triage if triage is not None and triage.findings else None,
+            packed=packed,
+            figures=run.figures(gathered.measured),
+            plots=plots,
+            data=deflated(as_json({**packed.index, "evidence": run.evidence, "plots": plots})),
+            outcomes=tuple(Outcome),
+            endpoint_headings=ENDPOINT_HEADINGS,
+            style=style,
+            library=library,
+            script=script,
+            policy=_policy([library, script], style),
+        )
+    )
+
+
+def _gather(results_file: Path, results: Mapping[str, Any], gathered: PageSamples) -> PageSamples:
+    from assay.runs.samples import RunSamples
+
+    if has_samples(results_file, results.get("configs", {})):
+        with RunSamples(results_file) as samples:
+            for sample in samples:
+                gathered.add(sample)
+    return gathered
+
+
+def _compare(results_file: Path, baseline: str | Path, run: RunOutline) -> tuple[Comparison, BaselineTexts]:
+    from assay.reports.page_baseline import BaselineTexts
+    from assay.runs.compare import compare_runs
+    from assay.runs.files import read_run
+
+    before, after = read_run(baseline), read_run(results_file)
+    comparison = compare_runs(before, after)
+    return comparison, BaselineTexts(before, after, comparison, run.chosen_keys())
+
+
+def _joined(names: Iterable[str]) -> str:
+    return "\n".join((ASSETS / name).read_text(encoding="utf-8").strip() for name in names)
+
+
+def _policy(scripts: list[str], style: str) -> str:
+    allowed = " ".join(_source(script) for script in scripts)
+    return "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {allowed}",
+            f"style-src {_source(style)}",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+
+
+def _source(content: str) -> str:
+    """How a Content-Security-Policy names content that is allowed."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def _environment() -> jinja2.Environment:
+    import jinja2
+    from markupsafe import Markup
+
+    def shown(value: Any) -> Any:
+        return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(ASSETS),
+        autoescape=True,
+        finalize=shown,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {"score_bounds": score_bounds, "difference_bounds": difference_bounds}
+    return environment

@@ -1,0 +1,284 @@
+"""What an HTML report shows above its samples, as data for the template."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.checks.sequential import EvidenceCourse
+from assay.checks.verdicts import CheckResult, Verdict, worst
+from assay.diagnosis import Triage
+from assay.errors import FileFormatError
+from assay.reports.endpoints import endpoint_rows
+from assay.reports.gate import asked_words
+from assay.reports.remarks import other_models
+from assay.results.sample_files import may_name_file, samples_file_of
+from assay.runs.files import read_run
+from assay.scoring.measure import Score, interval_of, metric_keys, stderr_key
+from assay.types import StoppedEarly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from assay.reports.page_figures import ResponseFigures
+    from assay.runs.compare import Comparison
+
+_FAILURES_NAMED = 8
+_RESUMED = 1.02
+"""Answers spread over more than the run's own time by this factor: some were there before it was resumed."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A group and its tasks, for the chart of subtasks."""
+
+    name: str
+    metric: str
+    whole: Score | None
+    tasks: list[Score]
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One number with its name."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished run as its results file tells it. Where lm-eval wrote that, only scores and versions are known."""
+
+    model: str
+    verdict: Verdict | None
+    """The worst of its checks; None without checks."""
+    checks: list[CheckResult]
+    scores: list[Score]
+    evidence: list[EvidenceCourse]
+    stopped: str | None
+    """How much was asked, where that is not everything."""
+    members: dict[str, list[str]]
+    """By group, its tasks and subgroups."""
+    totals: dict[str, Any]
+    triage: Triage | None
+    """Why the run scored low, where it was asked."""
+    warnings: list[str]
+    failures: list[dict[str, Any]]
+    endpoints: list[tuple[str, ...]]
+    """What each of several gave; see :func:`assay.reports.endpoints.endpoint_rows`."""
+    provenance: dict[str, Any]
+    versions: dict[str, str]
+
+    @property
+    def main_scores(self) -> list[Score]:
+        """Of groups and of tasks that are in no group with a score of its own."""
+        scored = {score.task for score in self.scores}
+        inner = {part for group in self.members if group in scored for part in self._below(group)}
+        return [score for score in self.scores if score.task not in inner]
+
+    @property
+    def parts(self) -> list[Part]:
+        """Groups with their tasks, one entry a metric."""
+        names, shown = {score.task for score in self.scores}, {score.task for score in self.main_scores}
+        found = []
+        for group in self.members:
+            leaves = [name for name in self.leaves(group) if name in names]
+            if group in leaves or not leaves:
+                continue
+            if group not in names and not shown.isdisjoint(leaves):
+                continue  # its tasks stand at the top
+            for metric in dict.fromkeys(score.metric for score in self.scores if score.task in leaves):
+                rows = [score for score in self.scores if score.task in leaves and score.metric == metric]
+                whole = next((score for score in self.scores if (score.task, score.metric) == (group, metric)), None)
+                found.append(Part(group, metric, whole, rows))
+        return found
+
+    @property
+    def outcome_rows(self) -> list[Score]:
+        """One score a task, filter and different counts, of those with outcomes; groups first."""
+        rows: dict[Any, Score] = {}
+        for score in self.scores:
+            if score.outcomes:
+                rows.setdefault((score.task, tuple(sorted(score.outcomes.items()))), score)
+        return sorted(rows.values(), key=lambda score: not score.is_group)
+
+    @property
+    def failure_causes(self) -> list[tuple[str, int, list[dict[str, Any]]]]:
+        """Cause, count, and some of the failures."""
+        counts = Counter(str(failure.get("cause")) for failure in self.failures)
+        return [
+            (cause, count, [one for one in self.failures if str(one.get("cause")) == cause][:_FAILURES_NAMED])
+            for cause, count in counts.most_common()
+        ]
+
+    @property
+    def provenance_text(self) -> str:
+        """Specification, server, data and versions, indented."""
+        return json.dumps(self.provenance, indent=2, ensure_ascii=False)
+
+    def thresholds(self, score: Score) -> list[float]:
+        """What checks hold a score against."""
+        held = [check for check in self.checks if (check.task, check.metric) == (score.task, score.metric)]
+        return [bound for check in held for bound in (check.min, check.max) if bound is not None]
+
+    def leaves(self, name: str) -> list[str]:
+        """The tasks below a group; a task is its own."""
+        below = self.members.get(name)
+        if not below:
+            return [name]
+        return list(dict.fromkeys(leaf for member in below for leaf in self.leaves(member)))
+
+    def _below(self, group: str) -> set[str]:
+        """Everything in a group, subgroups and what is in them too."""
+        return {part for member in self.members.get(group, ()) for part in (member, *self._below(member))}
+
+    def chosen_keys(self) -> dict[str, str]:
+        """By task, the metric key that says whether its samples are right: the first check's, else the first."""
+        chosen: dict[str, str] = {}
+        for check in self.checks:
+            for leaf in self.leaves(check.task):
+                chosen.setdefault(leaf, check.metric)
+        for score in self.scores:
+            chosen.setdefault(score.task, score.metric)
+        return chosen
+
+    def figures(self, measured: ResponseFigures) -> list[Figure]:
+        """Tokens, latency and throughput in words; none where the run does not know them."""
+        totals = self.totals
+        if not totals.get("answers"):
+            return []
+        seconds, span = float(totals.get("seconds") or 0), measured.span
+        resumed = span is not None and span > _RESUMED * seconds
+        figures = [
+            Figure("answers", _grouped(totals["answers"]), f"{_grouped(totals['attempts'])} attempts"),
+            Figure("prompt tokens", _grouped(totals["prompt_tokens"])),
+            Figure("completion tokens", _grouped(totals["completion_tokens"]), _usage(totals)),
+        ]
+        for words, key in (("first token", "ttft_seconds"), ("latency", "latency_seconds")):
+            known = ((name, value) for name, value in totals.get(key, {}).items() if value is not None)
+            figures += [Figure(f"{words} {name}", _seconds(value)) for name, value in known]
+        figures.append(Figure("duration", _seconds(seconds), "of the resumed part alone" if resumed else ""))
+        if seconds and not resumed:
+            figures.append(Figure("answers a second", _rate(totals["answers"] / seconds)))
+            if totals["completion_tokens"]:
+                figures.append(Figure("completion tokens a second", _rate(totals["completion_tokens"] / seconds)))
+        return figures
+
+
+def outline(file: Path, results: Mapping[str, Any]) -> RunOutline:
+    """The outline of the run that a results file holds.
+
+    Raises:
+        FileFormatError: Assay's part of it is damaged.
+    """
+    assay = results.get("assay")
+    assay = assay if isinstance(assay, dict) else {}
+    try:
+        checks = msgspec.convert(assay.get("checks", []), list[CheckResult])
+        stopped = assay.get("early_stopping")
+        provenance = dict(assay.get("provenance") or {})
+        return RunOutline(
+            model=str(results.get("model_name") or "?"),
+            verdict=worst(checks) if checks else None,
+            checks=checks,
+            scores=msgspec.convert(assay["scores"], list[Score]) if "scores" in assay else _scores(file, results),
+            evidence=msgspec.convert(assay.get("evidence", []), list[EvidenceCourse]),
+            stopped=asked_words(msgspec.convert(stopped, StoppedEarly)) if stopped else None,
+            members={name: list(below) for name, below in results.get("group_subtasks", {}).items() if below},
+            totals=dict(assay.get("totals") or {}),
+            triage=recorded_triage(file, assay.get("triage")),
+            warnings=other_models(dict(assay.get("totals") or {}), str(results.get("model_name"))),
+            failures=list(assay.get("failures", [])),
+            endpoints=endpoint_rows(assay.get("endpoints", [])),
+            provenance=provenance,
+            versions={"lm_eval": str(results.get("lm_eval_version", "?")), **provenance.get("versions", {})},
+        )
+    except (msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise FileFormatError(f"cannot read {file} as a results file: {error}") from error
+
+
+def recorded_triage(file: Path, recorded: Mapping[str, Any] | None) -> Triage | None:
+    """The triage that a results file holds; None if it holds none."""
+    return None if recorded is None else msgspec.convert({"run": str(file), **recorded}, Triage)
+
+
+def score_bounds(scores: Iterable[Score]) -> tuple[float, float] | None:
+    """The axis on which scores are drawn: 0 to 1; None where one lies outside."""
+    known = [score.value for score in scores if score.value is not None]
+    return (0.0, 1.0) if known and all(0 <= value <= 1 for value in known) else None
+
+
+def difference_bounds(comparison: Comparison) -> tuple[float, float]:
+    """The axis on which differences are drawn, with 0 in its middle."""
+    ends = [abs(change.difference) for change in comparison.changes]
+    ends += [abs(end) for change in comparison.changes if (i := change.interval) for end in (i.low, i.high)]
+    most = max(ends, default=0.0) or 0.01
+    return -most, most
+
+
+def has_samples(file: Path, tasks: Iterable[str]) -> bool:
+    """Whether the run kept its samples; lm-eval does not unless asked to."""
+    return any(may_name_file(task) and samples_file_of(file, task).exists() for task in tasks)
+
+
+def _scores(file: Path, results: Mapping[str, Any]) -> list[Score]:
+    """Of a run that lm-eval wrote: its values, and intervals where the samples give them."""
+    run = read_run(file) if has_samples(file, results.get("configs", {})) else None
+    members = results.get("group_subtasks", {})
+    scores = []
+    for name, entry in results["results"].items():
+        task = None if run is None else run.tasks.get(name)
+        for key in metric_keys(entry):
+            values = list(task.scores.get(key, ())) if task else []
+            listed = [list(value) if isinstance(value, tuple) else value for value in values]
+            scores.append(
+                Score(
+                    task=name,
+                    metric=key,
+                    value=_number(entry[key]),
+                    stderr=_number(entry.get(stderr_key(key))),
+                    interval=interval_of(listed) if listed else None,
+                    bounds=None,
+                    n=_effective(name, results),
+                    outcomes={},
+                    higher_is_better=task.higher_is_better.get(key) if task else None,
+                    is_group=name in members,
+                )
+            )
+    return scores
+
+
+def _effective(name: str, results: Mapping[str, Any]) -> int:
+    """Samples of a task, or of all tasks of a group."""
+    counts, members = results.get("n-samples", {}), results.get("group_subtasks", {})
+    if name in counts:
+        return int(counts[name]["effective"])
+    return sum(_effective(member, results) for member in members.get(name, ()))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _usage(totals: Mapping[str, Any]) -> str:
+    missing = totals.get("answers_without_usage") or 0
+    return f"{_grouped(missing)} answers without a count" if missing else ""
+
+
+def _grouped(number: Any) -> str:
+    return f"{int(number):,}"
+
+
+def _rate(value: float) -> str:
+    return _grouped(value) if value >= 100 else f"{value:.3g}"
+
+
+def _seconds(value: float) -> str:
+    if value >= 120:
+        minutes, seconds = divmod(round(value), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+    return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"

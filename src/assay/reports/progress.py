@@ -1,0 +1,78 @@
+"""A run's progress on stderr: a live table on a terminal, a quiet line now and then elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TextIO
+
+from assay._util.durations import rate_words
+from assay.progress import Progress
+from assay.reports.counting import CountingProgress, opening_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from assay.types import Response, Sample
+
+_LINE_EVERY_SECONDS = 30.0
+
+
+@contextmanager
+def watch(stream: TextIO | None = None) -> Iterator[Progress]:
+    """Show the progress of the run in this block on `stream` (stderr by default)."""
+    target = stream or sys.stderr
+    if not target.isatty():
+        yield ProgressLines(target)
+        return
+    from rich.console import Console
+
+    from assay.reports.live import LiveTable
+
+    with LiveTable(Console(file=target)) as table:
+        yield table
+
+
+@contextmanager
+def quietly() -> Iterator[Progress]:
+    """Show nothing."""
+    yield Progress()
+
+
+class ProgressLines(CountingProgress):
+    """Plain lines: at the start, every half minute, and at the end."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream = stream
+        self._expected = self._done = 0
+        self._last = self._started
+
+    def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
+        """Say what is to be done."""
+        self._expected = sum(expected.values())
+        self._started = self._last = time.monotonic()
+        self._say(opening_line(expected, kept, journal))
+
+    def completed(self, sample: Sample, responses: Sequence[Response]) -> None:
+        """Count, and say so from time to time."""
+        super().completed(sample, responses)
+        self._done += 1
+        now = time.monotonic()
+        if self._done == self._expected or now - self._last >= _LINE_EVERY_SECONDS:
+            self._last = now
+            self._say(self._status(now - self._started))
+
+    def _status(self, seconds: float) -> str:
+        left = self._expected - self._done
+        remaining = f", {words}" if (words := self._left(left)) else ""
+        failed = f", {self._failed} failed" if self._failed else ""
+        rate = f", {rate_words(self._asked, seconds)}" if self._asked and seconds > 0 else ""
+        at_once = f", {self._limit} at once" if self._limit else ""
+        return f"{self._done} of {self._expected} samples{rate}{at_once}{failed}{remaining}"
+
+    def _say(self, line: str) -> None:
+        with suppress(OSError, ValueError):  # a run goes on when nobody reads what it says
+            print(line, file=self._stream, flush=True)
