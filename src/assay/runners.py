@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict
 
 from assay._util.address_list import read_addresses
+from assay._util.event_loops import refuse_inside_event_loop
 from assay.errors import SamplesFailedError, SpecificationError
 from assay.lm_eval_process.log import make_log
 from assay.models.api_key import NO_KEY
@@ -297,6 +298,8 @@ def _runner(name: str, task: str, *metrics: str, without_stderr: Sequence[str] =
     ) -> tuple[dict[str, Any], str]:
         given = _given(options)
         engine = _ENGINES[given.pop("engine", "assay")]
+        if engine is _ask_with_assay:
+            refuse_inside_event_loop(name, f"await asyncio.to_thread({name}, …)")
         results, results_file = engine(
             base_url,
             model,

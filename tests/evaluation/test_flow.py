@@ -27,7 +27,6 @@ from assay.errors import (
     TaskConfigError,
     UnknownMetricError,
     UnknownTaskError,
-    UsageError,
 )
 from assay.evaluation import Evaluation, evaluate, evaluate_async
 from assay.journal import check, find_journals, records
@@ -480,9 +479,17 @@ def test_a_task_whose_name_is_no_file_name_runs_without_samples_files(server: Sc
     assert write_report(run.results_file).exists()
 
 
-def test_inside_an_event_loop_the_other_function_is_named(server: ScriptedServer, tmp_path: Path) -> None:
-    async def call() -> None:
-        evaluate(specification(server, tmp_path))
+@pytest.mark.parametrize("under", ["/v1", "", "/openai"])
+@pytest.mark.parametrize("endpoint", ["chat", "completions"])
+def test_the_address_that_answered_is_the_one_in_the_results(tmp_path: Path, under: str, endpoint: str) -> None:
+    def said(body: dict[str, Any]) -> str:
+        return answer(body) if "messages" in body else "no"
 
-    with pytest.raises(UsageError, match="await evaluate_async"):
-        asyncio.run(call())
+    with ScriptedServer(answer=said, models=["scripted"], under=under) as server:
+        asked = specification(server, tmp_path)
+        url = f"{server.url}{under.removesuffix('/v1')}"
+        model = msgspec.structs.replace(asked.model, base_url=url, endpoint=endpoint)
+        results = evaluate(msgspec.structs.replace(asked, model=model)).results
+        address = f"{server.url}{server.requests[-1].path}"
+    assert results["config"]["model_args"]["base_url"] == address
+    assert {config["metadata"]["base_url"] for config in results["configs"].values()} == {address}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.cli import main
 from assay.diagnosis import Cause, triage_run
 from assay.errors import BaselineMismatchError
 from assay.evaluation import evaluate
@@ -72,3 +73,36 @@ def test_a_part_is_a_remark_of_triage_and_of_a_comparison(server: ScriptedServer
         comparison = compare_runs(read_run(baseline), read_run(whole))
         assert comparison.mismatches == {}
         assert f"counting: {words}" in comparison.remarks
+
+
+@pytest.mark.parametrize("command", ["show", "triage", "report", "score", "compare"])
+def test_of_a_folder_whose_newest_run_was_stopped_early_the_newest_whole_one_is_named(
+    server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    whole = evaluate(specification(server, tmp_path)).results_file
+    arguments = {"compare": [str(whole)], "show": ["--limit", "1"]}.get(command, [])
+    named = f"{tmp_path}: the newest run there is "
+
+    def said() -> str:
+        with pytest.raises(SystemExit) as ended:
+            main([command, str(tmp_path), *arguments])
+        assert ended.value.code == 0
+        return capsys.readouterr().err
+
+    assert named not in said()
+    demand = Check(metric=KEY, task="counting", min=0.1)
+    stopped = evaluate(specification(server, tmp_path, demand, early=True)).results_file
+    assert f"{named}{stopped}, which was stopped early; the newest whole run there is {whole}\n" in said()
+
+
+def test_a_baseline_that_was_stopped_early_is_refused_with_the_newest_whole_run(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    whole = evaluate(specification(server, tmp_path)).results_file
+    demand = Check(metric=KEY, task="counting", min=0.1)
+    stopped = evaluate(specification(server, tmp_path, demand, early=True)).results_file
+    for damaged in ("results_2020-01-01T00-00-00.000000.json", "results_2099-01-01T00-00-00.000000.json"):
+        whole.with_name(damaged).write_text("{")
+    against = Check(metric=KEY, task="counting", baseline=str(stopped), margin=0.1)
+    with pytest.raises(BaselineMismatchError, match=re.escape(f"; the newest whole run there is {whole}")):
+        evaluate(specification(server, tmp_path, against))

@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from assay._util.event_loops import running_loop
 from assay.errors import RunInterrupted
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class Stop:
         if os.getpid() != self._process:
             raise KeyboardInterrupt  # A child that was forked off inherits the handler, not what it would stop.
         self.received.append(number)
-        loop = _running_loop()
+        loop = running_loop()
         if loop is None:
             self._come_again(number, _PATIENCE)
             raise KeyboardInterrupt
@@ -163,13 +164,6 @@ class Stop:
         main = threading.main_thread().ident
         if main is not None and not self._is_over:
             signal.pthread_kill(main, number)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs in this thread; asyncio may not be imported yet, or not to its end."""
-    running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
-    loop: asyncio.AbstractEventLoop | None = None if running is None else running()
-    return loop
 
 
 def _cancelled_error() -> type[BaseException]:

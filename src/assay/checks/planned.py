@@ -16,7 +16,7 @@ from assay.checks.scope import Scope, scope_of
 from assay.checks.sequential import SequentialCheck, outside_words, plan_of
 from assay.checks.verdicts import CheckResult, Verdict, describe, judge, resolve_checks
 from assay.errors import BaselineMismatchError, SpecificationError
-from assay.runs.files import read_run
+from assay.runs.files import read_run, whole_run_words
 from assay.runs.pairing import partial_words, settings_changes
 from assay.tasks.metrics import metric_keys_by_name
 from assay.tasks.selection import chosen_of, documents_of, part_words
@@ -211,7 +211,10 @@ def refuse_misfit(check: Check, scope: Scope, baseline: RecordedRun, loaded: Loa
             has documents or subtasks that are gone.
     """
     if baseline.stopped_early:
-        raise BaselineMismatchError(f"{baseline.source} was stopped early and is no baseline: it lacks most documents")
+        raise BaselineMismatchError(
+            f"{baseline.source} was stopped early and is no baseline: it lacks most documents"
+            f"{whole_run_words(baseline.source)}"
+        )
     for name in scope.tasks:
         before = baseline.tasks.get(name)
         if before is None or not before.scores.get(check.metric):

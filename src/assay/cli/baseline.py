@@ -30,16 +30,15 @@ def save(run: str, file: Path, with_texts: bool) -> None:
     from assay._util.text import printable
     from assay.errors import SpecificationError
     from assay.runs.baseline import save_baseline
-    from assay.runs.files import newest_whole_results, read_run
+    from assay.runs.files import read_run, whole_run_words
 
     read = read_run(run)
     try:
         save_baseline(read, file, with_texts=with_texts)
     except SpecificationError as error:
-        whole = newest_whole_results(Path(read.source).parent) if read.stopped_early else None
-        if whole is None:
+        if not read.stopped_early:
             raise
-        raise SpecificationError(f"{error}; the newest whole run there is {whole}") from None
+        raise SpecificationError(f"{error}{whole_run_words(read.source)}") from None
     left_out = [f"{task.name} {key}" for task in read.tasks.values() for key in task.values if key not in task.scores]
     if left_out:
         remark(f"not per document, so left out: {', '.join(left_out)}")

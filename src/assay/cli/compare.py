@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from assay.cli.remarks import remark_parts
+
 _RUN_HELP = "A run is a results file, a samples file, a baseline, or a folder of results (its newest run)."
 
 
@@ -25,6 +27,7 @@ def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: boo
     from assay.runs.compare import compare_runs
     from assay.runs.files import read_run
 
+    remark_parts(baseline, *candidates)
     first = read_run(baseline)
     comparisons = [compare_runs(first, read_run(candidate)) for candidate in candidates]
     if as_json:

@@ -8,6 +8,7 @@ import click
 
 from assay.cli.helm_options import allow_fewer_option, metric_options, output_options, unsafe_code_of
 from assay.cli.helm_run import run
+from assay.cli.remarks import remark_parts
 
 
 @click.group(short_help="HELM's metrics and run directories, without HELM.")
@@ -114,6 +115,7 @@ def export(run_: str, output_dir: Path, suite: str, allow_fewer: bool) -> None:
     from assay.helm.schema import SCHEMA
     from assay.runs.samples import results_file_of
 
+    remark_parts(run_)
     for folder in write_helm_runs(results_file_of(run_), output_dir, suite, allow_fewer=allow_fewer):
         print(folder)
     print(f"helm-summarize --output-path {output_dir} --suite {suite} --schema-path {output_dir / SCHEMA} reads them")

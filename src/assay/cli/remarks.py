@@ -11,3 +11,12 @@ def remark(*lines: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         for line in lines:
             print(line, file=sys.stderr)
+
+
+def remark_parts(*runs: str | None) -> None:
+    """Say of folders of results, as they are named on the command line, where their newest run was stopped early."""
+    from assay.runs.files import newest_run_words
+
+    for run in runs:
+        if run is not None and (words := newest_run_words(run)):
+            remark(f"{run}: {words}")

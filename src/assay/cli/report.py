@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from assay.cli.remarks import remark_parts
+
 _RUN_HELP = "A run is a results file, a samples file, or a folder of results (its newest run)."
 
 
@@ -29,6 +31,7 @@ def report(run: str, baseline: str | None, open_it: bool, output: Path | None) -
     from assay.reports.html import write_report
     from assay.runs.samples import results_file_of
 
+    remark_parts(run, baseline)
     file = write_report(results_file_of(run), baseline=baseline, output=output)
     print(file)
     if open_it:

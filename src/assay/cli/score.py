@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from assay.cli.remarks import remark_parts
+
 if TYPE_CHECKING:
     from assay.rescoring.rescore import Rescored
 
@@ -50,6 +52,7 @@ def score(
     from assay.runs.samples import results_file_of
 
     renamed = {name: new or name for name, _, new in (task.partition("=") for task in tasks)}
+    remark_parts(run)
     rescored = rescore(
         results_file_of(run),
         Rescoring(tasks=renamed, include_path=include_path, data_dir=data_dir, output_dir=output_dir),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.remarks import remark
+from assay.cli.remarks import remark, remark_parts
 from assay.types import Outcome
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ def show(
         flipped=flipped,
         containing=containing,
     )
+    remark_parts(run, baseline)
     with RunSamples(results_file_of(run)) as samples:
         chosen = islice(choose(samples, choice, baseline), limit)
         if as_json:

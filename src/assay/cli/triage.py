@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from assay.cli.remarks import remark_parts
+
 _RUN_HELP = "A run is a results file, a samples file or a folder of results (its newest run), Assay's or lm-eval's."
 
 
@@ -26,6 +28,7 @@ def triage(run: str, baseline: str | None, as_json: bool) -> None:
     """
     from assay.diagnosis import triage_run
 
+    remark_parts(run, baseline)
     found = triage_run(run, baseline, score_again=baseline is not None)
     if as_json:
         from assay._util.json_text import json_line

@@ -113,7 +113,7 @@ def _description(plan: RunPlan, logged: Mapping[str, TaskScores], seconds: float
     """The sections in which lm-eval says how the run was made, in its order."""
     specification = plan.specification
     return {
-        **describe_run(specification, plan.started),
+        **describe_run(specification, plan.model_args, plan.started),
         **describe_tokenizer(plan.tokenizer, specification.model.max_length),
         "task_hashes": {name: task.task_hash() for name, task in logged.items()},
         **describe_prompting(specification, plan.tokenizer, seconds),

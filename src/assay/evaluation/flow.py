@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.event_loops import refuse_inside_event_loop
 from assay._util.interruption import interruptible, run_stoppable
 from assay.engine import TOGETHER, ask_all
 from assay.engine.schedule import LongestFirst
-from assay.errors import UsageError
 from assay.evaluation.any_order import SamplesInAnyOrder
 from assay.evaluation.finish import Evaluation, conclude
 from assay.evaluation.plan import RunPlan, make_plan, open_model, refuse_unknown_names, request_writer, run_folder
@@ -32,7 +33,7 @@ from assay.specification import validate
 from assay.tasks.requests import until_refused
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from assay.journal import Journal
     from assay.models.preflight import Preflight
@@ -45,8 +46,10 @@ __all__ = ["Evaluation", "evaluate", "evaluate_async"]
 
 _PROBE_SECONDS = 10.0
 """Longest that a run waits for what its server is seen to do."""
-_one_at_a_time = threading.RLock()
+_one_at_a_time = threading.Lock()
 """lm-eval and its tasks keep things in the process: random streams, the data sets' loader, what is printed."""
+_LOOK_AGAIN = 0.05
+"""Seconds between two looks at whether another run has ended."""
 
 
 def evaluate(
@@ -58,7 +61,7 @@ def evaluate(
 ) -> Evaluation:
     """Run `specification` and write its results.
 
-    Threads may call it at the same time; their runs wait for one another.
+    Threads may call it at the same time; the runs of one process wait for one another.
 
     Args:
         specification: what to ask of which model.
@@ -73,7 +76,7 @@ def evaluate(
         UnjudgeableError: the server cannot be reached, or refuses everything.
         RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
     """
-    _refuse_inside_event_loop()
+    refuse_inside_event_loop("evaluate", "await evaluate_async(specification)")
     specification = validate(specification)
     with interruptible(run_folder(specification) / "journal"), _one_at_a_time, asyncio.Runner() as runner:
         refuse_unknown_names(specification)
@@ -88,29 +91,30 @@ def evaluate(
         return evaluation
 
 
-def _refuse_inside_event_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise UsageError(
-        "evaluate() cannot be called where an event loop runs (a notebook, an async function): there, write "
-        "`await evaluate_async(specification)`"
-    )
-
-
 async def evaluate_async(specification: Specification, progress: Progress | None = None) -> Evaluation:
     """:func:`evaluate` for callers with an event loop of their own; cancelling it leaves a resumable run."""
     specification = validate(specification)
-    refuse_unknown_names(specification)
-    preflight = await _run_preflight(specification.model)
-    plan = make_plan(specification, preflight)
-    writer = await request_writer(plan)
-    with open_state(plan) as state:
-        await _answer(plan, writer, state, progress or Progress())
-        evaluation = conclude(plan, state)
-    evaluation.finish()
-    return evaluation
+    async with _alone():
+        refuse_unknown_names(specification)
+        preflight = await _run_preflight(specification.model)
+        plan = make_plan(specification, preflight)
+        writer = await request_writer(plan)
+        with open_state(plan) as state:
+            await _answer(plan, writer, state, progress or Progress())
+            evaluation = conclude(plan, state)
+        evaluation.finish()
+        return evaluation
+
+
+@asynccontextmanager
+async def _alone() -> AsyncIterator[None]:
+    """Wait until no other run goes on, whichever thread and event loop it has, and keep others waiting."""
+    while not _one_at_a_time.acquire(blocking=False):  # a thread that waits for it could not be cancelled
+        await asyncio.sleep(_LOOK_AGAIN)
+    try:
+        yield
+    finally:
+        _one_at_a_time.release()
 
 
 async def _run_preflight(spec: ModelSpec) -> Preflight:

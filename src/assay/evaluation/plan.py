@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -52,6 +52,8 @@ class RunPlan:
     checks: Sequence[PlannedCheck]
     documents: dict[str, Sequence[int]]
     """By task, the numbers of the documents to ask."""
+    model_args: dict[str, Any]
+    """With which lm-eval would ask in the same way."""
 
     @property
     def expected(self) -> dict[str, int]:
@@ -78,7 +80,8 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     model, options = specification.model, specification.options
     folder = run_folder(specification)
     ensure_writable(folder)
-    loaded = load_tasks(specification.tasks, options, model_args(model))
+    arguments = model_args(model, preflight.urls.get(server_root(model.base_url)))
+    loaded = load_tasks(specification.tasks, options, arguments)
     refuse_unscorable(loaded.tasks, model)
     refuse_odd_settings(loaded.tasks)
     if specification.log_samples:
@@ -101,6 +104,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
         tokenizer=tokenizer,
         checks=plan_checks(specification, loaded),
         documents=documents,
+        model_args=arguments,
     )
 
 

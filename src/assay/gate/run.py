@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay._util.event_loops import refuse_inside_event_loop
 from assay.checks.verdicts import CheckResult, Verdict, describe, worst
 from assay.diagnosis.remark import triage_remark
 from assay.errors import UnjudgeableError
@@ -79,6 +80,7 @@ def run_gate(
         UsageError: a model cannot be evaluated as the policy asks.
         RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
     """
+    refuse_inside_event_loop("run_gate", "await asyncio.to_thread(run_gate, …)")
     outcomes: list[ModelOutcome] = []
     evaluations: list[Evaluation] = []
     for model_name, specification in specifications(policy).items():

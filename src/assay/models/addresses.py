@@ -38,9 +38,8 @@ class Addresses:
     def __init__(self, base_url: str) -> None:
         self.root = server_root(base_url)
         """The server's, for messages and for what lies outside of the protocol."""
-        self._readings = [
-            {kind: yarl.URL(url) for kind, url in reading._asdict().items()} for reading in readings(base_url)
-        ]
+        self._spelt = readings(base_url)
+        self._readings = [{kind: yarl.URL(url) for kind, url in reading._asdict().items()} for reading in self._spelt]
         self._reading = self._readings[0]
         self.is_settled = len(self._readings) == 1
         """Whether it is known which reading is meant."""
@@ -49,6 +48,10 @@ class Addresses:
     def __getitem__(self, kind: EndpointKind | Literal["models"]) -> yarl.URL:
         """Where an endpoint is asked, as far as is known."""
         return self._reading[kind]
+
+    def recorded(self, kind: EndpointKind | Literal["models"]) -> str:
+        """The same fit to be written down: spelt as the base URL is, without secrets."""
+        return without_secrets(self._spelt[self._readings.index(self._reading)]._asdict()[kind])
 
     def tried(self, kind: EndpointKind | Literal["models"]) -> str:
         """The addresses at which an endpoint was looked for, in words."""

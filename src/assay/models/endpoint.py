@@ -87,6 +87,11 @@ class Endpoint:
         proxy = f" (through the proxy {self.open_proxy})" if self.open_proxy else ""
         return f"{self._addresses.tried(self._endpoint)}{proxy}"
 
+    @property
+    def url(self) -> str:
+        """Where answers are asked for, as far as is known; fit to be written down."""
+        return self._addresses.recorded(self._endpoint)
+
     def __repr__(self) -> str:
         return f"Endpoint({self.address!r})"
 

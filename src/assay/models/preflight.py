@@ -48,6 +48,8 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
 
     servers: dict[str, ServerInfo]
     """Those that are there, by address; at least one."""
+    urls: dict[str, str] = {}
+    """Where those are asked for answers, by address."""
     absent: dict[str, str] = {}
     """Why the others are not, by address."""
     agreement: dict[str, Agreement] = {}
@@ -108,7 +110,8 @@ async def run_preflight(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Prefl
     await _refuse_bad_key(present, spec)
     agreement = await _compare_answers(present, spec) if len(present) > 1 else {}
     open_proxies = {endpoint.address: endpoint.open_proxy for endpoint in endpoints if endpoint.open_proxy}
-    return Preflight(servers=servers, absent=absent, agreement=agreement, open_proxies=open_proxies)
+    urls = {endpoint.address: endpoint.url for endpoint in present}
+    return Preflight(servers=servers, urls=urls, absent=absent, agreement=agreement, open_proxies=open_proxies)
 
 
 async def _refuse_bad_key(endpoints: Sequence[Endpoint], spec: ModelSpec) -> None:

@@ -25,7 +25,7 @@ from assay.errors import FileFormatError, OutputError, SpecificationError, TaskC
 from assay.results.sample_files import may_name_file
 from assay.results.shape import refuse_misshapen
 from assay.tasks.lm_eval_json import as_written, lm_eval_json
-from assay.tasks.model_args import lm_eval_model_name, model_args
+from assay.tasks.model_args import lm_eval_model_name
 from assay.tasks.raised import words_of
 
 if TYPE_CHECKING:
@@ -118,18 +118,19 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, handler)
 
 
-def describe_run(specification: Specification, started: float) -> dict[str, Any]:
+def describe_run(specification: Specification, model_args: Mapping[str, Any], started: float) -> dict[str, Any]:
     """The sections in which lm-eval says how the run was made.
 
     Args:
         specification: what was run.
+        model_args: with which lm-eval would ask in the same way.
         started: Unix time at which the run began.
     """
     options = specification.options
     return {
         "config": {
             "model": lm_eval_model_name(specification.model),
-            "model_args": model_args(specification.model),
+            "model_args": model_args,
             "batch_size": 1,
             "batch_sizes": [],
             "device": "cuda:0",

@@ -84,10 +84,32 @@ def newest_results(folder: Path) -> Path:
     return max(holding.pop().glob("results_*.json"), key=lambda file: file.name)
 
 
-def newest_whole_results(folder: Path) -> Path | None:
-    """The newest results file in a model's folder of a run that was not stopped early; None if there is none."""
-    newest_first = sorted(folder.glob("results_*.json"), key=lambda file: file.name, reverse=True)
-    return next((file for file in newest_first if not _was_stopped_early(file)), None)
+def newest_run_words(place: str | Path) -> str | None:
+    """Say which run is meant where a folder is named whose newest run was stopped early; None where all is clear.
+
+    Gates and runs of one model lie in one folder, so that whoever names it may expect the whole run before.
+
+    Raises:
+        FileFormatError: there is none, or there are several to choose from.
+    """
+    folder = Path(place)
+    if not folder.is_dir() or not _was_stopped_early(newest := newest_results(folder)):
+        return None
+    return f"the newest run there is {newest}, which was stopped early{whole_run_words(newest)}"
+
+
+def whole_run_words(file: str | Path) -> str:
+    """Name the newest run beside a results file that was not stopped early; empty where there is none."""
+    newest_first = sorted(Path(file).parent.glob("results_*.json"), key=lambda file: file.name, reverse=True)
+    whole = next((file for file in newest_first if _is_whole(file)), None)
+    return "" if whole is None else f"; the newest whole run there is {whole}"
+
+
+def _is_whole(file: Path) -> bool:
+    try:
+        return not _was_stopped_early(file)
+    except FileFormatError:  # damaged, and not the file that somebody asked for
+        return False
 
 
 def _was_stopped_early(file: Path) -> bool:

@@ -17,11 +17,16 @@ def lm_eval_model_name(model: ModelSpec) -> str:
     return "local-chat-completions" if model.endpoint == "chat" else "local-completions"
 
 
-def model_args(model: ModelSpec) -> dict[str, Any]:
-    """The value of lm-eval's ``--model_args`` that asks this endpoint in the same way."""
+def model_args(model: ModelSpec, url: str | None = None) -> dict[str, Any]:
+    """The value of lm-eval's ``--model_args`` that asks this endpoint in the same way.
+
+    Args:
+        model: names the endpoint.
+        url: where it is; by default, where its base URL is most likely to mean.
+    """
     arguments: dict[str, Any] = {
         "model": model.model,
-        "base_url": without_secrets(endpoint_url(model.base_url, model.endpoint)),
+        "base_url": without_secrets(endpoint_url(model.base_url, model.endpoint)) if url is None else url,
         "num_concurrent": model.concurrency,
         **_tokenization(model),
     }

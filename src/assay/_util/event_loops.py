@@ -1,0 +1,35 @@
+"""Where an event loop runs, functions that run one of their own cannot be called."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from assay.errors import UsageError
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop that runs in this thread; asyncio may not be imported yet, or not to its end."""
+    running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
+    loop: asyncio.AbstractEventLoop | None = None if running is None else running()
+    return loop
+
+
+def refuse_inside_event_loop(call: str, instead: str) -> None:
+    """Refuse a call where an event loop runs in this thread.
+
+    Args:
+        call: the function's name.
+        instead: what to write there.
+
+    Raises:
+        UsageError: one runs.
+    """
+    if running_loop() is not None:
+        raise UsageError(
+            f"{call}() cannot be called where an event loop runs (a notebook, an async function): there, write "
+            f"`{instead}`"
+        )
