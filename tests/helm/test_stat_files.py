@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -119,4 +120,22 @@ def test_odd_names_are_compared_too(tmp_path: Path) -> None:
     stat = {"name": {"name": "a", "novel": [1]}, "count": 1, "sum": 1, "sum_squared": 1, "mean": 1}
     (tmp_path / STATS).write_text(json.dumps([stat]))
     with pytest.raises(OutputError, match="lose a, and"):
+        write(tmp_path, WHOLE)
+
+
+@pytest.mark.parametrize("name", [STATS, PER_INSTANCE_STATS, SCENARIO_STATE])
+@pytest.mark.parametrize("allow_fewer", [True, False])
+def test_a_directory_in_the_way_keeps_every_file_as_it_was(tmp_path: Path, name: str, allow_fewer: bool) -> None:
+    write(tmp_path, WHOLE)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    with pytest.raises(OutputError, match=f"{name} is a directory, where a file"):
+        write(tmp_path, WHOLE[:4], SCORES, allow_fewer=allow_fewer)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / STATS)
+    with pytest.raises(OutputError, match=f"cannot be counted, for .*{STATS} is no file"):
         write(tmp_path, WHOLE)

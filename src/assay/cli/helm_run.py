@@ -109,6 +109,7 @@ def run(**options: Any) -> None:
     from assay.helm.evaluation import plan
     from assay.helm.run_directory import RunFiles, possible_metrics, write_run
     from assay.helm.running.answering import answered
+    from assay.helm.running.preflight import check_outcome
     from assay.helm.selection import import_plugins
     from assay.reports.progress import watch
 
@@ -131,6 +132,14 @@ def run(**options: Any) -> None:
             raise NothingMeasuredError("no metric can be computed")
         if run.is_in(folder):
             raise SpecificationError(f"{folder} would be replaced, which is the run to be asked; name another --suite")
+        check_outcome(
+            run,
+            plans.metrics,
+            folder,
+            service,
+            gives_tokens=source.gives_tokens,
+            allow_fewer=options["allow_fewer"],
+        )
         with contextlib.ExitStack() as until_told:
             with watch() as progress:
                 done = until_told.enter_context(

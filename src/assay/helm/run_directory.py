@@ -14,7 +14,13 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 import msgspec
 
 from assay._util.storage import unwritten
-from assay.errors import FewerStatisticsError, FileFormatError, MissingDependencyError, UnknownMetricError
+from assay.errors import (
+    FewerStatisticsError,
+    FileFormatError,
+    MissingDependencyError,
+    OutputError,
+    UnknownMetricError,
+)
 from assay.helm.evaluation import Evaluated, evaluate
 from assay.helm.metrics.base import DEFAULT_PARALLELISM
 from assay.helm.metrics.registry import NATIVE, create_metric
@@ -192,8 +198,7 @@ def write_run(
         OutputError: The files cannot be written.
         FewerStatisticsError: They would replace statistics by fewer, which is not allowed.
     """
-    if isinstance(files.scenario, Path):
-        Scenario.from_json(_read(files.scenario), str(files.scenario))  # what is broken is not to be copied
+    _check_scenario(files.scenario)
     with _drafting(output_dir, allow_fewer) as draft, ExitStack() as stack:
         spools = [_Spool(stack.enter_context(_scratch(draft))) for _ in metrics]
         evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress, unsafe_code)
@@ -231,6 +236,7 @@ def write_scored_run(
 @contextmanager
 def _drafting(output_dir: Path, allow_fewer: bool) -> Iterator[Path]:
     """A folder whose files go to the run's directory when the block ends well."""
+    _refuse_directories(output_dir)
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
         _clear_up(output_dir)
@@ -238,14 +244,56 @@ def _drafting(output_dir: Path, allow_fewer: bool) -> Iterator[Path]:
             draft = Path(folder)
             yield draft
             if not allow_fewer and (lost := what_would_be_lost(output_dir, draft)):
-                raise FewerStatisticsError(
-                    f"{output_dir} is left as it was, for it would lose {lost}; write to another directory, or allow "
-                    "it: --allow-fewer, or allow_fewer=True in Python"
-                )
+                raise FewerStatisticsError(would_lose(output_dir, lost))
             for path in sorted(draft.glob("*.json")):
                 os.replace(path, output_dir / path.name)
     except OSError as error:
         raise unwritten(f"{output_dir} cannot be written", error) from None
+
+
+def would_lose(output_dir: Path, lost: str) -> str:
+    """Why a run's directory is left as it was.
+
+    Args:
+        output_dir: The directory.
+        lost: What of its statistics would be lost.
+    """
+    return (
+        f"{output_dir} is left as it was, for it would lose {lost}; write to another directory, or allow it: "
+        "--allow-fewer, or allow_fewer=True in Python"
+    )
+
+
+def check_place(output_dir: Path, scenario: Scenario | Path | None) -> None:
+    """See whether a run's files can be written, before work is put into what they are to say.
+
+    Args:
+        output_dir: The run's directory, which may not exist.
+        scenario: What is to be copied into it.
+
+    Raises:
+        OutputError: They cannot be written there.
+        FileFormatError: The scenario's file is missing or damaged.
+    """
+    _check_scenario(scenario)
+    _refuse_directories(output_dir)
+    place = next(folder for folder in (output_dir, *output_dir.absolute().parents) if os.path.lexists(folder))
+    if not place.is_dir():
+        raise OutputError(f"{output_dir} cannot be written: {place} is no directory")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise OutputError(f"{output_dir} cannot be written: {place} is not writable")
+
+
+def _check_scenario(scenario: Scenario | Path | None) -> None:
+    if isinstance(scenario, Path):  # what is broken is not to be copied
+        Scenario.from_json(_read(scenario), str(scenario))
+
+
+def _refuse_directories(output_dir: Path) -> None:
+    """Refuse a place where some file could take the place of another, and some file could not."""
+    for path in (output_dir / name for name in (RUN_SPEC, SCENARIO, SCENARIO_STATE, STATS, PER_INSTANCE_STATS)):
+        if path.is_dir() and not path.is_symlink():
+            raise OutputError(f"{path} is a directory, where a file of that name is to be written: move it away")
 
 
 def _clear_up(output_dir: Path) -> None:

@@ -50,7 +50,7 @@ def read_stats(path: Path) -> list[Stat]:
 
 
 def _stats(path: Path) -> dict[bytes, Stat]:
-    if not path.exists() or not _read(path).strip():
+    if not _is_there(path) or not _read(path).strip():
         return {}
     return {
         dump_json(stat.name.to_builtins()): stat
@@ -89,7 +89,7 @@ def _fewer_values(old: Path, new: Path) -> str | None:
 
 def _count(path: Path) -> _Values:
     """How many instances have how many statistics; HELM's layout is counted without reading it as JSON."""
-    if not path.exists():
+    if not _is_there(path):
         return _Values(0, 0)
     records = values = 0
     kept = b""
@@ -108,6 +108,12 @@ def _count_in_another_layout(path: Path) -> _Values:
         raise FileFormatError(f"{path} holds no list of statistics")
     lists = [record.get("stats") for record in found if isinstance(record, dict)]
     return _Values(len(lists), sum(len(stats) for stats in lists if isinstance(stats, list)))
+
+
+def _is_there(path: Path) -> bool:
+    if path.exists() and not path.is_file():
+        raise FileFormatError(f"{path} is no file")
+    return path.exists()
 
 
 def _read(path: Path) -> bytes:

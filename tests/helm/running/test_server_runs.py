@@ -17,6 +17,8 @@ import pytest
 
 from assay.errors import (
     DataNotFoundError,
+    FewerStatisticsError,
+    FileFormatError,
     MissingDependencyError,
     OutputError,
     SamplesFailedError,
@@ -136,6 +138,52 @@ def test_answers_that_are_missing_now_take_no_statistics_away(tmp_path: Path) ->
             ask(run_dir, server, tmp_path, "--max-attempts", "1", "--allow-fewer")
         assert server.count == asked + 1, "answers are kept although they were not written"
     assert len(read(folder, "per_instance_stats.json")) == 5
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "message"),
+    [
+        (lambda run, _: (run / "scenario.json").write_text('{"name": '), FileFormatError, "scenario.json ends"),
+        (lambda _, folder: (folder / "stats.json").mkdir(parents=True), OutputError, "stats.json is a directory"),
+        (lambda _, folder: folder.symlink_to("nowhere"), OutputError, "is no directory"),
+    ],
+)
+def test_what_cannot_be_written_is_not_asked_for(
+    tmp_path: Path, spoil: Callable[[Path, Path], object], error: type[Exception], message: str
+) -> None:
+    run_dir = write_run(tmp_path / "earlier")
+    folder = tmp_path / ANSWERED
+    folder.parent.mkdir(parents=True)
+    spoil(run_dir, folder)
+    with serve(right) as server:
+        with pytest.raises(error, match=message):
+            ask(run_dir, server, tmp_path)
+        assert server.count == 0
+
+
+@pytest.mark.parametrize("less", ["no_tokens", "no_tokenizer", "fewer_instances"])
+def test_what_would_take_statistics_away_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, less: str
+) -> None:
+    (tmp_path / "words_of_a_test.py").write_text("class Words:\n    encode = decode = list\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    run_dir = write_run(tmp_path / "earlier")
+    tokenizer = ("--tokenizer", "words_of_a_test:Words")
+    with serve(right) as server:
+        ask(run_dir, server, tmp_path, *tokenizer)
+        folder = tmp_path / ANSWERED
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        asked = server.count
+        if less == "fewer_instances":
+            write_run(run_dir, count=5)
+        options = {"no_tokens": (*tokenizer, "--chat"), "no_tokenizer": ()}.get(less, tokenizer)
+        with pytest.raises(FewerStatisticsError, match="--allow-fewer"):
+            ask(run_dir, server, tmp_path, *options, "--fresh")
+        assert server.count == asked
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+        server.answer = lambda body: f"a{number_of(body)}" if "messages" in body else right(body)
+        ask(run_dir, server, tmp_path, *options, "--fresh", "--allow-fewer")
+    assert stat(folder, "exact_match") == 1
 
 
 BUILDER = """#!{python}

@@ -43,6 +43,11 @@ class LocalSource:
         return self.engine.window
 
     @property
+    def gives_tokens(self) -> bool:
+        """Engines tell all tokens."""
+        return True
+
+    @property
     def identity(self) -> Mapping[str, Any]:
         """The engine's."""
         return self.engine.identity

@@ -38,6 +38,10 @@ class Source(Protocol):
         """The model's context length in tokens, if it is known."""
 
     @property
+    def gives_tokens(self) -> bool:
+        """Whether answers come with their tokens and log-probabilities."""
+
+    @property
     def identity(self) -> Mapping[str, Any]:
         """All that tells it from sources whose answers might differ. JSON-able, without secrets."""
 

@@ -52,6 +52,11 @@ class ServerSource:
         self._source: LogprobSource | None = None
 
     @property
+    def gives_tokens(self) -> bool:
+        """Chat answers come without."""
+        return self.spec.endpoint == "completions"
+
+    @property
     def identity(self) -> Mapping[str, Any]:
         """The endpoint and the model."""
         spec = self.spec
