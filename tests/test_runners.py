@@ -19,6 +19,7 @@ import pytest
 from assay import runners
 from assay.errors import SamplesFailedError, ServerUnreachableError, SpecificationError
 from assay.runners import Runner, resolve_metric
+from assay.types import MetricKey
 from tests.servers.scripted import Fault, ScriptedServer, number_for
 
 MODEL = "scripted-model"
@@ -76,8 +77,7 @@ def test_the_whole_of_a_benchmark(name: str, data_dir: Path, tmp_path: Path) -> 
 
 
 def stderr_key(key: str) -> str:
-    metric, _, filter_name = key.partition(",")
-    return f"{metric}_stderr,{filter_name}"
+    return str(MetricKey.read(key).stderr)
 
 
 NO_STDERR = {"inst_level_strict_acc_stderr,none", "inst_level_loose_acc_stderr,none"}

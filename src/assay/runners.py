@@ -23,7 +23,7 @@ from assay.models.api_key import NO_KEY
 from assay.progress import Progress
 from assay.tasks.seeds import parse_seeds
 from assay.tasks.selection import parse_samples
-from assay.types import ModelSpec, Specification, TaskOptions
+from assay.types import MetricKey, ModelSpec, Specification, TaskOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -285,7 +285,7 @@ def _runner(name: str, task: str, *metrics: str, without_stderr: Sequence[str] =
         metrics: the metrics to give back, as lm-eval's results name them, each with its standard error.
         without_stderr: those for which lm-eval never knows one.
     """
-    keys = [key for metric in metrics for key in (metric, metric.replace(",", "_stderr,", 1))]
+    keys = [key for metric in metrics for key in (metric, str(MetricKey.read(metric).stderr))]
 
     def run(
         base_url: str | Sequence[str],

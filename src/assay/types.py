@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 from enum import StrEnum
 from typing import Any, Literal
@@ -118,6 +118,47 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Of the few-shot examples, where they are drawn at random."""
     confirm_run_unsafe_code: bool = False
     """Tasks that run code which the model writes may run: in a sandbox, see ``docs/code.md``."""
+
+
+class MetricKey(NamedTuple):
+    """What a value in lm-eval's results is of; as text ``"<metric>,<filter>"``, e.g. ``"exact_match,get-answer"``."""
+
+    metric: str
+    """With ``_stderr`` at its end where the value is the metric's standard error."""
+    filter: str
+
+    @classmethod
+    def read(cls, text: str) -> MetricKey:
+        """Read ``"<metric>,<filter>"``; a filter's name may have commas.
+
+        Raises:
+            ValueError: there is no comma.
+        """
+        metric, comma, filter_name = text.partition(",")
+        if not comma:
+            raise ValueError(f"{text!r} is no metric key: it has no comma between metric and filter")
+        return cls(metric, filter_name)
+
+    @property
+    def is_stderr(self) -> bool:
+        """Whether the value is a standard error."""
+        return self.metric.endswith(_STDERR)
+
+    @property
+    def stderr(self) -> MetricKey:
+        """The key of this metric's standard error."""
+        return MetricKey(self.metric + _STDERR, self.filter)
+
+    def __str__(self) -> str:
+        return f"{self.metric},{self.filter}"
+
+
+_STDERR = "_stderr"
+
+
+def score_keys(entry: Iterable[str]) -> list[str]:
+    """Those keys of a task's or group's results that name scores: no standard errors, and nothing else that it says."""
+    return [key for key in entry if "," in key and not MetricKey.read(key).is_stderr]
 
 
 USUAL_ALPHA = 0.01

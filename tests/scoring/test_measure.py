@@ -9,7 +9,7 @@ import pytest
 from lm_eval.api.group import Group
 from lm_eval.config.group import AggMetricConfig
 
-from assay.scoring.measure import Score, _failure_bounds, _group_scores, interval_of, metric_keys
+from assay.scoring.measure import Score, _failure_bounds, _group_scores, interval_of
 from assay.stats.intervals import Interval, clustered_mean_interval, failure_bounds, mean_interval, wilson
 from assay.stats.strata import stratified_interval
 
@@ -54,11 +54,6 @@ def test_failed_samples_are_bounded_only_where_the_range_is_known() -> None:
     assert _failure_bounds([False, True], 1, None) == failure_bounds(1, 2, 1), "yes and no have no third"
     assert _failure_bounds([0.2, 0.9], 0, None) == failure_bounds(1.1, 2, 0)
     assert _failure_bounds([0.2, 40.0], 1, (0.0, 1.0)) is None
-
-
-def test_metric_keys_leave_standard_errors_and_names_out() -> None:
-    entry = {"name": "t", "alias": "t", "sample_len": 3, "acc,none": 1.0, "acc_stderr,none": 0.1, "f1,a,b": 0.2}
-    assert metric_keys(entry) == ["acc,none", "f1,a,b"]
 
 
 def test_one_stratum_keeps_its_interval() -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from assay.runs.files import comparable_settings
 from assay.runs.record import Score, TaskRecord, document_hash, prompt_hash, score_of
 from assay.tasks.lm_eval_json import as_written
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,13 +23,11 @@ class LiveScores:
 
     def value(self, task: str, doc_id: int, metric: str) -> Any:
         """A document's score under a metric key; None if it failed."""
-        name, filter_name = metric.split(",", 1)
-        return self._scores[task].value(doc_id, name, filter_name)
+        return self._scores[task].value(doc_id, *MetricKey.read(metric))
 
     def values(self, task: str, metric: str) -> dict[int, Any]:
         """The scores of all documents that have one under a metric key, by number."""
-        name, filter_name = metric.split(",", 1)
-        return self._scores[task].values_by_document(name, filter_name)
+        return self._scores[task].values_by_document(*MetricKey.read(metric))
 
     def failed(self, task: str) -> int:
         """How many documents have no score."""

@@ -11,6 +11,7 @@ from assay.scoring.measure import aggregates_by_mean, weighs_by_size
 from assay.stats.sampling import document_weights
 from assay.tasks.metric_ranges import UNIT, is_right_or_wrong, known_range
 from assay.tasks.metrics import expected_task_keys
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +61,7 @@ def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
     Raises:
         SpecificationError: it demands what no score of the metric's known range could miss or reach.
     """
-    name, metric = check.task or "", check.metric.split(",", 1)[0]
+    name, metric = check.task or "", MetricKey.read(check.metric).metric
     group = loaded.groups.get(name)
     if group is None:
         return _scope(check, [loaded.tasks[name]], (name,), metric, by_size=True)

@@ -14,6 +14,7 @@ from assay.runs.pairing import BaselineDocuments
 from assay.stats.course import Course, course_of
 from assay.stats.plans import Decision, margin_plan, threshold_plan
 from assay.stats.sequential import SequentialTest
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -247,7 +248,7 @@ def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, W
 
 def why_all_decide(scope: Scope, metric: str) -> str:
     """Why a check cannot be decided by some of its documents; empty if it can."""
-    name = metric.split(",", 1)[0]
+    name = MetricKey.read(metric).metric
     if not scope.is_mean:
         return f"{name} is no mean over documents"
     if scope.range is None:

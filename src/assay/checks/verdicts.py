@@ -17,7 +17,7 @@ from assay._util.per_cent import share_instead
 from assay.errors import SpecificationError, UnknownMetricError
 from assay.stats.intervals import Interval  # noqa: TC001 - msgspec resolves the annotations
 from assay.tasks.metric_ranges import UNIT
-from assay.types import Check
+from assay.types import Check, MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -267,7 +267,7 @@ def _resolve(check: Check, keys: Mapping[str, Sequence[str]], asked: Sequence[st
 
 
 def _matching(metric: str, keys: Sequence[str]) -> list[str]:
-    return [metric] if metric in keys else [key for key in keys if key.split(",", 1)[0] == metric]
+    return [metric] if metric in keys else [key for key in keys if MetricKey.read(key).metric == metric]
 
 
 def judge(check: Check, scores: Sequence[Score], exact: ExactScore | None = None) -> CheckResult:

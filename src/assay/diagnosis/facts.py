@@ -12,7 +12,7 @@ import msgspec
 from assay.diagnosis.extraction import Where, gold_of, missed_answer
 from assay.diagnosis.texts import REASONING_TAG, Sign, has_marks, signs_of
 from assay.runs.record import mean
-from assay.types import FailureCause, Outcome
+from assay.types import FailureCause, MetricKey, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -115,7 +115,7 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
         )
     if key is None:
         return SampleFacts(task=sample.task, doc_id=sample.doc_id, score=None, outcome=Outcome.ANSWERED)
-    metric, filter_name = key.split(",", 1)
+    metric, filter_name = MetricKey.read(key)
     filtered = sample.filters.get(filter_name)
     found = None if filtered is None else filtered.metrics.get(metric)
     score = None if found is None else mean((found,))

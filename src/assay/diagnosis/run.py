@@ -20,8 +20,8 @@ from assay.diagnosis.findings import Cause, Finding, Triage
 from assay.diagnosis.harness import harness_changed
 from assay.diagnosis.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
 from assay.diagnosis.slices import slices
-from assay.runs.files import names_metric
 from assay.runs.samples import RunSamples, results_file_of
+from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -154,8 +154,8 @@ def metrics_of(samples: RunSamples) -> dict[str, str | None]:
         directions = samples.results.get("higher_is_better", {}).get(task, {})
         keys = [
             key
-            for key in samples.results["results"][task]
-            if names_metric(key) and directions.get(key.split(",", 1)[0]) is not False
+            for key in score_keys(samples.results["results"][task])
+            if directions.get(MetricKey.read(key).metric) is not False
         ]
         chosen[task] = below[task] if below.get(task) in keys else next(iter(keys), None)
     return chosen

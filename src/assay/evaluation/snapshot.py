@@ -9,6 +9,7 @@ from assay.progress import Standing
 from assay.runs.record import mean, score_of
 from assay.scoring.measure import aggregates_by_mean, interval_of
 from assay.stats.plans import Decision
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -43,14 +44,14 @@ class RunSnapshot:
     def _standing(self, scores: TaskScores) -> Standing:
         key, values = scores.first_values()
         value = interval = None
-        if key is not None and aggregates_by_mean(scores.task, key.split(",", 1)[0]):
+        if key is not None and aggregates_by_mean(scores.task, MetricKey.read(key).metric):
             value = _mean(values)
             interval = None if self._follower is not None else interval_of(values)
         return Standing(scores.name, key, value, interval, scores.scored, len(scores.failed))
 
     def _value_so_far(self, plan: PlannedCheck) -> str:
-        metric, filter_name = plan.check.metric.split(",", 1)
-        found = [value for name in plan.scope.tasks for value in self._scores[name].values_so_far(metric, filter_name)]
+        key = MetricKey.read(plan.check.metric)
+        found = [value for name in plan.scope.tasks for value in self._scores[name].values_so_far(*key)]
         value = _mean(found)
         return "nothing scored yet" if value is None else f"{value:.4f} on {len(found)} documents so far"
 

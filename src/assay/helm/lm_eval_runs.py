@@ -22,6 +22,7 @@ from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
 from assay.results.sample_files import reading, samples_file_of
 from assay.runs.record import mean
 from assay.runs.samples import RunSamples
+from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ class _Task:
     """What comes together of one task's samples."""
 
     name: str
-    names: Mapping[tuple[str, str], str]
+    names: Mapping[MetricKey, str]
     """The statistic of a metric and a filter."""
     split: str
     spec: AdapterSpec
@@ -60,17 +61,17 @@ class _Task:
     def aggregated(self, values: Mapping[str, Any]) -> list[Stat]:
         """The run's statistics: lm-eval's values, and the means of what else is known."""
         stats = [
-            Stat.of(self._name(name), values[f"{metric},{kind}"])
-            for (metric, kind), name in self.names.items()
-            if isinstance(values.get(f"{metric},{kind}"), int | float)
+            Stat.of(self._name(name), values[str(key)])
+            for key, name in self.names.items()
+            if isinstance(values.get(str(key)), int | float)
         ]
         return stats + [Stat.of(self._name(name), moments.mean) for name, moments in self.extra.items()]
 
     def _scores(self, sample: RunSample) -> Iterator[tuple[str, float]]:
         for kind, filtered in sample.filters.items():
             for metric, score in filtered.metrics.items():
-                if (metric, kind) in self.names:
-                    yield self.names[metric, kind], mean([score])
+                if (name := self.names.get(MetricKey(metric, kind))) is not None:
+                    yield name, mean([score])
 
     def _name(self, name: str) -> MetricName:
         return MetricName(name, self.split)
@@ -145,16 +146,15 @@ def _begin(results: Mapping[str, Any], sample: RunSample, model: str) -> _Task:
     )
 
 
-def _stat_names(values: Mapping[str, Any]) -> dict[tuple[str, str], str]:
+def _stat_names(values: Mapping[str, Any]) -> dict[MetricKey, str]:
     """By metric and filter, what the statistic is called: the metric, and the filter where one alone is not enough.
 
     HELM keeps no statistic that is not a number.
     """
     numbers = [key for key, value in values.items() if isinstance(value, int | float) and isfinite(value)]
-    keys = [key.partition(",") for key in numbers if "," in key]
-    pairs = [(metric, kind) for metric, _, kind in keys if not metric.endswith("_stderr")]
-    filters = {kind for _, kind in pairs}
-    return {(metric, kind): metric if len(filters) == 1 else f"{metric},{kind}" for metric, kind in pairs}
+    keys = [MetricKey.read(key) for key in score_keys(numbers)]
+    filters = {key.filter for key in keys}
+    return {key: key.metric if len(filters) == 1 else str(key) for key in keys}
 
 
 def _bookkeeping(sample: RunSample, method: str) -> Iterator[tuple[str, Number]]:

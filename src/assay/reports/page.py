@@ -17,8 +17,8 @@ from assay.reports.gate import asked_words
 from assay.reports.remarks import other_models
 from assay.results.sample_files import may_name_file, samples_file_of
 from assay.runs.files import read_run
-from assay.scoring.measure import Score, interval_of, metric_keys, stderr_key
-from assay.types import StoppedEarly
+from assay.scoring.measure import Score, interval_of, stderr_of
+from assay.types import StoppedEarly, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -231,7 +231,7 @@ def _scores(file: Path, results: Mapping[str, Any]) -> list[Score]:
     scores = []
     for name, entry in results["results"].items():
         task = None if run is None else run.tasks.get(name)
-        for key in metric_keys(entry):
+        for key in score_keys(entry):
             values = list(task.scores.get(key, ())) if task else []
             listed = [list(value) if isinstance(value, tuple) else value for value in values]
             scores.append(
@@ -239,7 +239,7 @@ def _scores(file: Path, results: Mapping[str, Any]) -> list[Score]:
                     task=name,
                     metric=key,
                     value=_number(entry[key]),
-                    stderr=_number(entry.get(stderr_key(key))),
+                    stderr=stderr_of(entry, key),
                     interval=interval_of(listed) if listed else None,
                     bounds=None,
                     n=_effective(name, results),

@@ -9,6 +9,7 @@ from assay.reports.page_texts import WHOLE
 from assay.runs.answers import read_answers
 from assay.runs.pairing import pair_tasks
 from assay.runs.record import AnswerText
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +53,8 @@ class BaselineTexts:
             for pair in pair_tasks(before, after).pairs
             if pair.before is not None
         }
-        filter_name = self._chosen.get(before.name, ",none").split(",", 1)[1]
-        found = read_answers(before, filter_name, numbers)
+        chosen = self._chosen.get(before.name)
+        found = read_answers(before, MetricKey.read(chosen).filter if chosen else "none", numbers)
         return {numbers[doc_id]: _shortened(answer) for doc_id, answer in found.items()}
 
 

@@ -18,7 +18,7 @@ from assay.reports.page_texts import (
     utf16_length,
 )
 from assay.runs.record import mean
-from assay.types import Outcome
+from assay.types import MetricKey, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -82,7 +82,7 @@ class SamplePacker:
         task.count += 1
         for name, filtered in sample.filters.items():
             task.filters += [name] if name not in task.filters else []
-            task.keys += [key for metric in filtered.metrics if (key := f"{metric},{name}") not in task.keys]
+            task.keys += [key for metric in filtered.metrics if (key := str(MetricKey(metric, name))) not in task.keys]
         if sample.prompts and not references:
             references += references_of(sample.prompts[0])
         for prompt in sample.prompts:
@@ -129,7 +129,7 @@ def _row(sample: RunSample, task: TaskRows, flips: Mapping[str, str]) -> list[An
 
 
 def _score(sample: RunSample, key: str) -> float | None:
-    metric, _, filter_name = key.partition(",")
+    metric, filter_name = MetricKey.read(key)
     found = sample.filters.get(filter_name)
     score = None if found is None else found.metrics.get(metric)
     if score is None:

@@ -21,7 +21,7 @@ from assay.rescoring.recorded_answers import RecordedAnswers
 from assay.results.provenance import package_versions
 from assay.results.writing import aggregate, date_id, ensure_writable, mark_stopped_early, model_folder, write_results
 from assay.runs.compare import Comparison, compare_runs
-from assay.runs.files import names_metric, read_run
+from assay.runs.files import read_run
 from assay.runs.samples import RunSamples
 from assay.scoring.corrections import corrections
 from assay.scoring.deadline import SCORING_SECONDS, Deadline
@@ -32,7 +32,7 @@ from assay.tasks.code_eval import verdicts_of
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.model_args import model_args
 from assay.tasks.settings_check import refuse_odd_settings
-from assay.types import ModelSpec, Specification, StoppedEarly
+from assay.types import ModelSpec, Specification, StoppedEarly, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -261,14 +261,9 @@ def _differences(
 ) -> Iterator[Difference]:
     for name, entry in now.items():
         then = recorded_as.get(name, name)
-        for key, value in entry.items():
-            old = before.get(then, {}).get(key)
-            if (
-                names_metric(key)
-                and isinstance(value, int | float)
-                and isinstance(old, int | float)
-                and not _same(old, value)
-            ):
+        for key in score_keys(entry):
+            value, old = entry[key], before.get(then, {}).get(key)
+            if isinstance(value, int | float) and isinstance(old, int | float) and not _same(old, value):
                 yield Difference(task=then, key=key, before=float(old), now=float(value))
 
 

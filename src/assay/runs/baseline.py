@@ -18,6 +18,7 @@ from assay._util.storage import unwritten
 from assay.errors import FileFormatError, SpecificationError
 from assay.runs.answers import read_answers
 from assay.runs.record import AnswerText, GroupRecord, Part, RecordedRun, Score, TaskRecord
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -136,7 +137,7 @@ def _task_record(name: str, entry: dict[str, Any]) -> TaskRecord:
 
 
 def _filters(task: TaskRecord) -> list[str]:
-    return list(dict.fromkeys(key.split(",", 1)[1] for key in task.scores))
+    return list(dict.fromkeys(MetricKey.read(key).filter for key in task.scores))
 
 
 def _texts(task: TaskRecord, filter_name: str) -> list[dict[str, str]]:

@@ -13,6 +13,7 @@ from assay.runs.record import AnswerText, RecordedRun, Score, are_same_run, docu
 from assay.stats.multiple import holm
 from assay.stats.paired import count_flips, mcnemar, newcombe_interval, paired_difference, sign_flip_test
 from assay.stats.strata import stratified_interval
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -268,7 +269,7 @@ def _flips(pairing: Pairing, key: str, paired: _Paired) -> Iterator[Flip]:
     ]
     if not flipped:
         return
-    filter_name = key.split(",", 1)[1]
+    filter_name = MetricKey.read(key).filter
     numbers = {pair.doc_id: pairing.baseline.doc_ids[pair.before] for pair in pairing.pairs if pair.before is not None}
     texts_before = read_answers(pairing.baseline, filter_name, [numbers[doc_id] for doc_id, _ in flipped])
     texts_after = read_answers(pairing.candidate, filter_name, [doc_id for doc_id, _ in flipped])

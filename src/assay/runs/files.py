@@ -38,6 +38,7 @@ from assay.runs.record import (
     prompt_hash,
     score_of,
 )
+from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -160,7 +161,7 @@ def _versions(document: Mapping[str, Any]) -> dict[str, str]:
 
 def _task(name: str, document: Mapping[str, Any], samples_file: Path) -> TaskRecord:
     entry = document["results"][name]
-    values = {key: float(value) for key, value in entry.items() if names_metric(key) and _is_number(value)}
+    values = _values(entry)
     directions = document.get("higher_is_better", {}).get(name, {})
     failures = (document.get("assay") or {}).get("failures", ())
     failed = tuple(sorted(int(failure["doc_id"]) for failure in failures if failure["task"] == name))
@@ -180,7 +181,7 @@ def _task(name: str, document: Mapping[str, Any], samples_file: Path) -> TaskRec
         higher_is_better={
             key: directions[metric]
             for key in [*values, *scores]
-            if isinstance(directions.get(metric := key.split(",", 1)[0]), bool)
+            if isinstance(directions.get(metric := MetricKey.read(key).metric), bool)
         },
         samples_file=str(samples_file),
     )
@@ -266,7 +267,7 @@ class _Samples:
             doc, prompt, target = (_hash(line, f"{name}_hash") for name in ("doc", "prompt", "target"))
             identities[doc_id] = (document_hash(doc, target), prompt_hash(prompt))
         for metric in value_of(line, "metrics"):
-            key = f"{metric},{filter_of(line)}"
+            key = str(MetricKey(metric, filter_of(line)))
             by_document = self._found.setdefault(key, {})
             if doc_id in by_document:
                 raise ValueError(f"document {doc_id} has a second line of the same filter")
@@ -297,7 +298,7 @@ def _groups(document: Mapping[str, Any], tasks: Mapping[str, TaskRecord]) -> dic
     for name, entry in document["results"].items():
         if name in tasks or not members.get(name):
             continue
-        values = {key: float(value) for key, value in entry.items() if names_metric(key) and _is_number(value)}
+        values = _values(entry)
         leaves = tuple(_leaves(name, members))
         weighting = {
             key: told.get(name, {}).get(key, _weighted_by_size(leaves, tasks, key, value))
@@ -328,9 +329,8 @@ def _weighted_by_size(leaves: Sequence[str], tasks: Mapping[str, TaskRecord], ke
     return False if isclose(plain, value, rel_tol=1e-9, abs_tol=1e-12) else None
 
 
-def names_metric(key: str) -> bool:
-    """Whether a key of a results entry is a score's, and not its standard error's or a description."""
-    return "," in key and not key.split(",", 1)[0].endswith("_stderr")
+def _values(entry: Mapping[str, Any]) -> dict[str, float]:
+    return {key: float(entry[key]) for key in score_keys(entry) if _is_number(entry[key])}
 
 
 def _is_number(value: Any) -> bool:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.types import MetricKey
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -95,7 +97,7 @@ def _symbols_taken_for_letters(scores: TaskScores) -> Correction | None:
     for (metric, filter_name), _ in scores.raw_metrics().items():
         by_document = scores.values_by_document(metric, filter_name)
         by_document |= {doc_id: metrics[filter_name][metric] for doc_id, metrics in right.items()}
-        values[f"{metric},{filter_name}"] = float(aggregation[metric](list(by_document.values())))
+        values[str(MetricKey(metric, filter_name))] = float(aggregation[metric](list(by_document.values())))
     keys = ", ".join(str(docs[doc_id].get("key", doc_id)) for doc_id in asked)
     symbols = " or ".join(sorted(set(asked.values())))
     return Correction(

@@ -14,7 +14,7 @@ from assay.stats.strata import stratified_interval
 from assay.stats.validate import UNBOUNDED
 from assay.tasks.metric_ranges import UNIT, known_range
 from assay.tasks.metrics import aggregation_of, expected_group_keys, expected_task_keys
-from assay.types import Outcome
+from assay.types import MetricKey, Outcome, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -81,29 +81,18 @@ def without_intervals(scores: Sequence[Score], complete: Collection[str]) -> tup
     )
 
 
-def metric_keys(entry: Mapping[str, Any]) -> list[str]:
-    """The keys of a ``results`` entry that name metrics: ``"<metric>,<filter>"``, standard errors left out."""
-    return [key for key in entry if "," in key and not key.split(",", 1)[0].endswith("_stderr")]
-
-
-def stderr_key(key: str) -> str:
-    """The key under which lm-eval keeps a metric's standard error."""
-    metric, filter_name = key.split(",", 1)
-    return f"{metric}_stderr,{filter_name}"
-
-
 def _task_scores(entry: Mapping[str, Any], task: TaskScores) -> dict[str, Score]:
     directions = task.task.higher_is_better()
     scores = {}
-    for key in metric_keys(entry) or expected_task_keys(task.task):
-        metric, filter_name = key.split(",", 1)
+    for key in score_keys(entry) or expected_task_keys(task.task):
+        metric, filter_name = MetricKey.read(key)
         values = list(task.values_by_document(metric, filter_name).values())
         is_mean = aggregates_by_mean(task.task, metric)
         scores[key] = Score(
             task=task.name,
             metric=key,
             value=_number(entry.get(key)),
-            stderr=_number(entry.get(stderr_key(key))),
+            stderr=stderr_of(entry, key),
             interval=interval_of(values) if is_mean or _are_verdict_lists(values) else None,
             bounds=_failure_bounds(values, len(task.failed), known_range(task.task, metric)) if is_mean else None,
             n=len(values),
@@ -140,7 +129,7 @@ def weighs_by_size(group: Any, metric: str) -> bool:
 def group_weighting(loaded: LoadedTasks) -> dict[str, dict[str, bool]]:
     """By group and metric key, :func:`weighs_by_size`: equal values do not show how they were averaged."""
     return {
-        name: {key: weighs_by_size(group, key.split(",", 1)[0]) for key in keys}
+        name: {key: weighs_by_size(group, MetricKey.read(key).metric) for key in keys}
         for name, group in loaded.groups.items()
         if (keys := expected_group_keys(group))
     }
@@ -148,11 +137,11 @@ def group_weighting(loaded: LoadedTasks) -> dict[str, dict[str, bool]]:
 
 def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mapping[str, Score]]) -> dict[str, Score]:
     scores = {}
-    for key in metric_keys(entry) or expected_group_keys(group):
+    for key in score_keys(entry) or expected_group_keys(group):
         parts = [member[key] for member in members if key in member]
         # lm-eval weighs a task by its documents, also for a metric that only some of them have.
         sizes = [max(score.n for score in member.values()) for member in members if key in member]
-        weigh = weighs_by_size(group, key.split(",", 1)[0])
+        weigh = weighs_by_size(group, MetricKey.read(key).metric)
         outcomes: Counter[Outcome] = Counter()
         for part in parts:
             outcomes.update(part.outcomes)
@@ -160,7 +149,7 @@ def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mappin
             task=group.name,
             metric=key,
             value=_number(entry.get(key)),
-            stderr=_number(entry.get(stderr_key(key))),
+            stderr=stderr_of(entry, key),
             interval=_combined(parts, sizes if weigh else [1] * len(parts)),
             bounds=_combined_bounds(parts, sizes if weigh else None) if len(parts) == len(members) else None,
             n=sum(part.n for part in parts),
@@ -231,6 +220,11 @@ def _are_verdict_lists(values: Sequence[Any]) -> bool:
     return bool(values) and all(
         isinstance(value, list) and all(isinstance(item, bool) for item in value) for value in values
     )
+
+
+def stderr_of(entry: Mapping[str, Any], key: str) -> float | None:
+    """The standard error of a score in a results entry; None where lm-eval has none."""
+    return _number(entry.get(str(MetricKey.read(key).stderr)))
 
 
 def _number(value: Any) -> float | None:

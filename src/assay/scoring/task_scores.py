@@ -25,7 +25,7 @@ from assay.scoring.sample_scores import AnsweredSample, ScoredSample, Scorer
 from assay.tasks.metrics import aggregation_of
 from assay.tasks.raised import words_of
 from assay.tasks.scoring_needs import why_missing
-from assay.types import Answer, Failure, FailureCause, Outcome, Response
+from assay.types import Answer, Failure, FailureCause, MetricKey, Outcome, Response
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -269,7 +269,7 @@ class TaskScores:
         for name in self._ordered(self._metrics):
             for metrics in list(self._metrics[name].values())[:1]:
                 for metric in metrics:
-                    return f"{metric},{name}", self.values_so_far(metric, name)
+                    return str(MetricKey(metric, name)), self.values_so_far(metric, name)
         return None, []
 
     def value(self, doc_id: int, metric: str, filter_name: str) -> Any:

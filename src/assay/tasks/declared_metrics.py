@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import TaskConfigError
 from assay.tasks.index import Kind
 from assay.tasks.yaml_headers import HeaderReader, whole_file
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ def _declared(entry: TaskEntry, reader: HeaderReader) -> list[str] | None:
         return None
     if any("." in metric or metric in _OWN_NAMES for metric in metrics):  # a function of the task's own
         return None
-    return [f"{metric},{chosen}" for chosen in filters for metric in metrics]
+    return [str(MetricKey(metric, chosen)) for chosen in filters for metric in metrics]
 
 
 def _named(listed: Any, key: str) -> list[str] | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.types import MetricKey
+
 if TYPE_CHECKING:
     from assay.tasks.library import LoadedTasks
 
@@ -18,7 +20,12 @@ def metric_keys_by_name(loaded: LoadedTasks) -> dict[str, list[str]]:
 def expected_task_keys(task: Any) -> list[str]:
     """``"<metric>,<filter>"`` for every filter and metric that the task declares, in the order of lm-eval's results."""
     filters = [ensemble.name for ensemble in getattr(task, "_filters", [])]
-    return [f"{key},{name}" for name in filters for metric in task.aggregation() for key in _reported(task, metric)]
+    return [
+        str(MetricKey(reported, name))
+        for name in filters
+        for metric in task.aggregation()
+        for reported in _reported(task, metric)
+    ]
 
 
 def aggregation_of(task: Any, metric: str) -> Any:
@@ -50,7 +57,7 @@ def expected_group_keys(group: Any) -> list[str]:
     keys = []
     for config in group.aggregate_metric_list or ():
         if config.filter_list is None:
-            keys += [key for key in member_keys if key.split(",", 1)[0] == config.metric]
+            keys += [key for key in member_keys if MetricKey.read(key).metric == config.metric]
         else:
-            keys += [f"{config.metric},{name}" for name in config.filter_list]
+            keys += [str(MetricKey(config.metric, name)) for name in config.filter_list]
     return keys
