@@ -20,11 +20,12 @@ from assay.diagnosis.findings import Cause, Finding, Triage
 from assay.diagnosis.harness import harness_changed
 from assay.diagnosis.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
 from assay.diagnosis.slices import slices
+from assay.results.groups import leaves
 from assay.runs.samples import RunSamples, results_file_of
 from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.checks.verdicts import CheckResult
     from assay.diagnosis.judging import Detector, Found
@@ -146,7 +147,7 @@ def metrics_of(samples: RunSamples) -> dict[str, str | None]:
         if check.get("verdict") != Verdict.PASS
     }
     members: Mapping[str, list[str]] = samples.results.get("group_subtasks", {})
-    below = {leaf: key for name, key in demanded.items() for leaf in _leaves(name, members)}
+    below = {leaf: key for name, key in demanded.items() for leaf in leaves(name, members)}
     chosen = {}
     for task in samples.tasks:
         if below and task not in below:
@@ -161,20 +162,13 @@ def metrics_of(samples: RunSamples) -> dict[str, str | None]:
     return chosen
 
 
-def _leaves(name: str, members: Mapping[str, list[str]]) -> Iterator[str]:
-    if not members.get(name):
-        yield name
-    for member in members.get(name, ()):
-        yield from _leaves(member, members)
-
-
 def _baseline_in_checks(samples: RunSamples) -> str | None:
     """The first that a check names of a task that is looked at."""
     members: Mapping[str, list[str]] = samples.results.get("group_subtasks", {})
     looked_at = metrics_of(samples).keys()
     for check in samples.assay.get("checks", ()):
         name = check.get("baseline")
-        if name and not looked_at.isdisjoint(_leaves(str(check.get("task")), members)) and Path(name).exists():
+        if name and not looked_at.isdisjoint(leaves(str(check.get("task")), members)) and Path(name).exists():
             return str(name)
     return None
 

@@ -15,6 +15,7 @@ from assay.errors import FileFormatError
 from assay.reports.endpoints import endpoint_rows
 from assay.reports.gate import asked_words
 from assay.reports.remarks import other_models
+from assay.results.groups import leaves
 from assay.results.sample_files import may_name_file, samples_file_of
 from assay.runs.files import read_run
 from assay.scoring.measure import Score, interval_of, stderr_of
@@ -85,13 +86,13 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
         names, shown = {score.task for score in self.scores}, {score.task for score in self.main_scores}
         found = []
         for group in self.members:
-            leaves = [name for name in self.leaves(group) if name in names]
-            if group in leaves or not leaves:
+            tasks = [name for name in leaves(group, self.members) if name in names]
+            if group in tasks or not tasks:
                 continue
-            if group not in names and not shown.isdisjoint(leaves):
+            if group not in names and not shown.isdisjoint(tasks):
                 continue  # its tasks stand at the top
-            for metric in dict.fromkeys(score.metric for score in self.scores if score.task in leaves):
-                rows = [score for score in self.scores if score.task in leaves and score.metric == metric]
+            for metric in dict.fromkeys(score.metric for score in self.scores if score.task in tasks):
+                rows = [score for score in self.scores if score.task in tasks and score.metric == metric]
                 whole = next((score for score in self.scores if (score.task, score.metric) == (group, metric)), None)
                 found.append(Part(group, metric, whole, rows))
         return found
@@ -124,13 +125,6 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
         held = [check for check in self.checks if (check.task, check.metric) == (score.task, score.metric)]
         return [bound for check in held for bound in (check.min, check.max) if bound is not None]
 
-    def leaves(self, name: str) -> list[str]:
-        """The tasks below a group; a task is its own."""
-        below = self.members.get(name)
-        if not below:
-            return [name]
-        return list(dict.fromkeys(leaf for member in below for leaf in self.leaves(member)))
-
     def _below(self, group: str) -> set[str]:
         """Everything in a group, subgroups and what is in them too."""
         return {part for member in self.members.get(group, ()) for part in (member, *self._below(member))}
@@ -139,7 +133,7 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
         """By task, the metric key that says whether its samples are right: the first check's, else the first."""
         chosen: dict[str, str] = {}
         for check in self.checks:
-            for leaf in self.leaves(check.task):
+            for leaf in leaves(check.task, self.members):
                 chosen.setdefault(leaf, check.metric)
         for score in self.scores:
             chosen.setdefault(score.task, score.metric)
@@ -253,10 +247,9 @@ def _scores(file: Path, results: Mapping[str, Any]) -> list[Score]:
 
 def _effective(name: str, results: Mapping[str, Any]) -> int:
     """Samples of a task, or of all tasks of a group."""
-    counts, members = results.get("n-samples", {}), results.get("group_subtasks", {})
-    if name in counts:
-        return int(counts[name]["effective"])
-    return sum(_effective(member, results) for member in members.get(name, ()))
+    counts = results.get("n-samples", {})
+    tasks = [task for task in leaves(name, results.get("group_subtasks", {})) if task in counts]
+    return sum(int(counts[task]["effective"]) for task in tasks)
 
 
 def _number(value: Any) -> float | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from assay.errors import FileFormatError
+from assay.results.groups import own_ancestor
 from assay.types import FailureCause  # noqa: TC001 - msgspec resolves the annotations
 
 if TYPE_CHECKING:
@@ -140,19 +141,5 @@ def refuse_misshapen(document: Mapping[str, Any], file: str | Path) -> None:
         shape = msgspec.convert(document if has_ours else {**document, "assay": None}, _Results)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:
         raise FileFormatError(f"{file} is no results file, or damaged: {error}") from error
-    if looping := _own_ancestor(shape.group_subtasks):
+    if looping := own_ancestor(shape.group_subtasks):
         raise FileFormatError(f"{file} is damaged: group '{looping}' is in itself")
-
-
-def _own_ancestor(members: Mapping[str, list[str]]) -> str | None:
-    """A group that is among its own groups' members, if there is one."""
-    for name in members:
-        below, seen = list(members[name]), set[str]()
-        while below:
-            member = below.pop()
-            if member == name:
-                return name
-            if member not in seen:
-                seen.add(member)
-                below += members.get(member, ())
-    return None

@@ -22,6 +22,7 @@ import msgspec
 from assay._util.storage import unwritten
 from assay._util.text import printable
 from assay.errors import FileFormatError, OutputError, SpecificationError, TaskConfigError
+from assay.results.groups import leaves
 from assay.results.sample_files import may_name_file
 from assay.results.shape import refuse_misshapen
 from assay.tasks.lm_eval_json import as_written, lm_eval_json
@@ -198,17 +199,11 @@ def mark_stopped_early(results: dict[str, Any], stopped: StoppedEarly) -> None:
     results["assay"]["early_stopping"] = msgspec.to_builtins(stopped)
     for section in ("results", "groups"):
         for name, entry in results.get(section, {}).items():
-            members = [stopped.tasks[task] for task in _leaves(name, results.get("group_subtasks", {}), stopped.tasks)]
+            tasks = [task for task in leaves(name, results.get("group_subtasks", {})) if task in stopped.tasks]
+            members = [stopped.tasks[task] for task in tasks]
             counted, of = (sum(part) for part in zip(*members, strict=True)) if members else (0, 0)
             if counted < of:
                 entry["alias"] = f"{entry.get('alias', name)} (stopped early: {counted} of {of})"
-
-
-def _leaves(name: str, members: Mapping[str, Iterable[str]], tasks: Mapping[str, object]) -> set[str]:
-    """The tasks of a group, those of its subgroups too; a task's own name for itself."""
-    if name in tasks:
-        return {name}
-    return {leaf for member in members.get(name, ()) for leaf in _leaves(member, members, tasks)}
 
 
 def write_results(folder: Path, date_id: str, results: Mapping[str, Any], tasks: Mapping[str, TaskScores]) -> Path:

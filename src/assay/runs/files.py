@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import FileFormatError
+from assay.results.groups import leaves
 from assay.results.sample_files import (
     SampleLine,
     filter_of,
@@ -299,26 +300,19 @@ def _groups(document: Mapping[str, Any], tasks: Mapping[str, TaskRecord]) -> dic
         if name in tasks or not members.get(name):
             continue
         values = _values(entry)
-        leaves = tuple(_leaves(name, members))
+        tasks_below = tuple(leaves(name, members))
         weighting = {
-            key: told.get(name, {}).get(key, _weighted_by_size(leaves, tasks, key, value))
+            key: told.get(name, {}).get(key, _weighted_by_size(tasks_below, tasks, key, value))
             for key, value in values.items()
         }
         known = {key: by_size for key, by_size in weighting.items() if by_size is not None}
-        groups[name] = GroupRecord(tasks=leaves, weighted_by_size=known, values=values)
+        groups[name] = GroupRecord(tasks=tasks_below, weighted_by_size=known, values=values)
     return groups
 
 
-def _leaves(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
-    below = members.get(name)
-    if not below:
-        return [name]
-    return list(dict.fromkeys(leaf for member in below for leaf in _leaves(member, members)))
-
-
-def _weighted_by_size(leaves: Sequence[str], tasks: Mapping[str, TaskRecord], key: str, value: float) -> bool | None:
+def _weighted_by_size(names: Sequence[str], tasks: Mapping[str, TaskRecord], key: str, value: float) -> bool | None:
     """Which of lm-eval's two aggregates gives the group's value; None if neither does."""
-    parts = [tasks[leaf] for leaf in leaves if leaf in tasks and key in tasks[leaf].values and tasks[leaf].doc_ids]
+    parts = [tasks[name] for name in names if name in tasks and key in tasks[name].values and tasks[name].doc_ids]
     if not parts:
         return None
     sizes = Counter({part.name: len(part.doc_ids) for part in parts})
