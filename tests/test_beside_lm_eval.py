@@ -92,6 +92,24 @@ def test_a_python_class_that_changes_a_method(scene: Scene, endpoint: str) -> No
     assert "Please: " in json.dumps(sample_lines(run, "configured"))
 
 
+def test_a_python_class_that_writes_plain_text_is_refused_on_chat(scene: Scene) -> None:
+    with pytest.raises(UnsupportedTaskError, match=r"task 'plain' writes its prompts as plain text.*--completions"):
+        scene.run_assay("drawing", "plain")
+
+
+@pytest.mark.parametrize("endpoint", ["chat", "completions"])
+def test_what_functions_change_in_a_document(scene: Scene, endpoint: str) -> None:
+    run = scene.run_both("changing", endpoint=endpoint)
+    lines = sample_lines(run, "changing")
+    assert {line["as_asked"] for line in lines} == {0.0}
+    assert [(line["doc"]["said"], line["target"]) for line in lines[:2]] == [(" 0, I think", "0!"), (" 8", "8!")]
+
+
+def test_what_a_class_changes_in_documents_that_it_keeps(scene: Scene) -> None:
+    run = scene.run_both("keeping", endpoint="completions", tokenizer=True)
+    assert {line["doc"]["asked"] for line in sample_lines(run, "keeping")} == {1}
+
+
 @pytest.mark.parametrize("task", ["lacking", "bypassing", "many_kinds"])
 def test_scores_that_are_no_numbers(scene: Scene, task: str) -> None:
     run = scene.run_both(task)

@@ -405,6 +405,7 @@ class Sample(msgspec.Struct):
     task: str
     doc_id: int
     doc: Any
+    """As it is scored; the instances hold it as it was when the prompt was written."""
     instances: list[Any]
     """lm-eval Instances, in the order in which the task scores them."""
     requests: list[Request]

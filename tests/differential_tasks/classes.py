@@ -68,6 +68,32 @@ class Mixing(Task):  # type: ignore[misc]
         return {"exact": True, "many": False, "both": True}
 
 
+class Keeping(Mixing):
+    """One whose documents are the same objects each time; it counts in them how often it has asked them."""
+
+    def download(self, *_: Any, **__: Any) -> None:
+        self.rows = [{"question": f"What is {n} + {n * 7}?", "answer": str(n * 8), "asked": 0} for n in range(6)]
+
+    def has_training_docs(self) -> bool:
+        return False
+
+    def validation_docs(self) -> Any:
+        return self.rows
+
+    def doc_to_text(self, doc: Any) -> str:
+        doc["asked"] += 1
+        return super().doc_to_text(doc)
+
+
+class Plain(Mixing):
+    """One that only asks for answers, by prompts of plain text."""
+
+    OUTPUT_TYPE = "generate_until"
+
+    def construct_requests(self, doc: Any, ctx: str, **options: Any) -> list[Instance]:
+        return super().construct_requests(doc, ctx, **options)[:1]
+
+
 class Configured(ConfigurableTask):  # type: ignore[misc]
     """One that only changes how a question is put."""
 

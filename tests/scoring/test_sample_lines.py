@@ -31,7 +31,7 @@ def line_of(doc: dict[str, Any], metrics: dict[str, Any], said: str = "said", ta
     instance = SimpleNamespace(doc=doc, args=args, arguments=args, resps=[said])
     sample = Sample("task", 3, doc, [instance], [])
     task = SimpleNamespace(doc_to_target=lambda _: target)
-    line = SampleLines.of(sample, task).line("none", [said], metrics)
+    line = SampleLines.of(sample, task, doc).line("none", [said], metrics)
     assert line.endswith(b"}\n")
     return json.loads(line)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SampleLines(msgspec.Struct):
-    """A scored sample's lines: what they have in common, from which :meth:`line` makes one for each filter."""
+    """A scored sample's lines: what several have in common, from which :meth:`line` makes one for each filter."""
 
     head: dict[str, Any]
     """What every line begins with."""
@@ -33,19 +33,27 @@ class SampleLines(msgspec.Struct):
     """SHA-256 of document, prompt and target, one after another."""
 
     @classmethod
-    def of(cls, sample: Sample, task: Any) -> SampleLines:
-        """Of a sample whose instances hold their responses."""
+    def of(cls, sample: Sample, task: Any, doc: Any) -> SampleLines:
+        """Of a sample whose instances hold their responses.
+
+        Args:
+            sample: the sample.
+            task: lm-eval's Task object.
+            doc: its document, as the task's scorer left it.
+        """
         first = sample.instances[0]
-        doc = _json(first.doc)
-        target = str(task.doc_to_target(sample.doc))
+        target = str(task.doc_to_target(doc))
+        written = asked = _json(doc)
+        if doc is not first.doc:
+            asked = _json(first.doc)
         head = {
             "doc_id": sample.doc_id,
-            "doc": msgspec.Raw(doc),
+            "doc": msgspec.Raw(written),
             "target": target,
             "arguments": {f"gen_args_{n}": _arguments(instance.args) for n, instance in enumerate(sample.instances)},
             "resps": [_texts(instance.resps) for instance in sample.instances],
         }
-        hashes = _sha256(_indented(doc, first.doc)) + _prompt_sha256(first.arguments[0]) + _target_sha256(target)
+        hashes = _sha256(_indented(asked, first.doc)) + _prompt_sha256(first.arguments[0]) + _target_sha256(target)
         return cls(head, hashes)
 
     def line(self, filter_name: str, filtered: list[Any], metrics: dict[str, Any]) -> bytes:

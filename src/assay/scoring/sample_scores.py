@@ -16,6 +16,7 @@ from lm_eval.api.registry import metric_registry
 from assay.errors import TaskConfigError
 from assay.scoring.outcomes import fallbacks_of
 from assay.scoring.sample_lines import SampleLines
+from assay.tasks.documents import may_be_changed
 from assay.tasks.loglikelihood import lm_eval_response
 from assay.tasks.metrics import aggregation_of, may_aggregate_none
 from assay.tasks.patches.exact_match import remember_exact_matches
@@ -47,14 +48,8 @@ class Scored(NamedTuple):
     metrics: dict[str, Any]
     line: bytes
     """Of lm-eval's samples file."""
-
-
-class ScoredSample(NamedTuple):
-    """A sample under all filters."""
-
     hashes: bytes
     """SHA-256 of document, prompt and target, one after another."""
-    by_filter: Sequence[Scored]
 
 
 class Scorer:
@@ -67,22 +62,26 @@ class Scorer:
     def __init__(self, task: Any) -> None:
         self._task = task
         self._ensembles = keep_filters(task)
-        self._copy = deepcopy if task.get_config("process_results") else _shallow_copy
+        self._may_change = may_be_changed(task)
+        self._copy = deepcopy if self._may_change else _shallow_copy
         self.fallbacks = {ensemble.name: fallbacks_of(ensemble) for ensemble in self._ensembles}
         """For every filter, what it gives where it finds no answer."""
         self.is_foreign = _is_scored_by_foreign_code(task) or not are_of_library(self._ensembles)
         """Whether Python that comes with the task takes part: it may draw random numbers, use the alarm and so on."""
         remember_exact_matches(task)
 
-    def score(self, answered: Sequence[AnsweredSample]) -> list[ScoredSample]:
-        """The scores of some samples, at least one. Whatever the task's code raises concerns any of them."""
+    def score(self, answered: Sequence[AnsweredSample]) -> list[tuple[Scored, ...]]:
+        """The scores of some samples, at least one, each under all filters.
+
+        Whatever the task's code raises concerns any of them.
+        """
         samples = [sample for sample, _ in answered]
         for sample, answers in answered:
             _fill_in(sample, answers)
         self._apply_filters([instance for sample in samples for instance in sample.instances])
-        lines = [SampleLines.of(sample, self._task) for sample in samples]
+        lines = None if self._may_change else [SampleLines.of(sample, self._task, sample.doc) for sample in samples]
         by_filter = [self._under_filter(name, samples, lines) for name in samples[0].instances[0].filtered_resps]
-        return [ScoredSample(line.hashes, scored) for line, *scored in zip(lines, *by_filter, strict=True)]
+        return list(zip(*by_filter, strict=True))
 
     def _apply_filters(self, instances: Sequence[Any]) -> None:
         """Refuse answers that a filter loses: they would drop out of the mean unseen."""
@@ -92,16 +91,18 @@ class Scorer:
             if lost := [name for name in self.fallbacks if name not in instance.filtered_resps]:
                 raise TaskConfigError(f"filter '{lost[0]}' gave back fewer answers than it was given")
 
-    def _under_filter(self, name: str, samples: Sequence[Sample], lines: Sequence[SampleLines]) -> list[Scored]:
+    def _under_filter(self, name: str, samples: Sequence[Sample], lines: Sequence[SampleLines] | None) -> list[Scored]:
+        """The samples' scores; `lines` are made here where the task's code may have changed a document."""
+        docs = [self._copy(sample.doc) for sample in samples]
         filtered = [[instance.filtered_resps[name] for instance in sample.instances] for sample in samples]
         process_results = self._task.process_results
-        metrics = [
-            process_results(self._copy(sample.doc), given) for sample, given in zip(samples, filtered, strict=True)
-        ]
+        metrics = [process_results(doc, given) for doc, given in zip(docs, filtered, strict=True)]
         for values in metrics:
             self._refuse_missing(values)
+        if lines is None:
+            lines = [SampleLines.of(sample, self._task, doc) for sample, doc in zip(samples, docs, strict=True)]
         return [
-            Scored(name, given, values, line.line(name, given, values))
+            Scored(name, given, values, line.line(name, given, values), line.hashes)
             for line, given, values in zip(lines, filtered, metrics, strict=True)
         ]
 

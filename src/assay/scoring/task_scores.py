@@ -21,7 +21,7 @@ import numpy as np
 
 from assay.errors import MissingDependencyError
 from assay.scoring.outcomes import outcome_of
-from assay.scoring.sample_scores import AnsweredSample, ScoredSample, Scorer
+from assay.scoring.sample_scores import AnsweredSample, Scored, Scorer
 from assay.tasks.metrics import aggregation_of
 from assay.tasks.raised import words_of
 from assay.tasks.scoring_needs import why_missing
@@ -204,13 +204,13 @@ class TaskScores:
     def _fail(self, doc_id: int, cause: FailureCause, message: str) -> None:
         self.failed[doc_id] = FailedSample(self.name, doc_id, cause, message)
 
-    def _keep(self, answered: AnsweredSample, scored: ScoredSample) -> None:
+    def _keep(self, answered: AnsweredSample, scored: Sequence[Scored]) -> None:
         doc_id = answered.sample.doc_id
-        for name, filtered, metrics, line in scored.by_filter:
+        for name, filtered, metrics, line, _ in scored:
             self._metrics[name][doc_id] = metrics
             self._lines[name][doc_id] = self._spool.append(line)
             self._outcomes[name][doc_id] = outcome_of(answered.answers, filtered, self._filters.get(name, ()))
-        self._hashes[doc_id] = scored.hashes
+        self._hashes[doc_id] = scored[0].hashes
 
     def fail_what_cannot_be_aggregated(self) -> None:
         """Fail the samples whose missing values the task's own aggregation cannot do without.

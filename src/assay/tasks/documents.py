@@ -15,6 +15,23 @@ if TYPE_CHECKING:
 _BLOCK = 256
 
 
+def may_be_changed(task: Any) -> bool:
+    """Whether Python that comes with `task`, an lm-eval Task, is given its documents, and so may change them."""
+    given = any(callable(task.get_config(name)) for name in _GIVEN_DOCUMENTS)
+    return given or type(task).__name__ != "ConfigurableTask"
+
+
+def are_kept(task: Any) -> bool:
+    """Whether `task` gives the same objects each time, so that what is changed in a document stays changed.
+
+    Rows of a data set are made anew each time.
+    """
+    from datasets import Dataset
+
+    docs = task.eval_docs
+    return not isinstance(docs, Dataset) and next(iter(docs), None) is next(iter(task.eval_docs), None)
+
+
 def documents(docs: Any) -> Iterator[Any]:
     """Yield what iterating `docs` yields: rows of a ``datasets.Dataset``, or the items of any other iterable."""
     if not _is_plain_table(docs):
@@ -61,3 +78,4 @@ _PLAIN_TYPES = frozenset(
     {"string", "large_string", "bool", "null", "float16", "float32", "float64"}
     | {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
 )
+_GIVEN_DOCUMENTS = ("doc_to_text", "doc_to_target", "doc_to_choice", "process_results")

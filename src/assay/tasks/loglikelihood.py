@@ -79,7 +79,9 @@ class LoglikelihoodBodies:
             return
         (text,) = instance.args
         if self._encoder is None:
-            raise UnsupportedTaskError("a text can be scored in windows only with the model's tokenizer (--tokenizer)")
+            raise UnsupportedTaskError(
+                "scores texts in windows that are counted in tokens; name the tokenizer (--tokenizer)"
+            )
         for window in self._encoder.windows(text):
             yield self._of_tokens(window), window.span
 

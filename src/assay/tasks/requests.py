@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from assay.errors import AssayError, TaskConfigError, UnsupportedTaskError
 from assay.tasks.chat_text import ChatPrompt
-from assay.tasks.documents import chosen
+from assay.tasks.documents import are_kept, chosen, may_be_changed
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.loglikelihood import LoglikelihoodBodies
 from assay.tasks.patches.fewshot import remember_fewshot_examples
@@ -124,18 +125,24 @@ class SampleBuilder:
         remember_fewshot_examples(task)
         share_generation_settings(task)
         self._contexts = ContextBuilder(task, options, chat_template)
+        self._copies = may_be_changed(task)
+        self._scores_copies = self._copies and are_kept(task)
 
     def build(self, doc_id: int, doc: Any) -> Sample:
-        """The sample of one document.
+        """The sample of one document, which the task's own code may change without a trace in `doc`.
+
+        As in lm-eval, what it changes while it writes the prompt is seen by who scores the answer only where the task
+        keeps its documents.
 
         Raises:
             UnsupportedTaskError: it yields requests that the endpoint cannot serve.
             TaskConfigError: the task's own code fails on it, for example for want of few-shot examples.
         """
         try:
+            asked = deepcopy(doc) if self._copies else doc
             built = self._task.construct_requests(
-                doc=doc,
-                ctx=self._contexts.context(doc),
+                doc=asked,
+                ctx=self._contexts.context(asked),
                 metadata=(self._name, doc_id, self._repeats),
                 apply_chat_template=self._is_chat,
                 chat_template=self._contexts.chat_template,
@@ -147,12 +154,14 @@ class SampleBuilder:
                 for index, instance in enumerate(instances)
                 for request in self._writer.requests_of(instance, (self._name, doc_id, index))
             ]
+        except UnsupportedTaskError as error:
+            raise UnsupportedTaskError(f"task '{self._name}' {error}") from None
         except AssayError:
             raise
         except Exception as error:  # a task is foreign code
             reason = self._want_of_examples() or words_of(error)
             raise TaskConfigError(f"task '{self._name}' cannot write document {doc_id}'s prompt: {reason}") from error
-        return Sample(self._name, doc_id, doc, instances, requests)
+        return Sample(self._name, doc_id, asked if self._scores_copies else doc, instances, requests)
 
     def _want_of_examples(self) -> str | None:
         """Whether there are too few examples to choose from, in words.
@@ -250,7 +259,10 @@ def generation_payload(prompt: str | list[int] | ChatPrompt, gen_kwargs: dict[st
     elif isinstance(prompt, list):
         content = b'"prompt": ' + json.dumps([prompt]).encode("ascii")
     elif model.endpoint == "chat":
-        raise UnsupportedTaskError("the task writes plain-text prompts that cannot become chat messages")
+        raise UnsupportedTaskError(
+            "writes its prompts as plain text, of which no chat messages can be made; ask the completions endpoint "
+            "(--completions)"
+        )
     else:
         content = b'"prompt": ' + json.dumps(prompt).encode("ascii")
     return b"{%b, %b" % (content, _settings_json(gen_kwargs, model))
