@@ -13,6 +13,7 @@ The tree, with the exit code that the command line gives each branch (all codes:
     │   ├── MissingDependencyError        an optional package is not installed
     │   ├── ModelNotServedError           the server does not serve that model
     │   ├── ReplicasDifferError           endpoints of one run serve different models
+    │   ├── MetricFailedError             some of a run's metrics fail on it; the statistics of the others are written
     │   ├── SandboxError                  programs that a model writes cannot be run on this machine
     │   └── FileFormatError               a file given as input is damaged or of another kind
     ├── OutputError                   2   results cannot be written where asked
@@ -82,6 +83,10 @@ class ModelNotServedError(UsageError):
 
 class ReplicasDifferError(UsageError):
     """Endpoints of one run serve different models, or the same one with different context lengths."""
+
+
+class MetricFailedError(UsageError):
+    """Some of a HELM run's metrics fail on it; the statistics of the others are written."""
 
 
 class SandboxError(UsageError):

@@ -5,19 +5,21 @@ import json
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from assay.cli.helm import helm
 from assay.errors import (
     AssayError,
     FileFormatError,
+    MetricFailedError,
     MissingDependencyError,
     NothingMeasuredError,
     OutputError,
     SpecificationError,
     UnknownMetricError,
 )
-from assay.helm import MetricName, MetricSpec, RequestState, RunSpec, ScenarioSpec, Stat
+from assay.helm import MetricName, MetricSpec, RequestState, RunSpec, ScenarioSpec, Stat, run_entry
 from assay.helm.run_directory import RUN_SPEC, SCENARIO_STATE
 from assay.helm.stat_files import PER_INSTANCE_STATS, STATS
 from tests.helm.states import generation, result, state
@@ -184,9 +186,9 @@ def test_a_tokenizer_that_fails_is_named(
     run_dir: Path, tokenizer_module: str, tmp_path: Path, name: str, reason: str
 ) -> None:
     where = ("--tokenizer", f"{tokenizer_module}:{name}", "--output-dir", tmp_path / "out")
-    with pytest.raises(SpecificationError, match=f"the tokenizer fails on the text 'question 0:': {reason}"):
+    with pytest.raises(SpecificationError, match=f"the tokenizer fails on the text 'Is 1 a number.': {reason}"):
         run_command("evaluate", run_dir, *where)
-    assert not list((tmp_path / "out").iterdir())
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_metric_of_helms_own_says_what_to_install(run_dir: Path) -> None:
@@ -267,3 +269,37 @@ def test_damaged_statistics_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / STATS).write_text(text)
     with pytest.raises(FileFormatError, match=r"stats\.json"):
         run_command("show", tmp_path)
+
+
+TRANSLATION = MetricSpec("helm.benchmark.metrics.machine_translation_metrics.MachineTranslationMetric")
+
+
+def test_a_metric_that_fails_takes_no_other_with_it(
+    run_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run_dir / SCENARIO_STATE).write_bytes(
+        state([generation(0, result("yes")), generation(1, result("yes"), golds=("yes", "no"))]).to_json()
+    )
+    spec = RunSpec.from_json((run_dir / RUN_SPEC).read_bytes())
+    run_command("evaluate", run_dir, "--output-dir", tmp_path / "alone")
+    specs = [TRANSLATION, *spec.metric_specs]
+    (run_dir / RUN_SPEC).write_bytes(msgspec.structs.replace(spec, metric_specs=specs).to_json())
+    with pytest.raises(MetricFailedError, match=r"but MachineTranslationMetric fails: .* id1 has 2 references"):
+        run_command("evaluate", run_dir)
+    assert "exact_match" in capsys.readouterr().out
+    for name in (STATS, PER_INSTANCE_STATS):
+        assert (run_dir / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
+
+
+def test_a_metric_that_fails_takes_no_statistics_away(run_dir: Path) -> None:
+    spec = RunSpec.from_json((run_dir / RUN_SPEC).read_bytes())
+    spec = msgspec.structs.replace(spec, metric_specs=[TRANSLATION])
+    good, bad = state([generation(0, result("yes"))]), state([generation(0, result("yes"), golds=("yes", "no"))])
+    run_entry(spec, good, run_dir)
+    before = (run_dir / STATS).read_bytes()
+    with pytest.raises(OutputError, match=r"would lose bleu.* \(MachineTranslationMetric fails: .* 2 references"):
+        run_entry(spec, bad, run_dir)
+    assert (run_dir / STATS).read_bytes() == before
+    with pytest.raises(MetricFailedError, match=r"^there are no statistics: MachineTranslationMetric fails"):
+        run_entry(spec, bad, run_dir, allow_fewer=True)
+    assert (run_dir / STATS).read_bytes() == b"[]"

@@ -98,6 +98,7 @@ def evaluate(
         )
     remark_evaluated(evaluated)
     print_stats(evaluated.stats, as_json, show_all=False)
+    evaluated.check_metrics()
     if evaluated.nothing_measured:
         raise NothingMeasuredError(evaluated.nothing_measured)
 

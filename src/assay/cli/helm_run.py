@@ -162,6 +162,7 @@ def run(**options: Any) -> None:
             f"{len(done.failures)} of {len(done.state.request_states)} requests have no answer ({done.causes}) and are "
             f"not scored; {what_to_do([failure.cause for failure in done.failures.values()])}"
         )
+    evaluated.check_metrics()
     if evaluated.nothing_measured:
         raise NothingMeasuredError(evaluated.nothing_measured)
     if possible.missing:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
+from assay.errors import FileFormatError, MetricFailedError, UsageError
 from assay.helm.adaptation import AdapterSpec, RequestState, ScenarioState
 from assay.helm.foreign import ForeignMetric
 from assay.helm.groups import LANGUAGE_MODELING, OutOfOrderError, groups_as_read, groups_in_memory
@@ -27,6 +28,7 @@ from assay.helm.stats import lent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from assay.helm.groups import Group
     from assay.helm.scoring.code import UnsafeCode
     from assay.helm.stats import PerInstanceStats, Stat
     from assay.helm.tokenization import TokenizerService
@@ -70,6 +72,18 @@ class Evaluated:
     num_requests: int
     nothing_measured: str | None
     """Why the statistics say nothing of any answer, if that is so."""
+    failed: list[str]
+    """One line for each metric that fails on the run, of which there are no statistics: which, and why."""
+
+    def check_metrics(self) -> None:
+        """Say of metrics that failed that their statistics are missing.
+
+        Raises:
+            MetricFailedError: Some did.
+        """
+        if self.failed:
+            others = "all other statistics are written, but " if self.stats else "there are no statistics: "
+            raise MetricFailedError(f"{others}{'; '.join(self.failed)}")
 
     @property
     def duplicate_names(self) -> list[str]:
@@ -186,48 +200,46 @@ class _Job:
             evaluations = self._begin(source.adapter_spec, source.mentions("perturbation"), stack)
             tap = _Tap(evaluations, self.progress)
             unanswered = add_groups(evaluations, groups_as_read(tap.watch(source), source.adapter_spec))
-            return self._finish(evaluations, {}, unanswered, tap)
+            return self._finish(evaluations, unanswered, tap)
 
     def in_memory(self, state: ScenarioState) -> Evaluated:
         perturbed = any(one.instance.perturbation is not None for one in state.request_states)
         with ExitStack() as stack:
-            evaluations = self._begin(state.adapter_spec, perturbed, stack)
+            evaluations = self._begin(state.adapter_spec, perturbed, stack, state)
             tap = _Tap(evaluations, self.progress)
             for _ in tap.watch(state.request_states):
                 pass
             unanswered = add_groups(evaluations, groups_in_memory(state))
-            foreign = {
-                place: metric.evaluate(state, self.service, None, self.parallelism, self.unsafe_code)
-                for place, metric in enumerate(self.metrics)
-                if isinstance(metric, ForeignMetric)
-            }
-            for place, result in foreign.items():
-                for record in result.per_instance_stats:
-                    self.sinks[place](record)
-            stats = {place: result.aggregated_stats for place, result in foreign.items()}
-            return self._finish(evaluations, stats, unanswered, tap)
+            return self._finish(evaluations, unanswered, tap)
 
-    def _begin(self, adapter_spec: AdapterSpec, perturbed: bool, stack: ExitStack) -> list[Evaluation]:
+    def _begin(
+        self, adapter_spec: AdapterSpec, perturbed: bool, stack: ExitStack, state: ScenarioState | None = None
+    ) -> list[_Guarded]:
         tokens = token_counter(self.service, adapter_spec)
         evaluations = []
         for metric, sink in zip(self.metrics, self.sinks, strict=True):
-            if isinstance(metric, Metric):
+            evaluation: Evaluation
+            if isinstance(metric, ForeignMetric):
+                evaluation = _Foreign(metric, cast("ScenarioState", state), self, sink)
+            else:
                 setting = Setting(adapter_spec, tokens, perturbed, self.parallelism, sink, self.unsafe_code)
                 evaluation = metric.begin(setting)
-                stack.callback(evaluation.close)
-                evaluations.append(evaluation)
+            evaluations.append(_Guarded(evaluation, sink))
+            stack.callback(evaluation.close)
         return evaluations
 
-    def _finish(
-        self, evaluations: list[Evaluation], foreign: dict[int, list[Stat]], unanswered: list[str], tap: _Tap
-    ) -> Evaluated:
-        native = iter(evaluations)
-        by_metric = [
-            foreign[place] if place in foreign else next(native).finish() for place in range(len(self.metrics))
-        ]
+    def _finish(self, evaluations: list[_Guarded], unanswered: list[str], tap: _Tap) -> Evaluated:
+        by_metric = [evaluation.finish() for evaluation in evaluations]
         stats = [stat for stats in by_metric for stat in stats]
         unscored = [*unanswered, *(line for evaluation in evaluations for line in evaluation.unscored)]
-        return Evaluated(stats, list(dict.fromkeys(unscored)), tap.count, self._nothing_measured(by_metric, tap))
+        failed = [
+            str(one.failure) if isinstance(metric, ForeignMetric) else f"{type(metric).__name__} fails: {one.failure}"
+            for metric, one in zip(self.metrics, evaluations, strict=True)
+            if one.failure is not None
+        ]
+        return Evaluated(
+            stats, list(dict.fromkeys(unscored)), tap.count, self._nothing_measured(by_metric, tap), failed
+        )
 
     def _nothing_measured(self, by_metric: list[list[Stat]], tap: _Tap) -> str | None:
         if not tap.count:
@@ -241,10 +253,69 @@ class _Job:
         return None if is_scored else "not one request could be scored"
 
 
+class _Foreign(Evaluation):
+    """A metric of the installed HELM, which takes all requests at once when they have been looked at."""
+
+    def __init__(self, metric: ForeignMetric, state: ScenarioState, job: _Job, sink: Sink) -> None:
+        super().__init__()
+        self._metric = metric
+        self._state = state
+        self._job = job
+        self._sink = sink
+
+    def finish(self) -> list[Stat]:
+        job = self._job
+        result = self._metric.evaluate(self._state, job.service, None, job.parallelism, job.unsafe_code)
+        for record in result.per_instance_stats:
+            self._sink(record)
+        return result.aggregated_stats
+
+
+class _Guarded(Evaluation):
+    """A metric at work, which takes no other with it if it fails: it has no statistics then."""
+
+    def __init__(self, evaluation: Evaluation, sink: Sink) -> None:
+        self.failure: UsageError | None = None
+        self._evaluation = evaluation
+        self._sink = sink
+
+    @property
+    def unscored(self) -> list[str]:  # type: ignore[override]  # nobody sets it
+        return [] if self.failure else self._evaluation.unscored
+
+    def add_state(self, state: RequestState) -> None:
+        if self.failure is None:
+            try:
+                self._evaluation.add_state(state)
+            except UsageError as error:
+                self._fail(error)
+
+    def add_group(self, group: Group) -> None:
+        if self.failure is None:
+            try:
+                self._evaluation.add_group(group)
+            except UsageError as error:
+                self._fail(error)
+
+    def finish(self) -> list[Stat]:
+        if self.failure is None:
+            try:
+                return self._evaluation.finish()
+            except UsageError as error:
+                self._fail(error)
+        return []
+
+    def _fail(self, error: UsageError) -> None:
+        if isinstance(error, FileFormatError):  # that requests contradict each other is no fault of the metric's
+            raise error
+        self.failure = error
+        self._sink.reset()
+
+
 class _Tap:
     """Shows every request to the evaluations on its way into a group."""
 
-    def __init__(self, evaluations: list[Evaluation], progress: Callable[[int], None]) -> None:
+    def __init__(self, evaluations: Sequence[Evaluation], progress: Callable[[int], None]) -> None:
         self.count = 0
         self.num_answered = 0
         self._evaluations = evaluations

@@ -164,12 +164,13 @@ def run_entry(
 
     Raises:
         UsageError: A metric cannot be computed, or the state is damaged.
+        MetricFailedError: A metric fails on the run; the files are written, with the statistics of the others.
         OutputError: The files cannot be written.
         FewerStatisticsError: They would replace statistics by fewer.
     """
     metrics = metrics_of(run_spec, first_metric_only)
     said = scenario if scenario is None or isinstance(scenario, Scenario) else Path(scenario)
-    return write_run(
+    evaluated = write_run(
         RunFiles(run_spec, said, state),
         metrics,
         Path(output_dir),
@@ -178,6 +179,8 @@ def run_entry(
         unsafe_code=unsafe_code,
         allow_fewer=allow_fewer,
     )
+    evaluated.check_metrics()
+    return evaluated
 
 
 def write_run(
@@ -193,19 +196,23 @@ def write_run(
 ) -> Evaluated:
     """Evaluate metrics over a run's requests and write its files, each of them whole or not at all.
 
+    Those of metrics that fail on the run are left out; what is given back says which and why.
+
     Raises:
         UsageError: A metric cannot be computed, or the state is damaged.
         OutputError: The files cannot be written.
         FewerStatisticsError: They would replace statistics by fewer, which is not allowed.
     """
     _check_scenario(files.scenario)
-    with _drafting(output_dir, allow_fewer) as draft, ExitStack() as stack:
+    with _drafting(output_dir) as draft, ExitStack() as stack:
         spools = [_Spool(stack.enter_context(_scratch(draft))) for _ in metrics]
         evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress, unsafe_code)
         _write_list_of_stats(draft / STATS, evaluated.stats)
         with (draft / PER_INSTANCE_STATS).open("wb") as file:
             write_list(file, (spool.file for spool in spools))
         _write_inputs(draft, files, output_dir)
+        if not allow_fewer:
+            _refuse_fewer(output_dir, draft, evaluated.failed)
     return evaluated
 
 
@@ -223,7 +230,7 @@ def write_scored_run(
         OutputError: The files cannot be written.
         FewerStatisticsError: They would replace statistics by fewer, which is not allowed.
     """
-    with _drafting(output_dir, allow_fewer) as draft, _scratch(draft) as scratch:
+    with _drafting(output_dir) as draft, _scratch(draft) as scratch:
         spool = _Spool(scratch)
         for record in per_instance_stats:
             spool(record)
@@ -231,10 +238,12 @@ def write_scored_run(
             write_list(file, [spool.file])
         _write_list_of_stats(draft / STATS, stats)
         _write_inputs(draft, files, output_dir)
+        if not allow_fewer:
+            _refuse_fewer(output_dir, draft)
 
 
 @contextmanager
-def _drafting(output_dir: Path, allow_fewer: bool) -> Iterator[Path]:
+def _drafting(output_dir: Path) -> Iterator[Path]:
     """A folder whose files go to the run's directory when the block ends well."""
     _refuse_directories(output_dir)
     try:
@@ -243,23 +252,28 @@ def _drafting(output_dir: Path, allow_fewer: bool) -> Iterator[Path]:
         with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=output_dir) as folder:
             draft = Path(folder)
             yield draft
-            if not allow_fewer and (lost := what_would_be_lost(output_dir, draft)):
-                raise FewerStatisticsError(would_lose(output_dir, lost))
             for path in sorted(draft.glob("*.json")):
                 os.replace(path, output_dir / path.name)
     except OSError as error:
         raise unwritten(f"{output_dir} cannot be written", error) from None
 
 
-def would_lose(output_dir: Path, lost: str) -> str:
+def _refuse_fewer(output_dir: Path, draft: Path, reasons: Sequence[str] = ()) -> None:
+    if lost := what_would_be_lost(output_dir, draft):
+        raise FewerStatisticsError(would_lose(output_dir, lost, reasons))
+
+
+def would_lose(output_dir: Path, lost: str, reasons: Sequence[str] = ()) -> str:
     """Why a run's directory is left as it was.
 
     Args:
         output_dir: The directory.
         lost: What of its statistics would be lost.
+        reasons: Why they are not there now, where something failed.
     """
+    why = f" ({'; '.join(reasons)})" if reasons else ""
     return (
-        f"{output_dir} is left as it was, for it would lose {lost}; write to another directory, or allow it: "
+        f"{output_dir} is left as it was, for it would lose {lost}{why}; write to another directory, or allow it: "
         "--allow-fewer, or allow_fewer=True in Python"
     )
 

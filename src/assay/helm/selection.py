@@ -16,13 +16,14 @@ from assay.helm.run_spec import MetricSpec, RunSpec
 from assay.helm.scoring.code import CODE_SCORES
 from assay.helm.scoring.scorer import SCORES
 from assay.helm.state_file import StateFile
-from assay.helm.tokenization import EncoderService, OptTokenizer, TokenizerService
+from assay.helm.tokenization import EncoderService, OptTokenizer, TokenCounter, TokenizerService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import ModuleType
 
+_TRIAL = "Is 1 a number?"
 _GENERATION = "helm.benchmark.metrics.basic_metrics.BasicGenerationMetric"
 
 
@@ -142,7 +143,7 @@ def load_tokenizer(description: str) -> TokenizerService:
             called without arguments) that has ``encode`` and ``decode``.
 
     Raises:
-        SpecificationError: There is no such tokenizer.
+        SpecificationError: There is no such tokenizer, or it fails.
         MissingDependencyError: transformers is not installed.
     """
     kind, _, name = description.partition(":")
@@ -162,4 +163,6 @@ def load_tokenizer(description: str) -> TokenizerService:
         encoder = found() if isinstance(found, type) else found
     if not callable(getattr(encoder, "encode", None)) or not callable(getattr(encoder, "decode", None)):
         raise SpecificationError(f"the tokenizer {description!r} has no encode and decode")
-    return EncoderService(encoder)
+    service = EncoderService(encoder)
+    TokenCounter(service, description).encoded(_TRIAL)  # before anything is asked or scored
+    return service

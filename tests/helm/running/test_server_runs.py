@@ -19,6 +19,7 @@ from assay.errors import (
     DataNotFoundError,
     FewerStatisticsError,
     FileFormatError,
+    MetricFailedError,
     MissingDependencyError,
     OutputError,
     SamplesFailedError,
@@ -353,6 +354,37 @@ def test_a_score_that_cannot_be_computed_takes_no_other_with_it(
     with serve(right) as server, pytest.raises(MissingDependencyError, match=r"but bleu_1 is left out: .*punkt_tab"):
         ask(run_dir, server, tmp_path)
     assert stat(tmp_path / ANSWERED, "exact_match") == stat(tmp_path / ANSWERED, "f1_score") == 1
+
+
+def test_a_metric_that_fails_leaves_the_answers_and_the_other_statistics(tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "earlier")
+    states = json.loads((run_dir / "scenario_state.json").read_bytes())
+    for one in states["request_states"]:
+        one["instance"]["references"].append({"output": {"text": "too"}, "tags": ["correct"]})
+    (run_dir / "scenario_state.json").write_text(json.dumps(states, indent=2))
+    spec = RunSpec.from_json((run_dir / "run_spec.json").read_bytes())
+    translation = MetricSpec("helm.benchmark.metrics.machine_translation_metrics.MachineTranslationMetric")
+    spec = msgspec.structs.replace(spec, metric_specs=[translation, *spec.metric_specs])
+    (run_dir / "run_spec.json").write_bytes(spec.to_json())
+    with serve(right) as server, pytest.raises(MetricFailedError, match=r"but MachineTranslationMetric fails: .* id0"):
+        ask(run_dir, server, tmp_path)
+    assert stat(tmp_path / ANSWERED, "exact_match") == 1
+    assert all("result" in one for one in read(tmp_path / ANSWERED, "scenario_state.json")["request_states"])
+
+
+@pytest.mark.parametrize("kind", ["Broken", "Numbers"])
+def test_a_tokenizer_that_fails_is_named_before_anything_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    (tmp_path / "failing_words_of_a_test.py").write_text(
+        "class Broken:\n    def encode(self, text): return 1 / 0\n    decode = str\n"
+        "class Numbers:\n    def encode(self, text): return len(text)\n    decode = str\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with serve(right) as server:
+        with pytest.raises(SpecificationError, match="the tokenizer fails on the text"):
+            ask(write_run(tmp_path / "earlier"), server, tmp_path, "--tokenizer", f"failing_words_of_a_test:{kind}")
+        assert server.count == 0
 
 
 @pytest.fixture(scope="module")
