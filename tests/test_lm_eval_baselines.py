@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.checks.verdicts import Verdict
 from assay.evaluation import evaluate
+from assay.results.verdicts import Verdict
 from assay.runs.compare import compare_runs
 from assay.runs.files import read_run
 from assay.types import Check, EarlyStopping

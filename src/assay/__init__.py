@@ -11,13 +11,13 @@ TYPE_CHECKING = False  # as type checkers know it: `typing` alone would take lon
 if TYPE_CHECKING:
     from typing import Any
 
-    from assay.checks.verdicts import CheckResult, Verdict
     from assay.errors import AssayError
     from assay.evaluation import Evaluation, evaluate, evaluate_async
     from assay.gate.policy import Policy, load_policy
     from assay.gate.run import GateReport, run_gate
     from assay.lm_eval_process.process import run_lm_eval
     from assay.progress import Progress
+    from assay.results.verdicts import CheckResult, Verdict
     from assay.runners import (
         resolve_metric,
         run_accuracy_bbh,

@@ -89,10 +89,10 @@ class AssayGate:
             pytest.fail.Exception: a check failed or could not be judged; or the demand makes no sense.
         """
         __tracebackhide__ = True
-        from assay.checks.verdicts import Verdict
         from assay.errors import AssayError
         from assay.gate.run import run_gate
         from assay.reports.progress import quietly
+        from assay.results.verdicts import Verdict
 
         refusal = None
         try:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from assay import errors
-from assay.checks.verdicts import Verdict
 from assay.cli import _EXIT_CODES
 from assay.errors import AssayError, RunInterrupted
+from assay.results.verdicts import Verdict
 
 TABLE = Path(__file__).parents[2] / "docs" / "exit-codes.md"
 SIGNALS = (130, 143)

@@ -17,7 +17,6 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from assay.checks.verdicts import Verdict
 from assay.diagnosis import Cause, triage_run
 from assay.diagnosis.contents import degenerate, not_extracted
 from assay.diagnosis.decline import chance_level
@@ -34,6 +33,7 @@ from assay.evaluation import Evaluation
 from assay.gate.run import GateReport, ModelOutcome
 from assay.reports.gate import gate_markdown, gate_text
 from assay.reports.junit import junit_xml
+from assay.results.verdicts import Verdict
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
 from assay.types import Check, Outcome

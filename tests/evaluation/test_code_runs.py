@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from assay.checks.verdicts import Verdict
 from assay.errors import SandboxError, UnsupportedTaskError
 from assay.evaluation import Evaluation, evaluate
+from assay.results.verdicts import Verdict
 from assay.sandbox.pool import Sandbox
 from assay.tasks.library import load_tasks
 from assay.tasks.program_deaths import ProgramDeaths

@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.checks.verdicts import Verdict
 from assay.errors import (
     ModelNotServedError,
     ServerUnreachableError,
@@ -32,6 +31,7 @@ from assay.evaluation import Evaluation, evaluate, evaluate_async
 from assay.journal import check, find_journals, records
 from assay.journal.records import ResponseRecord
 from assay.reports.html import write_report
+from assay.results.verdicts import Verdict
 from assay.types import Answer, Check, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.checks.verdicts import Verdict
 from assay.errors import TaskConfigError
 from assay.evaluation import evaluate
 from assay.progress import Progress
 from assay.rescoring.rescore import rescore
+from assay.results.verdicts import Verdict
 from assay.tasks.library import load_tasks
 from assay.tasks.requests import RequestWriter, samples, try_first_prompts
 from assay.types import Check, EarlyStopping, FailureCause, ModelSpec, Specification, TaskOptions

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from assay.checks.verdicts import CheckResult, Verdict
 from assay.cli.gate import gate
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import evaluate
+from assay.results.verdicts import CheckResult, Verdict
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions

@@ -15,11 +15,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from assay.checks.verdicts import Verdict
 from assay.cli.run import run as run_command
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import Evaluation, evaluate
 from assay.reports.html import write_report
+from assay.results.verdicts import Verdict
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Outcome, Specification, TaskOptions

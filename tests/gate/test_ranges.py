@@ -12,11 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assay.checks.scope import scope_of
-from assay.checks.verdicts import Verdict, parse_range
+from assay.checks.verdicts import parse_range
 from assay.cli.gate import gate
 from assay.cli.run import run as run_command
 from assay.errors import SpecificationError
 from assay.evaluation import Evaluation, evaluate
+from assay.results.verdicts import Verdict
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer
 

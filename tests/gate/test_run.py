@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 import assay.evaluation
-from assay.checks.verdicts import CheckResult, Verdict
 from assay.cli.gate import gate
 from assay.errors import BaselineMismatchError, OutputError
 from assay.evaluation import evaluate
@@ -22,6 +21,7 @@ from assay.gate.run import GateReport, ModelOutcome
 from assay.reports.gate import gate_markdown
 from assay.reports.github import annotation_lines
 from assay.reports.junit import junit_xml
+from assay.results.verdicts import CheckResult, Verdict
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, right, wrong
 from tests.servers.scripted import ScriptedServer, reply_with

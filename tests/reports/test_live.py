@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 
 from assay.checks.sequential import SequentialCheck
-from assay.checks.verdicts import CheckResult
 from assay.evaluation import evaluate
 from assay.evaluation.snapshot import RunSnapshot
 from assay.progress import Standing
 from assay.reports.live import LiveTable
+from assay.results.verdicts import CheckResult
 from assay.stats.intervals import wilson
 from assay.types import (
     Answer,

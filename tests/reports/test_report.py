@@ -13,12 +13,12 @@ from rich.console import Console
 
 from assay._util.durations import duration_words, rate_words
 from assay._util.text import printable
-from assay.checks.verdicts import CheckResult, Verdict
 from assay.reports.comparison import comparison_text
 from assay.reports.fitting import fitting_table
 from assay.reports.progress import ProgressLines, watch
 from assay.reports.remarks import remarks
 from assay.reports.table import check_lines, correction_lines, score_table
+from assay.results.verdicts import CheckResult, Verdict
 from assay.runs.compare import Change, Comparison
 from assay.scoring.corrections import Correction
 from assay.scoring.measure import Score

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.checks.exact import exact_total
-from assay.checks.verdicts import (
-    Bound,
-    CheckResult,
-    Verdict,
-    describe,
-    shown_beside,
-    unknown_range_words,
-    verdict_of_bounds,
-)
+from assay.checks.verdicts import Bound, describe, shown_beside, unknown_range_words, verdict_of_bounds
+from assay.results.verdicts import CheckResult, Verdict
 from assay.runs.pairing import pair_tasks
 from assay.stats.paired import Flips, mcnemar, newcombe_interval, paired_difference
 from assay.stats.strata import stratified_interval

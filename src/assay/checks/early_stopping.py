@@ -23,8 +23,9 @@ from assay.types import Answer, StoppedEarly
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from assay.checks.sequential import EvidenceCourse, ScoreLookup, SequentialCheck
+    from assay.checks.sequential import ScoreLookup, SequentialCheck
     from assay.models.concurrency import Concurrency
+    from assay.results.verdicts import EvidenceCourse
     from assay.types import EarlyStopping, Response, Sample
 
 _ROUNDS_AHEAD = 16

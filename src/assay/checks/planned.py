@@ -14,8 +14,9 @@ from assay.checks.exact import ExactScore, Stratum, exact_score
 from assay.checks.live_scores import LiveScores, task_settings
 from assay.checks.scope import Scope, scope_of
 from assay.checks.sequential import SequentialCheck, outside_words, plan_of
-from assay.checks.verdicts import CheckResult, Verdict, describe, judge, resolve_checks
+from assay.checks.verdicts import describe, judge, resolve_checks
 from assay.errors import BaselineMismatchError, SpecificationError
+from assay.results.verdicts import CheckResult, Verdict
 from assay.runs.files import read_run, whole_run_words
 from assay.runs.pairing import partial_words, settings_changes
 from assay.tasks.metrics import metric_keys_by_name

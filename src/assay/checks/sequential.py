@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from assay.checks.against_baseline import allowed_words, mismatch_words
-from assay.checks.verdicts import CheckResult, Verdict, demand_of, describe, refuse_outside
+from assay.checks.verdicts import describe, refuse_outside
 from assay.errors import SpecificationError
+from assay.results.verdicts import CheckResult, EvidenceCourse, Verdict, demand_of
 from assay.runs.pairing import BaselineDocuments
-from assay.stats.course import Course, course_of
+from assay.stats.course import course_of
 from assay.stats.plans import Decision, margin_plan, threshold_plan
 from assay.stats.sequential import SequentialTest
 from assay.types import MetricKey
@@ -26,22 +27,6 @@ if TYPE_CHECKING:
     from assay.types import Check
 
 _ROUNDING = 1e-6
-
-
-class EvidenceCourse(msgspec.Struct, frozen=True, kw_only=True):
-    """How the evidence on one check grew."""
-
-    task: str
-    metric: str
-    demand: str
-    """What the check demands, in words."""
-    is_difference: bool
-    """The figures are differences from a baseline, not scores."""
-    decided_after: int | None
-    """Documents after which the check's own test decided."""
-    decided_together: bool = False
-    """It was decided before that, with the other checks together: by Holm's method."""
-    course: Course
 
 
 class ScoreLookup(Protocol):

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import difflib
 import math
-from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from assay._util.per_cent import share_instead
 from assay.errors import SpecificationError, UnknownMetricError
-from assay.stats.intervals import Interval  # noqa: TC001 - msgspec resolves the annotations
+from assay.results.verdicts import CheckResult, Verdict
 from assay.tasks.metric_ranges import UNIT
 from assay.types import Check, MetricKey
 
@@ -24,68 +23,6 @@ if TYPE_CHECKING:
 
     from assay.checks.exact import ExactScore
     from assay.scoring.measure import Score
-
-
-class Verdict(StrEnum):
-    """What a check came to."""
-
-    PASS = "pass"  # noqa: S105 - a verdict, no password
-    FAIL = "fail"
-    INCONCLUSIVE = "inconclusive"
-    """The budget ended before the evidence sufficed."""
-    INVALID = "invalid"
-    """It could not be judged: nothing was measured, failed samples could turn it, or the baseline does not match."""
-
-    @property
-    def exit_code(self) -> int:
-        """Exit code of the command line when this is the worst verdict of a run."""
-        return {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.INCONCLUSIVE: 3, Verdict.INVALID: 4}[self]
-
-
-class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A check, its verdict, the reason in words, and the figures that it rests on."""
-
-    task: str
-    metric: str
-    min: float | None = None
-    max: float | None = None
-    baseline: str | None = None
-    margin: float | None = None
-    value: float | None = None
-    """The score, over the documents that the verdict rests on."""
-    verdict: Verdict
-    reason: str
-    difference: float | None = None
-    """Against the baseline: candidate minus baseline."""
-    interval: Interval | None = None
-    """For the score, or for the difference where there is a baseline. After an early stop a confidence sequence's."""
-    p_value: float | None = None
-    """Against the baseline, after a full run: of an exact one-sided McNemar test that the candidate is worse."""
-    lost: int | None = None
-    """Documents whose score is worse than in the baseline."""
-    gained: int | None = None
-    n: int = 0
-    """Documents that the verdict rests on, failed ones included."""
-    population: int = 0
-    """Documents of the whole benchmark (as far as ``limit`` leaves it)."""
-    failed: int = 0
-    alpha: float | None = None
-    """Where some of the documents decided: the greatest chance of a wrong pass, and of a wrong fail; by Holm's method,
-    that any of the run's checks is wrong so. None where all decided."""
-    more_needed: int | None = None
-    """Where inconclusive: how many more documents would probably decide."""
-
-    @property
-    def demand(self) -> str:
-        """What was demanded, in words."""
-        return demand_of(self)
-
-
-def demand_of(check: Check | CheckResult) -> str:
-    """What a check demands, in words."""
-    if check.baseline is not None:
-        return f"at most {check.margin:g} worse than {check.baseline}"
-    return f">= {check.min:g}" if check.min is not None else f"<= {check.max:g}"
 
 
 class Bound(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.checks.verdicts import Verdict
+from assay.results.verdicts import Verdict
 from assay.stats.paired import mcnemar, sign_flip_test
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.checks.verdicts import Verdict
 from assay.diagnosis.baseline import baseline_of
 from assay.diagnosis.comparability import baseline_is_part, mismatches, other_lm_eval, sampled
 from assay.diagnosis.contents import degenerate, not_extracted
@@ -21,14 +20,15 @@ from assay.diagnosis.harness import harness_changed
 from assay.diagnosis.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
 from assay.diagnosis.slices import slices
 from assay.results.groups import leaves
+from assay.results.verdicts import Verdict
 from assay.runs.samples import RunSamples, results_file_of
 from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from assay.checks.verdicts import CheckResult
     from assay.diagnosis.judging import Detector, Found
+    from assay.results.verdicts import CheckResult
     from assay.runs.samples import SampleReader
 
 _log = logging.getLogger(__name__)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.checks.verdicts import Verdict
 from assay.diagnosis.evidence import Reference
 from assay.diagnosis.findings import Cause, Confidence
 from assay.diagnosis.judging import (
@@ -22,6 +21,7 @@ from assay.diagnosis.judging import (
     percent,
 )
 from assay.diagnosis.texts import Sign
+from assay.results.verdicts import Verdict
 from assay.types import FailureCause
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from assay.checks.verdicts import CheckResult
     from assay.evaluation.plan import RunPlan
     from assay.evaluation.state import RunState
+    from assay.results.verdicts import CheckResult
     from assay.runs.samples import SampleReader
     from assay.scoring.task_scores import FailedSample, TaskScores
     from assay.types import StoppedEarly

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.checks.verdicts import demand_of
 from assay.progress import Standing
+from assay.results.verdicts import demand_of
 from assay.runs.record import mean, score_of
 from assay.scoring.measure import aggregates_by_mean, interval_of
 from assay.stats.plans import Decision

@@ -15,7 +15,7 @@ import numpy as np
 
 from assay.checks.scope import scope_of
 from assay.checks.sequential import plan_of, why_all_decide
-from assay.checks.verdicts import demand_of
+from assay.results.verdicts import demand_of
 from assay.stats.many import decide_many
 from assay.stats.power import detectable_drop, detectable_loss
 from assay.stats.sampling import permuted

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay._util.event_loops import refuse_inside_event_loop
-from assay.checks.verdicts import CheckResult, Verdict, describe, worst
+from assay.checks.verdicts import describe, worst
 from assay.diagnosis.remark import triage_remark
 from assay.errors import UnjudgeableError
 from assay.gate.policy import specifications
 from assay.models.urls import without_secrets
+from assay.results.verdicts import CheckResult, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

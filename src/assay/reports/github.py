@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from assay._util.storage import unwritten
 from assay._util.text import printable
-from assay.checks.verdicts import Verdict
 from assay.reports.gate import gate_markdown
+from assay.results.verdicts import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

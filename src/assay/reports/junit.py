@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from assay._util.text import printable
-from assay.checks.verdicts import Verdict
 from assay.reports.remarks import remarks_on
+from assay.results.verdicts import Verdict
 
 if TYPE_CHECKING:
-    from assay.checks.verdicts import CheckResult
     from assay.gate.run import GateReport, ModelOutcome
+    from assay.results.verdicts import CheckResult
 
 _MESSAGE = 2000
 """Characters kept of a message."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.checks.sequential import EvidenceCourse
-from assay.checks.verdicts import CheckResult, Verdict, worst
+from assay.checks.verdicts import worst
 from assay.diagnosis import Triage
 from assay.errors import FileFormatError
 from assay.reports.endpoints import endpoint_rows
@@ -17,6 +16,7 @@ from assay.reports.gate import asked_words
 from assay.reports.remarks import other_models
 from assay.results.groups import leaves
 from assay.results.sample_files import may_name_file, samples_file_of
+from assay.results.verdicts import CheckResult, EvidenceCourse, Verdict
 from assay.runs.files import read_run
 from assay.scoring.measure import Score, interval_of, stderr_of
 from assay.types import StoppedEarly, score_keys
