@@ -299,6 +299,8 @@ class FailureCause(StrEnum):
     UNAUTHORISED = "unauthorised"
     NOT_FOUND = "not_found"
     MALFORMED_REPLY = "malformed_reply"
+    UNREADABLE_REPLY = "unreadable_reply"
+    """An undamaged reply of a shape that is not known here: asked again, the server would send the same."""
     EMPTY_CHOICES = "empty_choices"
     ERROR_IN_REPLY = "error_in_reply"
     UNSCORABLE = "unscorable"
@@ -316,6 +318,7 @@ _LASTING = frozenset(
         FailureCause.BAD_REQUEST,
         FailureCause.UNAUTHORISED,
         FailureCause.NOT_FOUND,
+        FailureCause.UNREADABLE_REPLY,
         FailureCause.UNSCORABLE,
     }
 )

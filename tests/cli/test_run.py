@@ -207,6 +207,7 @@ def test_a_key_that_is_refused_is_told_before_any_data_is_read(tmp_path: Path) -
     [
         ("http_400", "asking again changes nothing: mend first what the messages name"),
         ("http_404", "asking again changes nothing: mend first what the messages name"),
+        ("unreadable_content", "asking again changes nothing: mend first what the messages name"),
         ("http_500", "run the same command again to ask only these\n"),
     ],
 )

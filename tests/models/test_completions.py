@@ -42,7 +42,7 @@ def test_tokens_without_a_log_probability_each_are_no_answer() -> None:
     for change in ({"token_logprobs": [-0.5]}, {"tokens": [" b"]}):
         with pytest.raises(ReplyError, match=r"[12] tokens and [12] log-probabilities") as raised:
             read_completions(reply({"text": " a b", "logprobs": LEGACY | change}), "completions", 1)
-        assert raised.value.cause is FailureCause.MALFORMED_REPLY
+        assert raised.value.cause is FailureCause.UNREADABLE_REPLY
 
 
 def test_chat_gives_texts_and_reasoning_without_tokens() -> None:
@@ -71,7 +71,7 @@ def test_completions_come_in_the_order_of_their_index() -> None:
 def test_fewer_completions_than_asked_for_are_no_answer() -> None:
     with pytest.raises(ReplyError, match="3 completions were asked for and 1 came") as raised:
         read_completions(reply({"text": "a"}), "completions", 3)
-    assert raised.value.is_final
+    assert raised.value.cause is FailureCause.UNREADABLE_REPLY
 
 
 def test_one_that_was_broken_off_is_no_answer() -> None:

@@ -1,10 +1,13 @@
+import json
 import random
 from email.utils import formatdate
+from typing import Any
 
 import pytest
 from multidict import CIMultiDict
 
-from assay.models.retry import Fault, Retryability, retry_delay, status_fault
+from assay.models.retry import Fault, Retryability, reply_fault, retry_delay, status_fault
+from assay.models.wire import ReplyError, error_in_reply
 from assay.types import FailureCause
 
 
@@ -21,12 +24,12 @@ def fault(status: int, body: str) -> Fault:
         (403, FailureCause.UNAUTHORISED, Retryability.NO),
         (404, FailureCause.NOT_FOUND, Retryability.NO),
         (408, FailureCause.TIMED_OUT, Retryability.YES),
-        (425, FailureCause.BAD_REQUEST, Retryability.YES),
+        (425, FailureCause.SERVER_ERROR, Retryability.YES),
         (413, FailureCause.BAD_REQUEST, Retryability.NO),
         (422, FailureCause.BAD_REQUEST, Retryability.NO),
         (429, FailureCause.RATE_LIMITED, Retryability.YES),
         (500, FailureCause.SERVER_ERROR, Retryability.YES),
-        (501, FailureCause.SERVER_ERROR, Retryability.NO),
+        (501, FailureCause.BAD_REQUEST, Retryability.NO),
         (502, FailureCause.SERVER_ERROR, Retryability.UNSURE),
         (503, FailureCause.SERVER_ERROR, Retryability.UNSURE),
         (504, FailureCause.SERVER_ERROR, Retryability.UNSURE),
@@ -37,6 +40,43 @@ def fault(status: int, body: str) -> Fault:
 def test_what_a_status_means(status: int, cause: FailureCause, retryability: Retryability) -> None:
     found = fault(status, "no")
     assert (found.cause, found.retryability, found.status) == (cause, retryability, status)
+
+
+@pytest.mark.parametrize("status", range(300, 600))
+def test_asking_again_is_advised_where_it_is_tried(status: int) -> None:
+    found = fault(status, "no")
+    assert found.cause.may_pass is (found.retryability is not Retryability.NO)
+
+
+@pytest.mark.parametrize("cause", list(FailureCause))
+def test_a_reply_of_status_200_is_asked_for_again_where_that_may_help(cause: FailureCause) -> None:
+    found = reply_fault(ReplyError(cause, "no answer"), "http://host/v1")
+    assert (found.cause, found.status) == (cause, 200)
+    assert cause.may_pass is (found.retryability is not Retryability.NO)
+
+
+@pytest.mark.parametrize(
+    ("error", "like"),
+    [
+        ({"message": "slow down", "code": 429}, 429),
+        ({"message": "slow down", "code": "429"}, 429),
+        ({"message": "no such model", "status": 404}, 404),
+        ({"error": {"message": "stop: at most 4 items", "code": 400}}, 400),
+        ({"message": "maximum context length is 4096 tokens", "code": 400}, 400),
+        ({"message": "upstream is away", "code": 503}, 503),
+    ],
+)
+def test_an_error_in_a_reply_of_status_200_is_taken_as_the_status_that_it_names(error: Any, like: int) -> None:
+    found, expected = reply_fault(error_in_reply(error), "http://host/v1"), fault(like, json.dumps(error))
+    assert (found.status, found.retryability) == (like, expected.retryability)
+    assert found.cause in (expected.cause, FailureCause.ERROR_IN_REPLY)
+    assert found.message.startswith(f"error {like}: ")
+
+
+@pytest.mark.parametrize("code", ["rate_limit", 1301, 42, None, True, {"a": 1}, "4000"])
+def test_other_codes_are_no_status(code: Any) -> None:
+    found = reply_fault(error_in_reply({"message": "boom", "code": code}), "http://host/v1")
+    assert (found.cause, found.status, found.message) == (FailureCause.ERROR_IN_REPLY, 200, "boom")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +110,13 @@ def test_other_bad_requests_are_not_taken_for_it(said: str) -> None:
         ("7", 7.0),
         ("0.5", 0.5),
         ("86400", 86400.0),
-        ("1e300", 365 * 86400.0),
+        (" 7 ", 7.0),
+        ("9" * 40, 365 * 86400.0),
+        ("1_0", None),
+        ("1e3", None),
+        ("+7", None),
+        ("٧", None),
+        ("9" * 5000, None),
         ("inf", None),
         ("0", None),
         ("-3", None),

@@ -252,7 +252,7 @@ def test_nor_is_what_comes_later_on_an_idle_connection(make: Make) -> None:
             FailureCause.MALFORMED_REPLY,
             Retryability.YES,
         ),
-        (with_length(SAID, "Content-Encoding: br"), FailureCause.MALFORMED_REPLY, Retryability.NO),
+        (with_length(SAID, "Content-Encoding: br"), FailureCause.UNREADABLE_REPLY, Retryability.NO),
     ],
 )
 def test_broken_replies_are_faults(make: Make, reply: bytes, cause: FailureCause, retryability: Retryability) -> None:
@@ -276,7 +276,7 @@ LINES_END_WITH_LF = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nf\n" 
 )
 def test_chunks_without_carriage_returns_fail_at_once_and_are_not_asked_for_again(make: Make, reply: bytes) -> None:
     [fault] = exchange(make, RawServer(reply), timeout=3600)
-    assert fault_of(fault) == (FailureCause.MALFORMED_REPLY, Retryability.NO)
+    assert fault_of(fault) == (FailureCause.UNREADABLE_REPLY, Retryability.NO)
     assert isinstance(fault, NetworkError)
     assert fault.fault.status == 200, "it is about the reply, not about the server"
     assert "Missing expected CR after chunk" in str(fault)
@@ -308,7 +308,7 @@ def test_a_gzip_body_in_several_members_and_what_was_said_of_one_without_its_end
 
 def test_an_encoding_that_was_not_asked_for_is_a_fault() -> None:
     [fault] = exchange(plain, RawServer(with_length(SAID, "Content-Encoding: compress")))
-    assert fault_of(fault) == (FailureCause.MALFORMED_REPLY, Retryability.NO)
+    assert fault_of(fault) == (FailureCause.UNREADABLE_REPLY, Retryability.NO)
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])

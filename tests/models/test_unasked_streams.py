@@ -60,6 +60,15 @@ def test_an_echoed_prompt_is_read() -> None:
     assert read_echo(whole_reply(body)).loglikelihood(TokenSpan(1, 2)) == (-1.0, True)
 
 
+@pytest.mark.parametrize(
+    "end",
+    [b"data: [done]\n\n", b'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\ndata: DONE\n\n'],
+)
+def test_what_ends_a_stream_may_be_written_otherwise(end: bytes) -> None:
+    body = b"data: ping\n\n" + stream({"choices": [{"delta": {"content": "4"}}]}, end=end)
+    assert read_reply(whole_reply(body), "chat").text == "4"
+
+
 def test_a_byte_order_mark_and_signs_of_life_before_it() -> None:
     body = b"\xef\xbb\xbf: hm\n\nevent: ping\ndata: ping\n\n" + stream({"choices": [{"delta": {"content": "4"}}]})
     assert read_reply(whole_reply(body), "chat").text == "4"
@@ -92,7 +101,7 @@ def test_messages_and_parts_in_events(events: list[Any], text: str) -> None:
         (b'event: error\ndata: {"message": "boom"}\n\n', FailureCause.ERROR_IN_REPLY),
         (b"data: {broken\n\n", FailureCause.MALFORMED_REPLY),
         (b"data: 4\n\n", FailureCause.MALFORMED_REPLY),
-        (stream({"choices": [4]}), FailureCause.MALFORMED_REPLY),
+        (stream({"choices": [4]}), FailureCause.UNREADABLE_REPLY),
     ],
 )
 def test_streams_that_are_no_answer(body: bytes, cause: FailureCause) -> None:

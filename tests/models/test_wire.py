@@ -81,7 +81,7 @@ def test_content_in_parts_is_joined_and_thinking_is_reasoning(content: Any, text
 def test_content_of_an_unknown_shape_is_quoted_and_not_asked_for_again(content: Any) -> None:
     with pytest.raises(ReplyError) as caught:
         read_reply(chat({"content": content}), "chat")
-    assert caught.value.is_final
+    assert caught.value.cause is FailureCause.UNREADABLE_REPLY
     assert json.dumps(content) in str(caught.value)
 
 
@@ -92,7 +92,7 @@ def test_content_of_an_unknown_shape_is_quoted_and_not_asked_for_again(content: 
 def test_nor_is_a_reply_of_another_shape(body: bytes) -> None:
     with pytest.raises(ReplyError) as caught:
         read_reply(body, "chat")
-    assert caught.value.is_final
+    assert caught.value.cause is FailureCause.UNREADABLE_REPLY
     assert body.decode() in str(caught.value)
 
 
@@ -102,7 +102,7 @@ def test_nor_is_a_reply_of_another_shape(body: bytes) -> None:
 def test_what_may_come_from_a_gateway_is_asked_for_again(body: bytes) -> None:
     with pytest.raises(ReplyError) as caught:
         read_reply(body, "chat")
-    assert not caught.value.is_final
+    assert caught.value.cause.may_pass
 
 
 def test_the_first_choice_is_the_one_with_the_lowest_index() -> None:
@@ -142,10 +142,10 @@ def test_oddly_typed_side_fields_cost_no_answer() -> None:
         (b"[]", FailureCause.MALFORMED_REPLY),
         (b"{}", FailureCause.MALFORMED_REPLY),
         (b'{"choices": null}', FailureCause.MALFORMED_REPLY),
-        (b'{"choices": {}}', FailureCause.MALFORMED_REPLY),
+        (b'{"choices": {}}', FailureCause.UNREADABLE_REPLY),
         (b'{"choices": [{}]}', FailureCause.MALFORMED_REPLY),
         (b'{"choices": [{"message": null}]}', FailureCause.MALFORMED_REPLY),
-        (b'{"choices": [{"message": {"content": 4}}]}', FailureCause.MALFORMED_REPLY),
+        (b'{"choices": [{"message": {"content": 4}}]}', FailureCause.UNREADABLE_REPLY),
         (b'{"choices": [{"message": {"content": "a"', FailureCause.MALFORMED_REPLY),
         (b"[" * 100_000, FailureCause.MALFORMED_REPLY),
         (b"\xff\xfe\xfd", FailureCause.MALFORMED_REPLY),

@@ -44,6 +44,7 @@ _FAILURE_ADVICE = {
     FailureCause.TIMED_OUT: "raise --request-timeout, or lower --concurrency",
     FailureCause.RATE_LIMITED: "lower --concurrency, or raise the server's limit",
     FailureCause.UNAUTHORISED: "check the API key",
+    FailureCause.UNREADABLE_REPLY: "read the failures' messages; what answers sends replies of another shape",
     FailureCause.BAD_REQUEST: "read the server's message; it refuses a field or a value that the task sends",
 }
 

@@ -63,9 +63,8 @@ def read_completions(body: bytes, endpoint: EndpointKind, count: int) -> tuple[P
     parsed = read_reply(body, endpoint)
     choices = in_order(_decode(body).choices)
     if len(choices) < count:
-        raise ReplyError(
-            FailureCause.MALFORMED_REPLY, f"{count} completions were asked for and {len(choices)} came", is_final=True
-        )
+        message = f"{count} completions were asked for and {len(choices)} came"
+        raise ReplyError(FailureCause.UNREADABLE_REPLY, message)
     return parsed, tuple(_completion(choice, endpoint) for choice in choices[:count])
 
 
@@ -87,9 +86,8 @@ def _decode(body: bytes) -> _Reply:
     try:
         return decode_forgivingly(_decoder, _Reply, body)
     except (ValueError, RecursionError) as error:
-        raise ReplyError(
-            FailureCause.MALFORMED_REPLY, f"the reply's completions cannot be read: {error}", is_final=True
-        ) from None
+        message = f"the reply's completions cannot be read: {error}"
+        raise ReplyError(FailureCause.UNREADABLE_REPLY, message) from None
 
 
 def _completion(choice: _Choice, endpoint: EndpointKind) -> Completion:
@@ -111,7 +109,7 @@ def _tokens(logprobs: _Logprobs | None) -> tuple[CompletionToken, ...]:
         return ()
     if len(logprobs.tokens) != len(logprobs.token_logprobs):
         raise ReplyError(
-            FailureCause.MALFORMED_REPLY,
+            FailureCause.UNREADABLE_REPLY,
             f"the reply has {len(logprobs.tokens)} tokens and {len(logprobs.token_logprobs)} log-probabilities of them",
         )
     pairs = zip(logprobs.tokens, logprobs.token_logprobs, strict=True)

@@ -112,10 +112,10 @@ def _check_structure(prompt: EchoedPrompt, text: str) -> None:
     after_first = _letters("".join(prompt.texts[1:]))
     is_all_but_first = expected.endswith(after_first) and 2 * len(after_first) > len(expected)
     if not is_all_but_first and not _letters(echoed).endswith(expected):
-        raise ReplyError(FailureCause.MALFORMED_REPLY, f"the reply's tokens are not the prompt's but {echoed[:80]!r}")
+        raise ReplyError(FailureCause.UNREADABLE_REPLY, f"the reply's tokens are not the prompt's but {echoed[:80]!r}")
     if prompt.logprobs[0] is not None:
         raise ReplyError(
-            FailureCause.MALFORMED_REPLY, "the reply has a log-probability of the first token, before which is nothing"
+            FailureCause.UNREADABLE_REPLY, "the reply has a log-probability of the first token, before which is nothing"
         )
 
 
@@ -128,7 +128,7 @@ async def _echo(server: Exchange, payload: bytes) -> EchoedPrompt:
     reply = await server.exchange(payload, read_echo)
     if isinstance(reply, EchoedPrompt):
         return reply
-    if reply.cause is FailureCause.MALFORMED_REPLY:
+    if reply.cause in (FailureCause.MALFORMED_REPLY, FailureCause.UNREADABLE_REPLY):
         raise ReplyError(reply.cause, reply.message)
     if reply.cause in _REFUSALS:
         raise ReplyError(reply.cause, f"it refused ({reply.message})")

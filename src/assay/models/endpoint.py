@@ -11,7 +11,7 @@ import yarl
 from assay.models.addresses import Addresses
 from assay.models.http1 import HTTP1
 from assay.models.proxies import proxy_for
-from assay.models.retry import DOWN_STATUSES, Fault, NetworkError, Retryability, status_fault
+from assay.models.retry import DOWN_STATUSES, Fault, NetworkError, Retryability, reply_fault, status_fault
 from assay.models.streams import StreamReader
 from assay.models.tls import context_for
 from assay.models.transport import LARGEST_REPLY, HTTPReply, Stream
@@ -178,10 +178,7 @@ class Endpoint:
         return None
 
     def _misread(self, error: ReplyError) -> Fault:
-        retryability = Retryability.NO if error.is_final else Retryability.YES
-        # What is no reply of the protocol at all may come from another address than was meant.
-        where = f"{self._asked}: " if error.cause is FailureCause.MALFORMED_REPLY and not error.is_final else ""
-        return self._cleaned(Fault(error.cause, f"{where}{error}", retryability, 200))
+        return self._cleaned(reply_fault(error, self._asked))
 
     async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
         """Status and body of a GET.

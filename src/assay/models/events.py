@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-DONE = b"[DONE]"
+_DONE = b"[DONE]"
 """What the data of the last event begins with."""
 _STARTS = (b"data:", b"event:", b":", b"id:", b"retry:", b"error:")
 _SIGNS_OF_LIFE = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
-"""Names of events whose data says nothing."""
+"""Names of events whose data says nothing, and what may stand in the data of one without a name."""
+_NOTHING = frozenset({b"", b"null", *(sign.encode() for sign in _SIGNS_OF_LIFE)})
 _BLANK = b"\xef\xbb\xbf \t\r\n"
 """What may stand before a body: white space, and a byte order mark."""
 
@@ -83,7 +84,7 @@ class EventSplitter:
 
     def _end_event(self) -> None:
         data = b"\n".join(self._data)
-        if data.strip() not in (b"", b"null") and self._name not in _SIGNS_OF_LIFE:
+        if data.strip() not in _NOTHING and self._name not in _SIGNS_OF_LIFE:
             self._ready.append(Event(self._name, data))
         self._data.clear()
         self._name = ""
@@ -93,8 +94,13 @@ class EventSplitter:
         try:
             json.loads(data)
         except (ValueError, RecursionError):
-            return data.startswith(DONE)
+            return is_done(data)
         return True
+
+
+def is_done(data: bytes) -> bool:
+    """Whether it is the data of the last event."""
+    return data.lstrip()[: len(_DONE)].upper() == _DONE
 
 
 def without_mark(body: bytes) -> bytes:

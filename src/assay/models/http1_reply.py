@@ -101,7 +101,7 @@ class ReplyReader:
             return Fault(FailureCause.MALFORMED_REPLY, message, Retryability.YES)
         if str(error).startswith(_NO_RETURN):
             message = f"the reply's chunks are not of HTTP: {error}"
-            return Fault(FailureCause.MALFORMED_REPLY, message, Retryability.NO, self._status)
+            return Fault(FailureCause.UNREADABLE_REPLY, message, Retryability.NO, self._status)
         return _not_http(error, bytes(data[:16]))
 
     def lose(self, error: Exception | None) -> None:
@@ -185,9 +185,11 @@ class ReplyReader:
                     body = body and _decompressed(body, compression)
         except (zlib.error, ValueError) as error:
             if self._is_good:
-                retryability = Retryability.NO if isinstance(error, _UnknownCompressionError) else Retryability.YES
                 message = f"the reply could not be decompressed: {error}"
-                self._raise(Fault(FailureCause.MALFORMED_REPLY, message, retryability, self._status))
+                fault = Fault(FailureCause.MALFORMED_REPLY, message, Retryability.YES, self._status)
+                if isinstance(error, _UnknownCompressionError):
+                    fault = Fault(FailureCause.UNREADABLE_REPLY, message, Retryability.NO, self._status)
+                self._raise(fault)
                 return
             body = b""
         over = self._let_go()

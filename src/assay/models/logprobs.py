@@ -248,4 +248,4 @@ def _candidate(key: str, value: Number | _PromptCandidate) -> Candidate:
 
 
 def _malformed(message: str) -> ReplyError:
-    return ReplyError(FailureCause.MALFORMED_REPLY, message, is_final=True)
+    return ReplyError(FailureCause.UNREADABLE_REPLY, message)

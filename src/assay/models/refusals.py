@@ -64,6 +64,8 @@ def what_to_do(fault: Fault, spec: ModelSpec) -> str:
             return f"see to the account of the key, which is read from {key_source(spec)}"
         case 403:
             return f"see what the key may do, which is read from {key_source(spec)}, and check the model's name"
+        case 301 | 302 | 303 | 307 | 308:
+            return "change the base URL"
         case 404 | 410:
             return f"check the address and the model's name, {spec.model!r}"
         case 400 | 413 | 422:

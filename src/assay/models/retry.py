@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import errno
-import math
 import os
 import re
 import time
@@ -21,6 +20,8 @@ from assay.types import FailureCause
 if TYPE_CHECKING:
     import random
     from collections.abc import Mapping
+
+    from assay.models.wire import ReplyError
 
 
 class Retryability(enum.Enum):
@@ -77,11 +78,12 @@ _CAUSES = {
     404: FailureCause.NOT_FOUND,
     407: FailureCause.UNAUTHORISED,
     408: FailureCause.TIMED_OUT,
+    425: FailureCause.SERVER_ERROR,
     429: FailureCause.RATE_LIMITED,
 }
+_SECONDS = re.compile(r"[0-9]{1,300}(?:\.[0-9]*)?")
 _LONGEST_ASKED = 365 * 86400.0
 """Seconds of ``Retry-After``; whatever is longer is taken as this."""
-_PASSING = frozenset({408, 425, 429})
 _NEVER_PASSING = frozenset({501, 505})
 
 _CONTEXT_TOO_LONG = re.compile(
@@ -114,24 +116,54 @@ def status_fault(status: int, body: bytes, headers: Mapping[str, str], asked: st
     parsed = error_body_text(body[:65536])
     where = f" at {asked}" if asked and status in REFUSALS else ""
     message = f"HTTP {status}{where}: {parsed}" if parsed.strip() else f"HTTP {status}{where}"
+    cause = _cause(status, body[:65536].decode("utf-8", "replace"), FailureCause.SERVER_ERROR)
+    return Fault(cause, message, _retryability(status, cause), status, _retry_after(headers))
+
+
+def reply_fault(error: ReplyError, asked: str) -> Fault:
+    """The fault in a reply of status 200 that is no answer.
+
+    Args:
+        error: what is wrong with it.
+        asked: the address, fit to be shown; named where the fault may be the address's.
+    """
+    if error.status is not None:
+        cause = _cause(error.status, str(error), error.cause)
+        return Fault(cause, f"error {error.status}: {error}", _retryability(error.status, cause), error.status)
+    # What is no reply of the protocol at all may come from another address than was meant.
+    where = f"{asked}: " if error.cause is FailureCause.MALFORMED_REPLY else ""
+    retryability = Retryability.YES if error.cause.may_pass else Retryability.NO
+    return Fault(error.cause, f"{where}{error}", retryability, 200)
+
+
+def _cause(status: int, said: str, of_server: FailureCause) -> FailureCause:
+    """What the status of an error means.
+
+    Args:
+        status: of HTTP.
+        said: the server's words.
+        of_server: how an error is called that is the server's own.
+    """
     # llama-cpp-python and older llama.cpp send 500 for a prompt that is too long.
-    if status in (400, 413, 422, 500) and _CONTEXT_TOO_LONG.search(body[:65536].decode("utf-8", "replace")):
-        return Fault(FailureCause.CONTEXT_TOO_LONG, message, Retryability.NO, status)
-    default = FailureCause.SERVER_ERROR if status >= 500 else FailureCause.BAD_REQUEST
-    return Fault(_CAUSES.get(status, default), message, _hope(status), status, _retry_after(headers))
+    if status in (400, 413, 422, 500) and _CONTEXT_TOO_LONG.search(said):
+        return FailureCause.CONTEXT_TOO_LONG
+    is_of_request = status < 500 or status in _NEVER_PASSING
+    return _CAUSES.get(status, FailureCause.BAD_REQUEST if is_of_request else of_server)
 
 
-def _hope(status: int) -> Retryability:
+def _retryability(status: int, cause: FailureCause) -> Retryability:
+    if not cause.may_pass:
+        return Retryability.NO
     if status in DOWN_STATUSES:
         return Retryability.UNSURE
-    if status in _PASSING or (status >= 500 and status not in _NEVER_PASSING):
-        return Retryability.YES
-    return Retryability.NO
+    return Retryability.YES
 
 
 def proxy_fault(status: int, reason: str) -> Fault:
     """The fault of a proxy that will not connect to the server."""
-    retryability = Retryability.SERVER_DOWN if status in DOWN_STATUSES else _hope(status)
+    retryability = _retryability(status, _cause(status, "", FailureCause.UNREACHABLE))
+    if status in DOWN_STATUSES:
+        retryability = Retryability.SERVER_DOWN
     message = f"the proxy answered {status} {reason}"
     return Fault(_CAUSES.get(status, FailureCause.UNREACHABLE), message, retryability, status)
 
@@ -146,19 +178,19 @@ def os_reason(error: Exception) -> str:
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """The server's ``Retry-After`` in seconds: a number, or a date measured against the server's own ``Date``."""
-    value = headers.get("Retry-After")
-    if value is None:
+    value = headers.get("Retry-After", "").strip()
+    if not value:
         return None
-    try:
+    if _SECONDS.fullmatch(value):  # Some send a fraction; the standard has none.
         seconds = float(value)
-    except ValueError:
+    else:
         at = _timestamp(value)
         if at is None:
             return None
         # The server's clock, where it tells the time: ours may be wrong.
         now = _timestamp(headers.get("Date", ""))
         seconds = at - (time.time() if now is None else now)
-    if not math.isfinite(seconds) or seconds <= 0:
+    if seconds <= 0:
         return None
     return min(seconds, _LONGEST_ASKED)
 

@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.models.events import DONE, Event, EventSplitter, without_mark
+from assay.models.events import Event, EventSplitter, is_done, without_mark
 from assay.models.transport import LARGEST_REPLY
 from assay.models.wire import (
     ParsedReply,
     ReplyError,
     broken_off,
     content_in,
-    error_text,
+    error_in_reply,
     mended,
     read_finish_reason,
     read_reply,
     says_error,
     str_or_none,
     token_count,
+    undecodable,
 )
 from assay.types import FailureCause
 
@@ -166,20 +167,22 @@ class StreamReader:
     def _take_event(self, event: Event) -> None:
         if self._done or self._error is not None:
             return
-        if event.data.lstrip().startswith(DONE):
+        if is_done(event.data):
             self._done = True
             return
         if event.name == "error":
-            self._fail(FailureCause.ERROR_IN_REPLY, error_text(_value(event.data)))
+            self._error = error_in_reply(_value(event.data))
             return
         try:
             decoded = _decoded(event.data)
         except ValueError as error:
-            excerpt = event.data[:65536].decode("utf-8", "replace")
-            self._fail(FailureCause.MALFORMED_REPLY, f"not an event of the protocol ({error}): {excerpt}")
+            if self._finish_reason is not None:  # All was said: whatever else stands there costs no answer.
+                self._done = True
+                return
+            self._error = undecodable(error, event.data, "an event")
             return
         if says_error(decoded.error):
-            self._fail(FailureCause.ERROR_IN_REPLY, error_text(decoded.error))
+            self._error = error_in_reply(decoded.error)
             return
         self._last = event.data
         if isinstance(decoded.usage, dict):
@@ -197,7 +200,7 @@ class StreamReader:
 
     def _take_choice(self, choice: _Choice) -> None:
         if says_error(choice.error):
-            self._fail(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
+            self._error = error_in_reply(choice.error)
             return
         self._has_choice = True
         # Some send a message in every event, or one whole message; some repeat all of it after the last delta.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from assay.models.events import DONE, EventSplitter, is_stream, without_mark
-from assay.models.wire import ReplyError, broken_off, says_error
+from assay.models.events import EventSplitter, is_done, is_stream, without_mark
+from assay.models.wire import ReplyError, broken_off, says_error, undecodable
 from assay.types import FailureCause
 
 _JOINED = frozenset({"content", "text", "reasoning_content", "reasoning"})
@@ -31,10 +31,15 @@ def _joined(body: bytes) -> bytes:
     joined = _Joined()
     last = b""
     for event in (*splitter.feed(without_mark(body)), *splitter.end()):
-        if event.data.lstrip().startswith(DONE):
+        if is_done(event.data):
             joined.is_complete = True
             break
-        value = _value(event.data)
+        try:
+            value = _value(event.data)
+        except ReplyError:
+            if joined.is_complete:  # All was said: whatever else stands there costs no answer.
+                break
+            raise
         joined.take({"error": value.get("error") or value} if event.name == "error" else value)
         if says_error(joined.fields.get("error")):
             break
@@ -60,7 +65,7 @@ class _Joined:
         self.fields |= {name: field for name, field in event.items() if field}
         self.is_complete = self.is_complete or says_error(event.get("error"))
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
-            raise ReplyError(FailureCause.MALFORMED_REPLY, f"the stream's choices are {choices!r}", is_final=True)
+            raise ReplyError(FailureCause.UNREADABLE_REPLY, f"the stream's choices are {choices!r}")
         for choice in choices:
             self._take_choice(choice)
 
@@ -111,10 +116,7 @@ def _value(data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
-        raise ReplyError(
-            FailureCause.MALFORMED_REPLY,
-            f"not an event of the protocol ({error}): {data[:65536].decode('utf-8', 'replace')}",
-        ) from None
+        raise undecodable(error, data, "an event") from None
     if not isinstance(value, dict):
         raise ReplyError(FailureCause.MALFORMED_REPLY, f"not an event of the protocol: {value!r}")
     return value

@@ -27,6 +27,7 @@ T = TypeVar("T")
 _NO_WORDS = re.compile(r"<(script|style)\b.*?</\1>|<!--.*?-->", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[^<>]*>")
 _PAGE_READ = 8192
+_ERROR_STATUS = re.compile(r"[45][0-9]{2}")
 
 
 class ParsedReply(msgspec.Struct, frozen=True):
@@ -45,11 +46,11 @@ class ParsedReply(msgspec.Struct, frozen=True):
 class ReplyError(Exception):
     """The body of a 200 is no answer."""
 
-    def __init__(self, cause: FailureCause, message: str, *, is_final: bool = False) -> None:
+    def __init__(self, cause: FailureCause, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.cause = cause
-        self.is_final = is_final
-        """Whether the server would say the same if asked again."""
+        self.status = status
+        """The HTTP status that the reply should have had, where its error names one."""
 
 
 class _Message(msgspec.Struct):
@@ -105,10 +106,12 @@ def parsed_reply(reply: ReplyBody, body: bytes, endpoint: EndpointKind) -> Parse
         ReplyError: it has no choices, or tells of an error.
     """
     if reply.error and says_error(reply.error):
-        raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(reply.error))
+        raise error_in_reply(reply.error)
     if reply.choices is None:
-        message = f"a reply without choices: {_excerpt(body)}"
-        raise ReplyError(FailureCause.MALFORMED_REPLY, message, is_final=_is_of_another_protocol(body))
+        raise ReplyError(
+            FailureCause.UNREADABLE_REPLY if _is_of_another_protocol(body) else FailureCause.MALFORMED_REPLY,
+            f"a reply without choices: {_excerpt(body)}",
+        )
     if not reply.choices:
         raise ReplyError(FailureCause.EMPTY_CHOICES, "the list of choices is empty")
     choice = reply.choices[0] if len(reply.choices) == 1 else in_order(reply.choices)[0]
@@ -150,12 +153,17 @@ def _decode(body: bytes) -> ReplyBody:
     try:
         return decode_forgivingly(_decoder, ReplyBody, body)
     except (ValueError, RecursionError) as error:
-        raise ReplyError(
-            FailureCause.MALFORMED_REPLY,
-            f"not a reply of the protocol ({error}): {_excerpt(body)}",
-            # An answer of another shape, and no page of a gateway.
-            is_final=isinstance(error, msgspec.ValidationError) and b'"choices"' in body,
-        ) from None
+        raise undecodable(error, body, "a reply") from None
+
+
+def undecodable(error: Exception, data: bytes, what: str) -> ReplyError:
+    """The error of data that are not of the protocol, by what reading them raised; `what` they should have been."""
+    # Else it may be a page of a gateway, or cut off.
+    is_of_another_shape = isinstance(error, msgspec.ValidationError) and b'"choices"' in data
+    return ReplyError(
+        FailureCause.UNREADABLE_REPLY if is_of_another_shape else FailureCause.MALFORMED_REPLY,
+        f"not {what} of the protocol ({error}): {_excerpt(data)}",
+    )
 
 
 def mended(value: Any) -> Any:
@@ -185,7 +193,7 @@ def finish_reason_of(choice: Choice) -> str | None:
         ReplyError: it ended because something went wrong.
     """
     if choice.error and says_error(choice.error):
-        raise ReplyError(FailureCause.ERROR_IN_REPLY, error_text(choice.error))
+        raise error_in_reply(choice.error)
     return read_finish_reason(choice.finish_reason)
 
 
@@ -233,7 +241,7 @@ def content_in(content: Any, *reasoning: Any) -> Content:
     try:
         found = read_content(content)
     except UnreadableContentError as error:
-        raise ReplyError(FailureCause.MALFORMED_REPLY, str(error), is_final=True) from None
+        raise ReplyError(FailureCause.UNREADABLE_REPLY, str(error)) from None
     return Content(found.text, apart or found.reasoning)
 
 
@@ -249,6 +257,18 @@ def _reasoning_in(value: Any) -> str | None:
 def says_error(error: Any) -> bool:
     """Whether what stands in a reply's ``error`` is one: some send the field with nothing in it."""
     return any(error.values()) if isinstance(error, dict) else bool(error)
+
+
+def error_in_reply(error: Any) -> ReplyError:
+    """The error that a reply of status 200 tells of, of any of the shapes that servers send."""
+    return ReplyError(FailureCause.ERROR_IN_REPLY, error_text(error), _status_in(error))
+
+
+def _status_in(error: Any) -> int | None:
+    """The HTTP status of an error that comes too late to be one, as gateways and streams tell it."""
+    inner = error.get("error", error) if isinstance(error, dict) else None
+    codes = [inner.get(name) for name in ("code", "status", "status_code")] if isinstance(inner, dict) else []
+    return next((int(code) for code in map(str, codes) if _ERROR_STATUS.fullmatch(code)), None)
 
 
 def broken_off(last: bytes) -> ReplyError:
