@@ -42,6 +42,7 @@ SLOW = (
     "tasks/test_index.py",
     "tasks/test_library.py",
     "test_lm_eval_baselines.py",
+    "test_lm_eval_command.py",
     "test_pytest_plugin.py",
     "test_runners.py",
     "triage/test_extraction.py",

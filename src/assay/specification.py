@@ -114,7 +114,7 @@ def validate_model(model: ModelSpec) -> None:
     if model.tokenizer is not None and model.endpoint == "chat":
         raise SpecificationError("a tokenizer is of use only on the completions endpoint (--completions)")
     _validate_concurrency(model.concurrency)
-    for name in ("max_attempts", "max_length", "request_timeout", "stall_timeout", "give_up_after"):
+    for name in ("max_attempts", "max_length", "max_gen_toks", "request_timeout", "stall_timeout", "give_up_after"):
         value = getattr(model, name)
         if value is not None and not 0 < value < float("inf"):
             raise SpecificationError(f"{name} is {value:g}; it must be greater than 0, and finite")
@@ -196,6 +196,11 @@ def fingerprint(specification: Specification) -> str:
         "distinct_repeat_seeds": model.distinct_repeat_seeds,
         "tokenizer": model.tokenizer,
         "tokenized_requests": model.tokenized_requests,
+        "tokenizer_revision": model.tokenizer_revision,
+        "add_bos_token": model.add_bos_token,
+        "custom_prefix_token_id": model.custom_prefix_token_id,
+        "max_gen_toks": model.max_gen_toks,
+        "eos_string": model.eos_string,
         "options": specification.options,
         "lm_eval": version("lm_eval"),
     }

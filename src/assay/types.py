@@ -39,6 +39,10 @@ USUAL_KEY_VARIABLE = "OPENAI_API_KEY"
 """Environment variable that holds the API key where none is named."""
 
 
+USUAL_MAX_GEN_TOKS = 256
+"""lm-eval's ``max_gen_toks`` where neither the task nor the user sets one."""
+
+
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Which model answers, and how it is asked."""
 
@@ -82,6 +86,16 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     log-likelihoods go by the server's own tokens."""
     tokenized_requests: bool = True
     """With a tokenizer: send token ids; else the text they stand for."""
+    tokenizer_revision: str | None = None
+    """Branch, tag or commit of a tokenizer that comes from the hub."""
+    add_bos_token: bool = False
+    """With a tokenizer: let it add the special tokens that it adds of its own accord."""
+    custom_prefix_token_id: int | None = None
+    """With a tokenizer: the token before a text without context, in place of the one that begins texts."""
+    max_gen_toks: int = USUAL_MAX_GEN_TOKS
+    """Tokens to generate at most, where neither the task nor ``gen_kwargs`` say how many."""
+    eos_string: str | None = None
+    """Added to the stop strings of every request that has it not among them."""
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -118,6 +132,10 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Of the few-shot examples, where they are drawn at random."""
     confirm_run_unsafe_code: bool = False
     """Tasks that run code which the model writes may run: in a sandbox, see ``docs/code.md``."""
+    metadata: dict[str, Any] = {}
+    """Given to every task's configuration beside the model's arguments; tasks with data of their own making read it."""
+    predict_only: bool = False
+    """Keep the answers and score none: every task has the one metric ``bypass``."""
 
 
 class MetricKey(NamedTuple):

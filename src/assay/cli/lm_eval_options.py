@@ -9,7 +9,7 @@ import click
 from assay.cli.sections import SectionedCommand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 _TASKS = "tasks are arguments: {command} gsm8k_cot,ifeval --base-url … --model …"
 _ARGUMENTS = (
@@ -42,8 +42,7 @@ INSTEAD: Mapping[str, str] = {
     "--use_cache": _CACHE,
     "-c": _CACHE,
     "--cache_requests": "leave it out: what is prepared of a data set is kept by itself",
-    "--predict_only": "leave it out: answers are kept with their scores, and assay score scores them again",
-    "-x": "leave it out: answers are kept with their scores, and assay score scores them again",
+    "-x": "write --predict-only",
     "--write_out": "see prompts and answers afterwards with assay show RESULTS",
     "-w": "see prompts and answers afterwards with assay show RESULTS",
 }
@@ -62,6 +61,21 @@ class RunCommand(SectionedCommand):
             typed = f"--{name[2:].replace('-', '_')}" if name.startswith("--") else name
             if typed not in INSTEAD:
                 raise
-            raise click.UsageError(
-                f"{typed} is an option of lm-eval: {INSTEAD[typed].format(command=ctx.command_path)}", ctx
-            ) from None
+            advice = _whole_command(args) or INSTEAD[typed].format(command=ctx.command_path)
+            raise click.UsageError(f"{typed} is an option of lm-eval: {advice}", ctx) from None
+
+
+def _whole_command(args: Sequence[str]) -> str | None:
+    """What to type, where the arguments are a whole command line of lm-eval's; None where they are not."""
+    from assay.errors import AssayError
+    from assay.lm_eval_command.assay_run import assay_run
+    from assay.lm_eval_command.parsing import RunArguments, parse
+    from assay.lm_eval_command.translation import translate
+
+    try:
+        parsed = parse(["run", *args])
+        if not isinstance(parsed, RunArguments):
+            return None
+        return f"assay lm-eval takes it as it is; or type: {assay_run(translate(parsed).specification)}"
+    except AssayError:
+        return None

@@ -14,7 +14,10 @@ from assay.cli.remarks import remark
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from assay.types import Specification
 
 
 class _Share(click.types.FloatParamType):
@@ -106,6 +109,21 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="The model's context length in tokens, to which --tokenizer cuts prompts (2048 unless given, as in lm-eval).",
     metavar="N",
 )
+@click.option("--tokenizer-revision", help="Branch, tag or commit of a --tokenizer on the hub.", metavar="NAME")
+@click.option("--add-bos-token", is_flag=True, help="With --tokenizer: let it add the special tokens that it adds.")
+@click.option(
+    "--custom-prefix-token-id",
+    type=int,
+    help="With --tokenizer: the token before a text without context.",
+    metavar="ID",
+)
+@click.option(
+    "--max-gen-toks",
+    type=int,
+    help="Tokens to generate at most, where neither the task nor --gen-kwargs say how many.  [default: 256]",
+    metavar="N",
+)
+@click.option("--eos-string", help="A stop string that every request gets.", metavar="TEXT")
 @concurrency_option
 @server_options
 @click.option(
@@ -115,6 +133,13 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     help="Data sets on disk: DIR/<owner>/<name>, or a Hugging Face datasets cache.",
     metavar="DIR",
 )
+@click.option(
+    "--metadata",
+    multiple=True,
+    help="For tasks that make their data themselves, as RULER: max_seq_lengths=[4096,8192]. May be repeated.",
+    metavar="KEY=VALUE,…",
+)
+@click.option("--predict-only", is_flag=True, help="Keep the answers and score none; assay score scores them later.")
 @click.option("--include-path", help="Folder with task YAML of your own; it may run code.", metavar="DIR")
 @click.option(
     "--confirm-run-unsafe-code",
@@ -187,27 +212,59 @@ def run(**options: Any) -> int:
     Example:
       assay run gsm8k_cot --base-url http://localhost:8000 --model my-model --min exact_match,strict-match=0.6
     """
+    specification = specification_of(options)
+    if options["helm_dir"] and not options["log_samples"]:
+        raise click.UsageError("--helm-dir needs the samples files: leave out --no-log-samples")
+    return run_and_present(
+        specification,
+        with_report=options["report"],
+        as_json=options["as_json"],
+        afterwards=_helm_writer(options["helm_dir"]),
+    )
+
+
+def run_and_present(
+    specification: Specification,
+    *,
+    with_report: bool,
+    as_json: bool = False,
+    afterwards: Callable[[Path], None] = lambda _: None,
+) -> int:
+    """Do a run, and show it.
+
+    Args:
+        specification: the run.
+        with_report: write its HTML report.
+        as_json: show JSON in place of a table.
+        afterwards: gets the results file, before anything is shown.
+
+    Returns:
+        The exit code.
+    """
     from assay._util.interruption import interruptible
-    from assay.cli.output import helm_runs_of, present, report_beside
+    from assay.cli.output import present, report_beside
     from assay.evaluation import evaluate
     from assay.evaluation.plan import run_folder
     from assay.reports.gathered import Gathering
     from assay.reports.progress import watch
 
-    specification = specification_of(options)
-    gathering = Gathering() if options["report"] else None
+    gathering = Gathering() if with_report else None
     reader = None if gathering is None else gathering.read
-    if options["helm_dir"] and not options["log_samples"]:
-        raise click.UsageError("--helm-dir needs the samples files: leave out --no-log-samples")
     with interruptible(run_folder(specification) / "journal"):
         with watch() as progress, contextlib.redirect_stdout(sys.stderr):  # tasks print; standard output is for results
             evaluation = evaluate(specification, progress, finish=False, sample_reader=reader)
         report = None if gathering is None else report_beside(evaluation.results_file, gathering)
-        if options["helm_dir"]:
-            helm_runs_of(evaluation.results_file, options["helm_dir"])
-        exit_code = present(evaluation, as_json=options["as_json"], report=report)
+        afterwards(evaluation.results_file)
+        exit_code = present(evaluation, as_json=as_json, report=report)
         evaluation.finish()
     return exit_code
+
+
+def _helm_writer(folder: str | None) -> Callable[[Path], None]:
+    """Writes a run for HELM's tools, where it was asked to."""
+    from assay.cli.output import helm_runs_of
+
+    return (lambda _: None) if folder is None else (lambda results_file: helm_runs_of(results_file, folder))
 
 
 def specification_of(options: dict[str, Any]) -> Any:
@@ -248,21 +305,22 @@ def _task_options(options: dict[str, Any]) -> Any:
     from assay.types import TaskOptions
 
     given = {name: options[name] for name in TaskOptions.__struct_fields__ if options.get(name) is not None}
-    given["gen_kwargs"] = _merged(options["gen_kwargs"])
+    given["gen_kwargs"] = _merged("--gen-kwargs", options["gen_kwargs"])
+    given["metadata"] = _merged("--metadata", options["metadata"])
     if options["samples"] is not None:
         given["samples"] = parse_samples(options["samples"])
     seeds = {} if options["seeds"] is None else parse_seeds(options["seeds"])
     return TaskOptions(**{**seeds, **given})
 
 
-def _merged(texts: Sequence[str]) -> dict[str, Any]:
-    """The settings of all ``--gen-kwargs``; as in lm-eval, the last one of a name counts, and that is said."""
+def _merged(option: str, texts: Sequence[str]) -> dict[str, Any]:
+    """The settings of all repetitions of an option; as in lm-eval, the last one of a name counts, and that is said."""
     from assay.tasks.gen_kwargs import parse_gen_kwargs
 
     settings: dict[str, Any] = {}
     for text in texts:
         for name, value in parse_gen_kwargs(text).items():
             if name in settings:
-                remark(f"--gen-kwargs has {name} twice; {value!r} counts")
+                remark(f"{option} has {name} twice; {value!r} counts")
             settings[name] = value
     return settings

@@ -89,7 +89,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     else:
         refuse_unlogged_answers(loaded.tasks)
     require_scoring_needs(loaded.tasks)
-    tokenizer = None if model.tokenizer is None else Tokenizer(model.tokenizer)
+    tokenizer = Tokenizer.of(model)
     if tokenizer is not None and options.apply_chat_template:
         _ = tokenizer.chat_template  # refused now, where it has none
     documents = chosen_documents(loaded.tasks, options)

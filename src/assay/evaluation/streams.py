@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from assay.engine.schedule import Stream
 from assay.tasks.randomness import may_draw_for_prompts
-from assay.tasks.requests import DEFAULT_MAX_TOKENS, samples
+from assay.tasks.requests import samples
+from assay.types import USUAL_MAX_GEN_TOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -53,4 +54,4 @@ def longest_answer(task: Any) -> int:
         return 1
     settings = task.get_config("generation_kwargs") or {}
     given = [settings.get(name) for name in ("max_tokens", "max_completion_tokens", "max_gen_toks")]
-    return next((tokens for tokens in given if isinstance(tokens, int) and tokens > 0), DEFAULT_MAX_TOKENS)
+    return next((tokens for tokens in given if isinstance(tokens, int) and tokens > 0), USUAL_MAX_GEN_TOKS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.helm.adaptation import AdapterSpec, GeneratedOutput, Request, RequestResult, RequestState, Token
 from assay.helm.scenario import CORRECT_TAG, Input, Instance, Output, Reference
-from assay.types import Answer
+from assay.types import USUAL_MAX_GEN_TOKS, Answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,7 +18,6 @@ GENERATION = "generation"
 CHOICES = "multiple_choice_separate_original"
 SCORING = "language_modeling"
 
-_DEFAULT_MAX_TOKENS = 256
 """lm-eval's, where a task says nothing."""
 
 
@@ -121,7 +120,7 @@ def _request(prompt: Prompt, method: str, model: str, repeats: int) -> Request:
         temperature=settings.get("temperature", 0),
         top_p=settings.get("top_p", 1),
         num_completions=repeats,
-        max_tokens=int(settings.get("max_tokens") or settings.get("max_gen_toks") or _DEFAULT_MAX_TOKENS),
+        max_tokens=int(settings.get("max_tokens") or settings.get("max_gen_toks") or USUAL_MAX_GEN_TOKS),
         stop_sequences=_stops(settings.get("until")),
     )
 

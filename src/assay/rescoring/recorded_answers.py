@@ -40,7 +40,7 @@ class RecordedAnswers:
     def score(self, scores: Mapping[str, TaskScores]) -> None:
         """Score every document that the run asked."""
         model, options = self.specification.model, self.specification.options
-        tokenizer = None if model.tokenizer is None else Tokenizer(model.tokenizer)
+        tokenizer = Tokenizer.of(model)
         tasks = {name: task_scores.task for name, task_scores in scores.items()}
         # Which way the server was asked is in the requests; without a journaled answer to the one, it was the other.
         sources = tuple(LogprobSource) if needs_loglikelihood(tasks) else (None,)

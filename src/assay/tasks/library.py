@@ -53,7 +53,7 @@ def load_tasks(names: Sequence[str], options: TaskOptions, metadata: dict[str, A
     Args:
         names: Names, shell patterns of names, or paths of YAML files.
         options: How documents become requests.
-        metadata: What lm-eval writes into every task's ``metadata``: the model's arguments.
+        metadata: What lm-eval writes into every task's ``metadata`` beside that of the options: the model's arguments.
 
     Raises:
         UnknownTaskError: A name stands for nothing.
@@ -69,7 +69,7 @@ def load_tasks(names: Sequence[str], options: TaskOptions, metadata: dict[str, A
     entries = find_entries(names, index)
     with loading(options.data_dir or os.environ.get(DATA_DIR_VARIABLE)) as source:
         _seed(options)
-        tasks, groups = build(entries, index, metadata, may_run_code=options.confirm_run_unsafe_code)
+        tasks, groups = build(entries, index, metadata | options.metadata, may_run_code=options.confirm_run_unsafe_code)
     for task in tasks.values():
         _apply_options(task, options)
     return LoadedTasks(tasks, groups, dict(source.files))
@@ -212,6 +212,8 @@ def _apply_options(task: Any, options: TaskOptions) -> None:
     elif own_shots != 0:
         # A task that says 0 itself is meant to be asked without examples, and stays so.
         task.set_config(key="num_fewshot", value=options.num_fewshot)
+    if options.predict_only:
+        task.override_metric(metric_name="bypass")
     task.set_fewshot_seed(seed=options.fewshot_seed)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.models.urls import endpoint_url, without_secrets
+from assay.types import USUAL_MAX_GEN_TOKS
 
 if TYPE_CHECKING:
     from assay.types import ModelSpec
@@ -34,11 +35,21 @@ def model_args(model: ModelSpec, url: str | None = None) -> dict[str, Any]:
         arguments["timeout"] = int(model.request_timeout)
     if model.max_length is not None:
         arguments["max_length"] = model.max_length
+    if model.max_gen_toks != USUAL_MAX_GEN_TOKS:
+        arguments["max_gen_toks"] = model.max_gen_toks
+    if model.eos_string is not None:
+        arguments["eos_string"] = model.eos_string
     return arguments
 
 
 def _tokenization(model: ModelSpec) -> dict[str, Any]:
     if model.tokenizer is None:
         return {"tokenized_requests": False, "tokenizer_backend": None}
-    settings = {"tokenizer_backend": "huggingface", "tokenizer": model.tokenizer}
+    settings: dict[str, Any] = {"tokenizer_backend": "huggingface", "tokenizer": model.tokenizer}
+    if model.tokenizer_revision is not None:
+        settings["revision"] = model.tokenizer_revision
+    if model.add_bos_token:
+        settings["add_bos_token"] = True
+    if model.custom_prefix_token_id is not None:
+        settings["custom_prefix_token_id"] = model.custom_prefix_token_id
     return settings if model.tokenized_requests else {"tokenized_requests": False, **settings}

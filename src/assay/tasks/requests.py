@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 _MAX_CHAT_STOPS = 4
 """lm-eval cuts a chat request's stop list to what OpenAI's API accepts."""
-DEFAULT_MAX_TOKENS = 256
-"""lm-eval's ``max_gen_toks`` where neither task nor user sets one."""
 
 
 def samples(
@@ -232,7 +230,7 @@ class RequestWriter:
         """The body, with a seed so much greater than the first."""
         prompt, gen_kwargs = instance.args
         if self._encoder is not None:
-            prompt = self._encoder.generation(prompt, gen_kwargs.get("max_gen_toks", DEFAULT_MAX_TOKENS))
+            prompt = self._encoder.generation(prompt, gen_kwargs.get("max_gen_toks", self.model.max_gen_toks))
         if not further:
             return generation_payload(prompt, gen_kwargs, self.model)
         seed = gen_kwargs.get("seed", self.model.seed)
@@ -275,17 +273,18 @@ def _settings_json(gen_kwargs: dict[str, Any], model: ModelSpec) -> bytes:
         return json.dumps(_settings(gen_kwargs, model)).encode("ascii")[1:]
 
     if isinstance(gen_kwargs, SharedSettings):
-        return gen_kwargs.remembered((model.model, model.endpoint, model.seed), make)
+        identity = model.model, model.endpoint, model.seed, model.max_gen_toks, model.eos_string
+        return gen_kwargs.remembered(identity, make)
     return make()
 
 
 def _settings(gen_kwargs: dict[str, Any], model: ModelSpec) -> dict[str, Any]:
     rest = dict(gen_kwargs)
     rest.pop("do_sample", None)
-    default_tokens = rest.pop("max_gen_toks", DEFAULT_MAX_TOKENS) if "max_tokens" not in rest else None
+    default_tokens = rest.pop("max_gen_toks", model.max_gen_toks) if "max_tokens" not in rest else None
     max_tokens = rest.pop("max_tokens", default_tokens)
     temperature = rest.pop("temperature", 0)
-    stop = _stop_sequences(rest.pop("until", None))
+    stop = _stop_sequences(rest.pop("until", None), model.eos_string)
     return {
         "model": model.model,
         "max_tokens": max_tokens,
@@ -296,10 +295,9 @@ def _settings(gen_kwargs: dict[str, Any], model: ModelSpec) -> dict[str, Any]:
     }
 
 
-def _stop_sequences(until: str | list[str] | None) -> list[str]:
-    if until is None:
-        return []
-    return [until] if isinstance(until, str) else until
+def _stop_sequences(until: str | list[str] | None, eos_string: str | None) -> list[str]:
+    stop = [] if until is None else [until] if isinstance(until, str) else until
+    return stop if eos_string is None or eos_string in stop else [*stop, eos_string]
 
 
 def request_key(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from assay.tasks.piece_encoding import PieceEncoder
 from assay.tasks.splitting import known_splitting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from assay.types import ModelSpec
 
 _VOCABULARY = "tokenizer.json"
 _CONFIG = "tokenizer_config.json"
@@ -34,6 +37,9 @@ class Tokenizer:
 
     Args:
         source: a folder with ``tokenizer.json``, or a repository on the Hugging Face hub.
+        revision: branch, tag or commit of the repository.
+        add_special_tokens: add the special tokens that the tokenizer itself adds, mostly one at the beginning.
+        prefix_token_id: what stands before a text without context, in place of the token that begins texts.
 
     Raises:
         MissingDependencyError: the library ``tokenizers`` is not installed.
@@ -41,7 +47,14 @@ class Tokenizer:
         FileFormatError: its files are damaged.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(
+        self,
+        source: str,
+        *,
+        revision: str | None = None,
+        add_special_tokens: bool = False,
+        prefix_token_id: int | None = None,
+    ) -> None:
         try:
             import tokenizers
         except ModuleNotFoundError:
@@ -49,7 +62,10 @@ class Tokenizer:
                 'a tokenizer needs the package tokenizers: pip install "assay[tokenizer]"'
             ) from None
         self.source = source
-        vocabulary = _find(source, _VOCABULARY)
+        self._add_special_tokens = add_special_tokens
+        self._prefix_token_id = prefix_token_id
+        self._find = functools.partial(_find, source, revision=revision)
+        vocabulary = self._find(_VOCABULARY)
         if vocabulary is None:
             raise SpecificationError(
                 f"tokenizer '{source}' has no {_VOCABULARY}; save it with save_pretrained() of a fast tokenizer first"
@@ -63,14 +79,26 @@ class Tokenizer:
         self._tokenizer.no_padding()
         self.encode: Callable[[str], list[int]] = self._encode
         """Token ids of a text, without special tokens added."""
-        splitting = known_splitting(vocabulary.read_bytes())
+        splitting = None if add_special_tokens else known_splitting(vocabulary.read_bytes())
         if splitting is not None:
             self.encode = LineEncoder(PieceEncoder(self._encode, splitting))
-        self._names = names = _special_names(source)
+        self._names = names = _special_names(self._find)
         self.pad_token, self.pad_token_id = self._special(names.get("pad_token"))
         self.eos_token, self.eos_token_id = self._special(names.get("eos_token"))
         self.bos_token, self.bos_token_id = self._special(names.get("bos_token"))
         self.encode_context = functools.lru_cache(maxsize=_CONTEXTS_KEPT)(self._encode_context)
+
+    @classmethod
+    def of(cls, model: ModelSpec) -> Tokenizer | None:
+        """The model's tokenizer; None where it has none on this side. Raises as the class does."""
+        if model.tokenizer is None:
+            return None
+        return cls(
+            model.tokenizer,
+            revision=model.tokenizer_revision,
+            add_special_tokens=model.add_bos_token,
+            prefix_token_id=model.custom_prefix_token_id,
+        )
 
     def _special(self, name: str | None) -> tuple[str | None, int | None]:
         return name, None if name is None else self._tokenizer.token_to_id(name)
@@ -83,7 +111,7 @@ class Tokenizer:
             SpecificationError: the tokenizer has none, or none that is its default, or it cannot be read.
         """
         names = {name: self._names[name] for name in _NAMED_IN_TEMPLATES if name in self._names}
-        return ChatTemplate(_chat_template(self.source), names, self.source)
+        return ChatTemplate(_chat_template(self._find, self.source), names, self.source)
 
     @property
     def prefix_token_id(self) -> int:
@@ -92,7 +120,7 @@ class Tokenizer:
         Raises:
             SpecificationError: the tokenizer names neither.
         """
-        for token_id in (self.bos_token_id, self.eos_token_id):
+        for token_id in (self._prefix_token_id, self.bos_token_id, self.eos_token_id):
             if token_id is not None:
                 return token_id
         raise SpecificationError(
@@ -101,7 +129,7 @@ class Tokenizer:
         )
 
     def _encode(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=self._add_special_tokens).ids
         return ids
 
     def _encode_context(self, text: str) -> tuple[int, ...]:
@@ -114,10 +142,14 @@ class Tokenizer:
         return text
 
 
-def _special_names(source: str) -> dict[str, str]:
+_Find = Callable[[str], Path | None]
+"""Where a file of the tokenizer lies, by its name."""
+
+
+def _special_names(find: _Find) -> dict[str, str]:
     """Special tokens by role, as transformers finds them: the older file counts only where the newer lacks details."""
-    config = _read_json(_find(source, _CONFIG))
-    entries = config if "added_tokens_decoder" in config else config | _read_json(_find(source, _LEGACY_NAMES))
+    config = _read_json(find(_CONFIG))
+    entries = config if "added_tokens_decoder" in config else config | _read_json(find(_LEGACY_NAMES))
     contents = {
         role: entry.get("content") if isinstance(entry, dict) else entry
         for role, entry in entries.items()
@@ -126,11 +158,11 @@ def _special_names(source: str) -> dict[str, str]:
     return {role: content for role, content in contents.items() if isinstance(content, str)}
 
 
-def _chat_template(source: str) -> str:
-    file = _find(source, _CHAT_TEMPLATE)
+def _chat_template(find: _Find, source: str) -> str:
+    file = find(_CHAT_TEMPLATE)
     if file is not None:
         return file.read_text(encoding="utf-8")
-    template = _read_json(_find(source, _CONFIG)).get("chat_template")
+    template = _read_json(find(_CONFIG)).get("chat_template")
     if isinstance(template, list):  # several, each with its name
         template = next((entry.get("template") for entry in template if entry.get("name") == "default"), None)
     if isinstance(template, str):
@@ -152,17 +184,17 @@ def _read_json(path: Path | None) -> dict[str, Any]:
     return content
 
 
-def _find(source: str, name: str) -> Path | None:
+def _find(source: str, name: str, *, revision: str | None = None) -> Path | None:
     """A file of the tokenizer; None if there is no such file in it."""
     folder = Path(source)
     if folder.is_dir():
         return folder / name if (folder / name).is_file() else None
     if source.startswith((".", "/", "~")) or source.count("/") > 1:
         raise SpecificationError(f"there is no folder '{source}' to read a tokenizer from")
-    return _find_on_hub(source, name)
+    return _find_on_hub(source, name, revision)
 
 
-def _find_on_hub(repository: str, name: str) -> Path | None:
+def _find_on_hub(repository: str, name: str, revision: str | None) -> Path | None:
     from huggingface_hub import hf_hub_download
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
@@ -170,7 +202,7 @@ def _find_on_hub(repository: str, name: str) -> Path | None:
 
     try:
         # The library itself would try for half a minute, and say so at each attempt.
-        return Path(hf_hub_download(repository, name, local_files_only=not hub_is_reachable()))
+        return Path(hf_hub_download(repository, name, revision=revision, local_files_only=not hub_is_reachable()))
     except LocalEntryNotFoundError:
         if name != _VOCABULARY:
             return None  # Offline, a file that was never there looks like one that was never fetched.

@@ -1,0 +1,121 @@
+"""What becomes of each option of ``lm_eval run``, and of each model argument: one table, which the docs show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Effect(StrEnum):
+    """What an option does here."""
+
+    SAME = "the same"
+    NONE = "no effect"
+    """Taken, said on standard error, and without effect on requests, scores and files."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """What becomes of one option."""
+
+    effect: Effect
+    words: str = ""
+    """How it differs, why it has no effect, or what to use instead: a clause without a full stop."""
+
+
+def _same(words: str = "") -> Treatment:
+    return Treatment(Effect.SAME, words)
+
+
+def _none(words: str) -> Treatment:
+    return Treatment(Effect.NONE, words)
+
+
+def _refused(words: str) -> Treatment:
+    return Treatment(Effect.REFUSED, words)
+
+
+_IN_SERVER = "the model runs in its server, which is started with that"
+_BY_API = "lm-eval does not use it for served models either"
+_LOG_RESULTS = "log the results file, which is lm-eval's, once the run is done"
+
+OPTIONS: Mapping[str, Treatment] = {
+    "config": _same("read by lm-eval's own reader; options of the command line come before it"),
+    "tasks": _same("names, patterns, groups, tags, YAML files and folders"),
+    "model": _same("local-completions and local-chat-completions; others are refused, with what to use instead"),
+    "model_args": _same("see the table of model arguments"),
+    "apply_chat_template": _same("local-completions: the tokenizer's default template; a template's name is refused"),
+    "limit": _same(),
+    "use_cache": _refused(
+        "leave it out: each run keeps its answers in a journal, and the same command goes on with them after an "
+        "interruption"
+    ),
+    "num_fewshot": _same(),
+    "batch_size": _same(
+        "prompts are sent one by one; for a batch_size of N above 1 with local-completions N times as many at once"
+    ),
+    "max_batch_size": _none(_BY_API),
+    "device": _none(_IN_SERVER),
+    "gen_kwargs": _same(),
+    "output_path": _same("without it lm-eval writes nothing; here files go to results/"),
+    "log_samples": _same(),
+    "samples": _same(),
+    "cache_requests": _none("what is prepared of a data set is always kept"),
+    "check_integrity": _refused("use lm_eval validate --tasks …, or assay lm-eval validate, which is the same"),
+    "system_instruction": _same(),
+    "fewshot_as_multiturn": _same(),
+    "include_path": _same(),
+    "verbosity": _none("set LMEVAL_LOG_LEVEL for lm-eval's own commands; remarks here are few, and always shown"),
+    "write_out": _refused("look at prompts and answers afterwards with assay show RESULTS"),
+    "show_config": _same("the whole results file on standard output, before the table"),
+    "wandb_args": _refused(_LOG_RESULTS),
+    "wandb_config_args": _refused(_LOG_RESULTS),
+    "trackio_args": _refused(_LOG_RESULTS),
+    "hf_hub_log_args": _refused(_LOG_RESULTS),
+    "predict_only": _same(),
+    "seed": _same("None is refused: a run without a seed is never the same twice"),
+    "trust_remote_code": _none("data sets and tokenizers are read as files; none of their code is run"),
+    "confirm_run_unsafe_code": _same("the programs run in a sandbox; HF_ALLOW_CODE_EVAL is not needed"),
+    "metadata": _same(),
+}
+"""Option of ``lm_eval run``, by the name of its value -> what becomes of it."""
+
+MODEL_ARGUMENTS: Mapping[str, Treatment] = {
+    "model": _same("the name under which the server serves the model"),
+    "pretrained": _same("where there is no model"),
+    "base_url": _same("with or without the endpoint's path"),
+    "tokenizer": _same("with local-completions; the model's name if it is left out"),
+    "tokenizer_backend": _same("none and huggingface; auto is huggingface; tiktoken and remote are refused"),
+    "tokenized_requests": _same(),
+    "num_concurrent": _same("left out: as many as keep the server busy"),
+    "max_retries": _same("left out: 8 attempts, and outages are waited out"),
+    "timeout": _same("left out: 7200 seconds"),
+    "batch_size": _same("see --batch_size"),
+    "seed": _same(),
+    "max_length": _same(),
+    "max_gen_toks": _same("for tasks that set none themselves"),
+    "eos_string": _same("as in lm-eval only with num_concurrent=1, or none: with more lm-eval does not send it"),
+    "add_bos_token": _same(),
+    "custom_prefix_token_id": _same(),
+    "revision": _same("of the tokenizer"),
+    "verify_certificate": _same(),
+    "ca_cert_path": _same(),
+    "header": _refused("give the key in OPENAI_API_KEY, which is sent as Authorization: Bearer"),
+    "auth_token": _refused("it is for tokenizer_backend=remote alone; name the tokenizer (tokenizer=…)"),
+    "think_end_token": _refused("have the server split the reasoning off (vLLM, SGLang: --reasoning-parser)"),
+    "trust_remote_code": _none("none of a tokenizer's code is run"),
+    "use_fast_tokenizer": _none("tokenizers are read from tokenizer.json, which is the fast one"),
+    "truncate": _none(_BY_API),
+    "max_images": _none("tasks with images are refused"),
+}
+"""Argument of lm-eval's clients for served models -> what becomes of it."""
+
+OTHER_MODELS = (
+    "asks no OpenAI-compatible server: serve the model (vllm serve, sglang.launch_server, llama-server, …) and write "
+    "--model local-chat-completions --model_args model=NAME,base_url=http://localhost:8000/v1/chat/completions"
+)
