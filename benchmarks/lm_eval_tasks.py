@@ -116,7 +116,7 @@ class Work:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tasks", nargs="*", default=list(ANSWERS), choices=[*ANSWERS, *SCORED_BY_LOGLIKELIHOOD])
+    parser.add_argument("tasks", nargs="*", choices=[*ANSWERS, *SCORED_BY_LOGLIKELIHOOD])
     parser.add_argument("--data-dir", type=Path, default=os.environ.get("ASSAY_DATA_DIR", "../shared/data/datasets"))
     parser.add_argument("--concurrency", type=int, default=256)
     parser.add_argument("--limit", type=int)
@@ -126,7 +126,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="assay-bench-") as scratch:
         data_dir = Path(arguments.data_dir).resolve()
         vocabulary = write_tokenizer(Path(scratch) / "tokenizer", data_dir)
-        for task in arguments.tasks:
+        for task in arguments.tasks or ANSWERS:
             tokenizer = vocabulary if task in SCORED_BY_LOGLIKELIHOOD else None
             with instant_server(ANSWERS.get(task, ""), tokenizer) as url:
                 work = Work(task, data_dir, arguments.concurrency, arguments.limit, url, arguments.packages, tokenizer)

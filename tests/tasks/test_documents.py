@@ -1,5 +1,6 @@
 """Documents read in blocks are those that iterating the data set gives."""
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import numpy as np
 import pytest
 
 from assay.tasks import documents as module
-from assay.tasks.documents import documents
+from assay.tasks.documents import documents, is_plain
+from assay.tasks.kept_rows import KeptRows
 
 REPOSITORIES = (
     "EleutherAI/drop",
@@ -56,6 +58,11 @@ def test_every_data_set_reads_the_same(data_dir: Path, tmp_path: Path, name: str
         pytest.skip(f"no table of rows in {name}")
     for path in files:
         rows = load(path, tmp_path)
+        if all(map(is_plain, rows.features.values())):
+            kept = KeptRows.of({"train": rows}, ()).open(lambda: pytest.fail("asked the library"))
+            assert kept is not None
+            same_types(list(islice(kept["train"], ROWS)), list(islice(rows, ROWS)))
+            assert kept["train"][len(rows) - 1] == rows[len(rows) - 1]
         rows = rows.select(range(min(len(rows), ROWS)))
         same_types(list(documents(rows)), list(rows))
 

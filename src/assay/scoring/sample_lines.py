@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from lm_eval.utils import sanitize_list
 
 from assay.tasks.chat_text import ChatPrompt, quoted
 from assay.tasks.lm_eval_json import lm_eval_json
@@ -136,6 +135,8 @@ def _texts(values: Any) -> Any:
     """lm-eval's ``sanitize_list``: everything inside nested lists as a string."""
     if type(values) is list:
         return values if _TEXT_ALONE.issuperset(map(type, values)) else [_texts(value) for value in values]
+    from lm_eval.utils import sanitize_list
+
     return sanitize_list(values)
 
 

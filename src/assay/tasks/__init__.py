@@ -3,3 +3,7 @@
 Scores belong in ``scoring``; whatever reaches into lm-eval's internals belongs in ``tasks.patches``. It may import
 ``models``, ``sandbox`` and what stands below them.
 """
+
+from assay.tasks.patches.late_imports import import_when_used
+
+import_when_used()

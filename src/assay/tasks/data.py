@@ -24,16 +24,21 @@ from typing import TYPE_CHECKING, Any
 from assay._util.cache import writable_folder
 from assay.errors import DataNotFoundError, SpecificationError
 from assay.tasks.data_errors import finding, first_line, reading, split_dict
+from assay.tasks.documents import is_plain
 from assay.tasks.file_hashes import DataFile, FileHashes
+from assay.tasks.kept_rows import KeptRows, KeptSplits, remember, remembered
 from assay.tasks.patches.datasets_library import (
     descriptions_read_once,
     hub_is_reachable,
+    loading_replaced,
     no_streaming_of_matlab_files,
     quiet_datasets,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from assay.tasks.rows import Rows
 
 _ROWS_A_BATCH = 1000
 """Rows of a parquet file that are in memory at once while it is converted."""
@@ -59,6 +64,10 @@ class DataSource:
         self._hashes = FileHashes()
         self._cache = writable_folder("datasets")
         self._loaded: dict[str, tuple[Any, Any]] = {}
+        self._library = contextlib.ExitStack()
+        """What surrounds the use of the datasets library; entered when it is first used."""
+        self._uses_library = False
+        self._kept: dict[str, Mapping[str, Rows]] = {}
         self.files: dict[str, tuple[DataFile, ...]] = {}
         """By data set (``<path>`` or ``<path>/<config>``, or the files that a task names), in the order of loading."""
 
@@ -69,8 +78,8 @@ class DataSource:
             DataNotFoundError: The data set, its config or its split is nowhere to be had.
             FileFormatError: One of its files is damaged.
         """
-        which = {key: value for key, value in options.items() if value is not None and key not in _NOT_WHICH_DATA_SET}
-        label = _label(path, name, which)
+        self._use_library()
+        label, which = _described(path, name, options)
         key = repr((path, name, sorted(which.items())))
         if key not in self._loaded:
             # Every task gets the same rows: each mapping of a file would count anew as this process's memory.
@@ -86,6 +95,36 @@ class DataSource:
         except ValueError as error:
             raise DataNotFoundError(f"data set {label}: {first_line(error)}") from None
 
+    def kept(self, path: str, name: str | None = None, **options: Any) -> Mapping[str, Any] | None:
+        """Return the rows by split without the datasets library; None where it is needed.
+
+        It is not if an earlier run has loaded the data set from a folder in which nothing has changed since.
+        """
+        label, which = _described(path, name, options)
+        folder = self._folder(path)
+        if folder is None or options.get("split") or options.get("streaming"):
+            return None
+        key = repr((path, name, sorted(which.items())))
+        if key not in self._kept:
+            known = remembered(folder, name, which)
+            rows = None if known is None else known.open(lambda: self.load(path, name, **options))
+            if known is None or rows is None:
+                return None
+            self._kept[key] = rows
+            self.files[label] = known.sources
+        return KeptSplits(self._kept[key], label)
+
+    def _folder(self, path: str) -> Path | None:
+        """Return the folder that holds a data set's files."""
+        folder = Path(path).absolute() if self._data_dir is None else self._data_dir / path
+        return folder if folder.is_dir() else None
+
+    def _use_library(self) -> None:
+        if not self._uses_library:
+            self._uses_library = True
+            for context in (quiet_datasets(), descriptions_read_once(), no_streaming_of_matlab_files()):
+                self._library.enter_context(context)
+
     def _find(self, label: str, path: str, name: str | None, options: dict[str, Any]) -> tuple[Any, Any]:
         """Return the data set's builder and splits, from the first place that has it."""
         from datasets.packaged_modules import _PACKAGED_DATASETS_MODULES
@@ -98,13 +137,20 @@ class DataSource:
         if self._data_dir is not None:
             folder, cached = self._data_dir / path, self._data_dir / _cache_name(path)
             if folder.is_dir():
-                return self._from_files(label, str(folder), name, options)
+                return self._from_folder(label, folder, name, options)
             if cached.is_dir():
                 return self._from_datasets_cache(label, path, name, options, self._data_dir)
             looked_in = [folder, cached]
         if Path(path).is_dir():
-            return self._from_files(label, str(Path(path).absolute()), name, options)
+            return self._from_folder(label, Path(path).absolute(), name, options)
         return self._from_hub(label, path, name, options, looked_in)
+
+    def _from_folder(self, label: str, folder: Path, name: str | None, options: dict[str, Any]) -> tuple[Any, Any]:
+        """Load a folder as on the hub, and let later runs know where its rows are kept."""
+        builder, splits = self._from_files(label, str(folder), name, options)
+        if all(is_plain(feature) for rows in splits.values() for feature in rows.features.values()):
+            remember(folder, name, options, KeptRows.of(splits, self.files[label]))
+        return builder, splits
 
     def _from_files(self, label: str, path: str, name: str | None, options: dict[str, Any]) -> tuple[Any, Any]:
         """Load files on the disk, their rows kept by the files' content."""
@@ -203,6 +249,7 @@ class DataSource:
 
     def close(self) -> None:
         """Store what is worth remembering for the next run."""
+        self._library.close()
         self._hashes.store()
 
 
@@ -217,33 +264,24 @@ def data_source(data_dir: str | None) -> Iterator[DataSource]:
         SpecificationError: `data_dir` is no folder.
     """
     source = DataSource(data_dir)
-    import datasets
-
-    original = datasets.load_dataset
     token = _open_source.set(source)
-    datasets.load_dataset = _dispatcher(original)
     try:
-        with quiet_datasets(), descriptions_read_once(), no_streaming_of_matlab_files():
+        with loading_replaced(_load_dataset):
             yield source
     finally:
-        datasets.load_dataset = original
         _open_source.reset(token)
         source.close()
 
 
-def _dispatcher(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a ``load_dataset`` that asks the open source.
+def _load_dataset(original: Callable[..., Any], path: str, name: str | None = None, *args: Any, **options: Any) -> Any:
+    """Stand in for ``load_dataset``: ask the open source.
 
     A task's Python may keep it by ``from datasets import load_dataset``, so it outlives the source of its making.
     """
-
-    def load_dataset(path: str, name: str | None = None, *args: Any, **options: Any) -> Any:
-        source = _open_source.get()
-        if source is None or args:
-            return original(path, name, *args, **options)
-        return source.load(path, name, **options)
-
-    return load_dataset
+    source = _open_source.get()
+    if source is None or args:
+        return original(path, name, *args, **options)
+    return source.load(path, name, **options)
 
 
 def _content_key(builder: Any, content: dict[str, list[str]]) -> str:
@@ -253,6 +291,12 @@ def _content_key(builder: Any, content: dict[str, list[str]]) -> str:
     settings = {key: value for key, value in vars(builder.config).items() if key not in {"data_files", "data_dir"}}
     parts = [datasets.__version__, builder.name, content, repr(settings), repr(builder.info.features)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+
+
+def _described(path: str, name: str | None, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return what a data set is called, and the options that say which it is."""
+    which = {key: value for key, value in options.items() if value is not None and key not in _NOT_WHICH_DATA_SET}
+    return _label(path, name, which), which
 
 
 def _label(path: str, name: str | None, options: dict[str, Any]) -> str:

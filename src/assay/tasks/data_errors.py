@@ -10,7 +10,7 @@ from assay._util.storage import unwritten
 from assay.errors import DataNotFoundError, FileFormatError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from assay.tasks.file_hashes import DataFile
@@ -52,9 +52,14 @@ def split_dict(splits: Mapping[str, Any], label: str) -> Any:
 
     class Splits(datasets.DatasetDict):  # type: ignore[misc]
         def __missing__(self, split: str) -> Any:
-            raise DataNotFoundError(
-                f"data set {label} has no split {str(split)!r} (it has: {', '.join(map(str, self))}); "
-                "a task file that includes the task's can name another, or null for none"
-            )
+            raise missing_split(label, split, self)
 
     return Splits({split: copy.copy(rows) for split, rows in splits.items()})
+
+
+def missing_split(label: str, split: str, splits: Iterable[str]) -> DataNotFoundError:
+    """What to raise where a data set has no such split, but `splits`."""
+    return DataNotFoundError(
+        f"data set {label} has no split {str(split)!r} (it has: {', '.join(map(str, splits))}); "
+        "a task file that includes the task's can name another, or null for none"
+    )

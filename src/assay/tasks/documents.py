@@ -7,6 +7,7 @@ ten times faster, when whole blocks of the table are turned into Python at once.
 from __future__ import annotations
 
 import itertools
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def are_kept(task: Any) -> bool:
 
 
 def documents(docs: Any) -> Iterator[Any]:
-    """Yield what iterating `docs` yields: rows of a ``datasets.Dataset``, or the items of any other iterable."""
+    """Yield what iterating `docs` yields: rows of a table, or the items of any other iterable."""
     if not _is_plain_table(docs):
         yield from docs
         return
@@ -58,20 +59,24 @@ def chosen(docs: Any, numbers: Sequence[int]) -> Iterator[tuple[int, Any]]:
 
 
 def _is_plain_table(docs: Any) -> bool:
-    from datasets import Dataset
+    library = sys.modules.get("datasets.arrow_dataset")
+    is_table = library is not None and type(docs) is library.Dataset
+    return is_table and docs.format["type"] is None and all(map(is_plain, docs.features.values()))
 
-    return type(docs) is Dataset and docs.format["type"] is None and all(map(_is_plain, docs.features.values()))
 
+def is_plain(feature: Any) -> bool:
+    """Whether decoding leaves the stored value as it is: text, numbers, truth values, and lists and records of them.
 
-def _is_plain(feature: Any) -> bool:
-    """Whether decoding leaves the stored value as it is: text, numbers, truth values, and lists and records of them."""
-    from datasets import LargeList, List, Value
+    Args:
+        feature: the datasets library's description of a column.
+    """
+    from datasets import ClassLabel, LargeList, List, Value
 
     if isinstance(feature, dict):
-        return all(map(_is_plain, feature.values()))
+        return all(map(is_plain, feature.values()))
     if isinstance(feature, List | LargeList):
-        return _is_plain(feature.feature)
-    return isinstance(feature, Value) and feature.dtype in _PLAIN_TYPES
+        return is_plain(feature.feature)
+    return isinstance(feature, ClassLabel) or (isinstance(feature, Value) and feature.dtype in _PLAIN_TYPES)
 
 
 _PLAIN_TYPES = frozenset(

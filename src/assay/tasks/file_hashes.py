@@ -11,12 +11,25 @@ import msgspec
 from assay._util.cache import cache_dir, store
 
 _SETTLED_NS = 2_000_000_000
-"""A file younger than this may change again within its time stamp's grain, so its hash is not remembered."""
+"""A file younger than this may change again within its time stamp's grain, so nothing of it is remembered."""
+
+
+Stamp = tuple[int, int, int, int]
+"""A file's size, modification and change time in ns, and inode: what changes when the file does."""
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """The stamp of a file."""
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+def is_settled(stamp: Stamp) -> bool:
+    """Whether the stamp is so old that it will change when the file does."""
+    return time.time_ns() - max(stamp[1:3]) > _SETTLED_NS
 
 
 class _Remembered(msgspec.Struct, frozen=True, array_like=True):
-    stamp: tuple[int, int, int, int]
-    """Size, modification and change time in ns, inode."""
+    stamp: Stamp
     sha256: str
 
 
@@ -35,14 +48,13 @@ class FileHashes:
             OSError: The file cannot be read.
         """
         path = os.path.realpath(path)
-        status = os.stat(path)
-        stamp = (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        stamp = stamp_of(os.stat(path))
         known = self._known.get(path)
         if known is not None and known.stamp == stamp:
             return known.sha256
         with open(path, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _SETTLED_NS:
+        if is_settled(stamp):
             self._known[path] = self._new[path] = _Remembered(stamp, digest)
         return digest
 

@@ -20,6 +20,7 @@ from assay.errors import SpecificationError
 from assay.tasks.code_eval import runs_code
 from assay.tasks.data import data_source
 from assay.tasks.index import Kind, TaskEntry, TaskIndex, entry_from_file, task_index
+from assay.tasks.patches.download import taking_kept_rows
 from assay.tasks.patches.punctuation import look_through_unicode_once
 from assay.tasks.patches.templates import keep_compiled_templates
 
@@ -111,7 +112,7 @@ def loading(data_dir: str | None) -> Iterator[DataSource]:
     Raises:
         SpecificationError: `data_dir` is no folder.
     """
-    with _quiet(), data_source(data_dir) as source:
+    with _quiet(), data_source(data_dir) as source, taking_kept_rows(source):
         yield source
 
 

@@ -1,9 +1,10 @@
-"""How Assay uses the datasets library: quietly, without reading one description twice, without waiting for the hub."""
+"""How Assay uses the datasets library: with its own way of finding data, quietly, and without waiting for the hub."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import logging
 import socket
 import sys
@@ -14,7 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _PATIENCE = 3.0
 """Seconds that the hub has to accept a connection."""
@@ -50,6 +51,30 @@ def _accepts_connection(endpoint: str) -> bool:
     attempt.start()
     attempt.join(_PATIENCE)
     return reached.is_set()
+
+
+@contextlib.contextmanager
+def loading_replaced(replacement: Callable[..., Any]) -> Iterator[None]:
+    """Let `replacement` stand in for ``datasets.load_dataset``, whose first argument is then that function itself.
+
+    Where the library is not imported yet, it finds the stand-in when it is.
+    """
+    import datasets
+
+    is_imported = "datasets.load" in sys.modules
+    original = datasets.load_dataset if is_imported else None
+
+    def load_dataset(*args: Any, **options: Any) -> Any:
+        return replacement(original or importlib.import_module("datasets.load").load_dataset, *args, **options)
+
+    datasets.load_dataset = load_dataset
+    try:
+        yield
+    finally:
+        if is_imported:
+            datasets.load_dataset = original
+        elif "datasets.load" in sys.modules:
+            datasets.load_dataset = importlib.import_module("datasets.load").load_dataset
 
 
 @contextlib.contextmanager

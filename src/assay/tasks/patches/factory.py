@@ -24,6 +24,7 @@ from assay.tasks.nltk_data import needs_punkt_tab, require_punkt_tab
 from assay.tasks.patches.hub_metrics import serving_hub_metrics
 from assay.tasks.raised import words_of
 from assay.tasks.randomness import surely_draws_nothing
+from assay.tasks.rows import is_table
 from assay.tasks.scoring_needs import why_missing
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _once(function: Callable[..., Any]) -> Any:
             with _no_stored_results():
                 result = function(*args, **options)
             process.drew_random_numbers |= _random_streams(function) != before
-        if isinstance(result, datasets.Dataset):
+        if is_table(result):
             # The arguments are held so that no other object can get their ids.
             results[key] = (args, result)
         return result

@@ -1,0 +1,59 @@
+"""A task whose rows are kept on the disk takes them from there, and the datasets library is not imported for it."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from assay.tasks.data import DataSource
+
+
+@contextmanager
+def taking_kept_rows(source: DataSource) -> Iterator[None]:
+    """In this block tasks that are built get kept rows where there are any, and else what lm-eval gives them."""
+    from lm_eval.api.task import ConfigurableTask
+
+    download = ConfigurableTask.download
+
+    def take_or_download(self: Any, dataset_kwargs: dict[str, Any] | None = None, **options: Any) -> None:
+        rows = None
+        if _only_goes_through_rows(self):
+            if dataset_kwargs:
+                dataset_kwargs.pop("trust_remote_code", None)  # as lm-eval does
+            rows = source.kept(self.DATASET_PATH, self.DATASET_NAME, **(dataset_kwargs or {}))
+        if rows is None:
+            download(self, dataset_kwargs, **options)
+        else:
+            self.dataset = rows
+
+    ConfigurableTask.download = take_or_download
+    try:
+        yield
+    finally:
+        ConfigurableTask.download = download
+
+
+def _only_goes_through_rows(task: Any) -> bool:
+    """Whether nobody's Python but lm-eval's own sees the rows as a table."""
+    from lm_eval.api.task import ConfigurableTask
+
+    if type(task) is not ConfigurableTask or callable(task.config.custom_dataset):
+        return False
+    return all(
+        function is None or _is_of_lm_eval(function)
+        for function in (task.config.process_docs, task.fewshot_cfg.process_docs)
+    )
+
+
+def _is_of_lm_eval(function: Any) -> bool:
+    import lm_eval
+
+    while isinstance(function, functools.partial) or hasattr(function, "__wrapped__"):
+        function = function.func if isinstance(function, functools.partial) else function.__wrapped__
+    code = getattr(function, "__code__", None)
+    return code is not None and Path(code.co_filename).is_relative_to(Path(lm_eval.__file__).parent)
