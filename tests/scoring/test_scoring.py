@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.scoring.deadline import Deadline
+from assay.scoring.deadline import Deadline, DeadlineError
+from assay.scoring.sample_scores import AnsweredSample, ScoredSample, Scorer
 from assay.scoring.spool import Spool
 from assay.scoring.task_scores import TaskScores
 from assay.tasks.patches.exact_match import remember_exact_matches
@@ -284,6 +286,33 @@ def test_how_many_samples_are_scored_together_changes_nothing(
     assert scored(together) == scored(2)
 
 
+def test_samples_scored_together_do_not_wait_for_one_that_hangs_as_long_as_it_may_alone(
+    make_task: MakeTask, spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay.scoring.task_scores._TOGETHER_SECONDS", 0.05)
+    one_by_one = Scorer.score
+    interrupted = []
+
+    def hang_with_several(self: Scorer, answered: Sequence[AnsweredSample]) -> list[ScoredSample]:
+        end = time.monotonic() + 20 * (len(answered) > 1)
+        try:
+            while time.monotonic() < end:
+                pass
+        except DeadlineError:
+            interrupted.append(len(answered))
+            raise
+        return one_by_one(self, answered)
+
+    monkeypatch.setattr(Scorer, "score", hang_with_several)
+    task = make_task()
+    scores = TaskScores("small", task, spool, Deadline(3600))
+    made = built(task)
+    with scores._deadline.watching():
+        scores.receive([CompleteSample(one, [Answer(text="0") for _ in one.requests]) for one in made])
+    assert interrupted == [len(made)]
+    assert scores.scored == len(made)
+
+
 HOSTILE = """
 import os
 import signal
@@ -439,6 +468,7 @@ def test_a_scorer_that_changes_its_document_does_not_disturb_the_next_filter(mak
 
 DRAWING = """
 import random
+import time
 import numpy
 from lm_eval.api.registry import metric_registry
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 SCORING_SECONDS = 30.0
 """Longest that one sample may take to score."""
 _LOOKS_PER_LIMIT = 4
+_LOOK_EVERY = 0.5
+"""Seconds, at most."""
 
 
 class DeadlineError(Exception):
@@ -29,10 +31,15 @@ class Deadline:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+        self._seconds = self._limit = seconds
         self._entered: float | None = None
         self._has_passed = False
         self._is_watching = False
+
+    def within(self, seconds: float) -> Self:
+        """The same, with a shorter limit for the next block."""
+        self._limit = min(seconds, self._seconds)
+        return self
 
     def __enter__(self) -> Self:
         self._has_passed = False
@@ -41,8 +48,9 @@ class Deadline:
 
     def __exit__(self, *_: object) -> None:
         self._entered = None
+        limit, self._limit = self._limit, self._seconds
         if self._has_passed:
-            raise DeadlineError(self._words())  # also where the code in the block swallowed it
+            raise DeadlineError(_words(limit))  # also where the code in the block swallowed it
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -67,7 +75,7 @@ class Deadline:
 
     def _arm(self) -> None:
         signal.signal(signal.SIGALRM, self._look)
-        every = self._seconds / _LOOKS_PER_LIMIT
+        every = min(self._seconds / _LOOKS_PER_LIMIT, _LOOK_EVERY)
         signal.setitimer(signal.ITIMER_REAL, every, every)
 
     def _is_armed(self) -> bool:
@@ -77,9 +85,10 @@ class Deadline:
     def _look(self, _: int, frame: FrameType | None) -> None:
         if frame is not None and frame.f_code is Deadline.__exit__.__code__:
             return  # The block is over. What is raised here would leave it open.
-        if self._entered is not None and time.monotonic() - self._entered > self._seconds:
+        if self._entered is not None and time.monotonic() - self._entered > self._limit:
             self._has_passed = True
-            raise DeadlineError(self._words())
+            raise DeadlineError(_words(self._limit))
 
-    def _words(self) -> str:
-        return f"scoring took longer than {self._seconds:g} s"
+
+def _words(seconds: float) -> str:
+    return f"scoring took longer than {seconds:g} s"

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 _RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
 _AS_IT_IS = nullcontext()
+_TOGETHER_SECONDS = 1.0
+"""For several samples scored together. Those that take longer, as where an answer makes a regular expression backtrack
+without end, are scored one by one, each with all the time that a sample may take."""
 
 
 class FailedSample(msgspec.Struct, frozen=True):
@@ -167,8 +170,9 @@ class TaskScores:
         if self._deaths is not None and (refusal := self._deaths.refusal(self.name, sample.doc_id)):
             self._fail(sample.doc_id, FailureCause.UNSCORABLE, refusal)
             return
+        deadline = self._deadline if len(answered) == 1 else self._deadline.within(_TOGETHER_SECONDS)
         try:
-            with self._noted(sample), self._deadline, self._random_state(sample), self._judged_programs(sample):
+            with self._noted(sample), deadline, self._random_state(sample), self._judged_programs(sample):
                 scored = self._scorer.score(answered)
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
