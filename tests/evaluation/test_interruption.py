@@ -19,7 +19,7 @@ import httptools
 import pytest
 
 from assay._util import interruption
-from assay._util.interruption import interruptible, run_stoppable
+from assay._util.interruption import interruptible, run_stoppable, uninterrupted
 from assay.errors import RunInterrupted
 
 JOURNALS = Path("out/journal")
@@ -379,3 +379,43 @@ def test_work_that_was_not_begun_leaves_no_warning(capsys: pytest.CaptureFixture
         run_stoppable(runner, rounds())
     gc.collect()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("in_a_task", [False, True])
+def test_code_that_keeps_the_loop_from_hearing_of_it_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch, in_a_task: bool
+) -> None:
+    monkeypatch.setattr(interruption, "_PATIENCE", 0.05)
+    ended = []
+
+    async def keep_the_loop() -> None:
+        terminate()
+        terminate()  # as ``timeout`` sends it
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            pass
+        ended.append("by itself")
+
+    async def work() -> None:
+        if not in_a_task:
+            await keep_the_loop()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(keep_the_loop())
+
+    run(work)
+    assert not ended
+
+
+def test_a_block_ends_before_a_signal_takes_effect() -> None:
+    ended = []
+
+    def block() -> None:
+        with interruptible(JOURNALS):
+            with uninterrupted():
+                terminate()
+                ended.append("block")
+            ended.append("after it")
+
+    with pytest.raises(RunInterrupted):
+        block()
+    assert ended == ["block"]

@@ -78,6 +78,23 @@ def run_stoppable(runner: asyncio.Runner, work: Coroutine[Any, Any, _T]) -> _T:
         work.close()
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let this block end before SIGTERM or Ctrl-C takes effect; in another thread than the main one, do nothing."""
+    came: list[int] = []
+    numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM) if _in_main_thread() else ()
+    previous = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not None}
+    try:
+        for number in previous:
+            signal.signal(number, lambda number, _: came.append(number))
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        for number in came:
+            signal.raise_signal(number)
+
+
 def is_stopping() -> bool:
     """Whether Ctrl-C came while a :class:`Stop` handles it."""
     stop = signal.getsignal(signal.SIGINT)
@@ -91,12 +108,16 @@ class Stop:
     malformed reply of it, which is asked for again; of a finaliser it is ignored; and a task whose turn it cuts off is
     waited for without end. Where no loop runs it may be lost as well, mostly in an import: in a finaliser, or in a
     library that takes any exception for its own. Then the signal comes again, until the handled block has ended.
+    A loop that has not heard of it after two seconds is kept by code that does not end, such as a task's scorer; the
+    asyncio task that runs it ends as a cancelled one.
     """
 
     def __init__(self) -> None:
         self.received: list[int] = []
         self._work: asyncio.Task[Any] | None = None
         self._is_cancelled = False
+        self._unheard_since: float | None = None
+        """When a loop was told to cancel its work, as long as it has not begun to."""
         self._is_over = False
         self._process = os.getpid()
 
@@ -128,10 +149,19 @@ class Stop:
         if loop is None:
             self._come_again(number, _PATIENCE)
             raise KeyboardInterrupt
+        if self._loop_is_kept():
+            self._come_again(number, _PATIENCE)
+            raise _cancelled_error()
         if self._is_cancelled and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self._is_cancelled = True
+        if not self._is_cancelled:
+            self._is_cancelled = True
+            self._unheard_since = time.monotonic()
+            self._come_again(number, _PATIENCE)
         loop.call_soon_threadsafe(self._cancel)
+
+    def _loop_is_kept(self) -> bool:
+        return self._unheard_since is not None and time.monotonic() - self._unheard_since >= _PATIENCE
 
     async def watch(self, work: Coroutine[Any, Any, _T]) -> _T:
         """`work`, as that which is to be cancelled."""
@@ -140,14 +170,19 @@ class Stop:
         self._work = asyncio.current_task()
         try:
             return await work
+        except asyncio.CancelledError:
+            self._unheard_since = None
+            raise
         finally:
             self._work = None
 
     def _cancel(self) -> None:
+        if self._unheard_since is None:
+            return
+        self._unheard_since = None
         if self._work is None:
             raise KeyboardInterrupt
-        if not self._work.cancelling():
-            self._work.cancel()
+        self._work.cancel()
 
     def _raise_again(self, ignored: sys.UnraisableHookArgs) -> None:
         if self.received and isinstance(ignored.exc_value, KeyboardInterrupt):
@@ -162,7 +197,8 @@ class Stop:
     def _send_again(self, number: int, seconds: float) -> None:
         time.sleep(seconds)
         main = threading.main_thread().ident
-        if main is not None and not self._is_over:
+        was_heard = self._is_cancelled and self._unheard_since is None
+        if main is not None and not self._is_over and not was_heard:
             signal.pthread_kill(main, number)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -140,23 +140,24 @@ def run(**options: Any) -> None:
             gives_tokens=source.gives_tokens,
             allow_fewer=options["allow_fewer"],
         )
-        with contextlib.ExitStack() as until_told:
-            with watch() as progress:
-                done = until_told.enter_context(
-                    answered(run.run_spec, run.state, source, journals, progress, fresh=options["fresh"])
-                )
-                evaluated = write_run(
-                    RunFiles(run.run_spec, run.scenario, done.state),
-                    plans.metrics,
-                    folder,
-                    service,
-                    options["parallelism"],
-                    unsafe_code=unsafe_code,
-                    allow_fewer=options["allow_fewer"],
-                )
-            remark_evaluated(evaluated)
-            print_stats(evaluated.stats, options["as_json"], show_all=False)
-            _remark_answered(done, folder, is_quiet=options["as_json"])
+        with (
+            watch() as progress,
+            answered(run.run_spec, run.state, source, journals, progress, fresh=options["fresh"]) as done,
+        ):
+            evaluated = write_run(
+                RunFiles(run.run_spec, run.scenario, done.state),
+                plans.metrics,
+                folder,
+                service,
+                options["parallelism"],
+                unsafe_code=unsafe_code,
+                allow_fewer=options["allow_fewer"],
+            )
+        remark_evaluated(evaluated)
+        print_stats(evaluated.stats, options["as_json"], show_all=False)
+        _remark_answered(done, folder, is_quiet=options["as_json"])
+        sys.stdout.flush()
+    done.finish()
     if done.failures:
         raise SamplesFailedError(
             f"{len(done.failures)} of {len(done.state.request_states)} requests have no answer ({done.causes}) and are "

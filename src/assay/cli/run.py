@@ -256,7 +256,7 @@ def run_and_present(
         report = None if gathering is None else report_beside(evaluation.results_file, gathering)
         afterwards(evaluation.results_file)
         exit_code = present(evaluation, as_json=as_json, report=report)
-        evaluation.finish()
+    evaluation.finish()
     return exit_code
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.interruption import uninterrupted
 from assay.checks.planned import judge_checks
 from assay.diagnosis import Triage, explain_scores
 from assay.journal.finishing import finish_journal
@@ -25,7 +26,7 @@ from assay.scoring.corrections import Correction, corrections
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from assay.evaluation.plan import RunPlan
@@ -55,7 +56,14 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     def finish(self) -> None:
         """Let the run count as finished, where :func:`assay.evaluate` was told not to."""
-        finish_journal(self.journal, failed=len(self.failures))
+        finish_all([self])
+
+
+def finish_all(evaluations: Sequence[Evaluation]) -> None:
+    """Let runs count as finished that have one outcome together: a signal leaves none of them to be asked anew."""
+    with uninterrupted():
+        for evaluation in evaluations:
+            finish_journal(evaluation.journal, failed=len(evaluation.failures))
 
 
 def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None = None) -> Evaluation:

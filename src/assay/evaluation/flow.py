@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,6 +34,7 @@ from assay.tasks.requests import until_refused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
     from assay.journal import Journal
     from assay.models.preflight import Preflight
@@ -78,17 +79,33 @@ def evaluate(
     """
     refuse_inside_event_loop("evaluate", "await evaluate_async(specification)")
     specification = validate(specification)
-    with interruptible(run_folder(specification) / "journal"), _one_at_a_time, asyncio.Runner() as runner:
-        refuse_unknown_names(specification)
-        preflight = run_stoppable(runner, _run_preflight(specification.model))
-        plan = make_plan(specification, preflight)
-        writer = run_stoppable(runner, request_writer(plan))
-        with open_state(plan) as state:
-            run_stoppable(runner, _answer(plan, writer, state, progress or Progress()))
-            evaluation = conclude(plan, state, sample_reader)
+    with _alone_in_thread(specification):
+        with interruptible(_journals(specification)), asyncio.Runner() as runner:
+            refuse_unknown_names(specification)
+            preflight = run_stoppable(runner, _run_preflight(specification.model))
+            plan = make_plan(specification, preflight)
+            writer = run_stoppable(runner, request_writer(plan))
+            with open_state(plan) as state:
+                run_stoppable(runner, _answer(plan, writer, state, progress or Progress()))
+                evaluation = conclude(plan, state, sample_reader)
         if finish:
             evaluation.finish()
         return evaluation
+
+
+def _journals(specification: Specification) -> Path:
+    return run_folder(specification) / "journal"
+
+
+@contextmanager
+def _alone_in_thread(specification: Specification) -> Iterator[None]:
+    """Wait until no other run goes on, and keep others waiting."""
+    with interruptible(_journals(specification)):
+        _one_at_a_time.acquire()
+    try:
+        yield
+    finally:
+        _one_at_a_time.release()
 
 
 async def evaluate_async(specification: Specification, progress: Progress | None = None) -> Evaluation:

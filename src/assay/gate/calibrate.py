@@ -84,6 +84,7 @@ def calibrate(
         RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
     """
     from assay.evaluation import evaluate
+    from assay.evaluation.finish import finish_all
 
     if runs < 2:
         raise SpecificationError(f"{runs} run shows no difference between runs; at least 2 are needed")
@@ -94,8 +95,7 @@ def calibrate(
             evaluations.append(evaluate(msgspec.structs.replace(alone, rerun=number), progress, finish=False))
     noise = _noise_of_evaluations(evaluations)
     tell(noise)
-    for evaluation in evaluations:
-        evaluation.finish()
+    finish_all(evaluations)
     return noise
 
 

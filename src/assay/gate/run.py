@@ -82,6 +82,8 @@ def run_gate(
         RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
     """
     refuse_inside_event_loop("run_gate", "await asyncio.to_thread(run_gate, …)")
+    from assay.evaluation.finish import finish_all
+
     outcomes: list[ModelOutcome] = []
     evaluations: list[Evaluation] = []
     for model_name, specification in specifications(policy).items():
@@ -90,8 +92,7 @@ def run_gate(
     results = [check for outcome in outcomes for check in outcome.checks]
     report = GateReport(policy=name, verdict=worst(results), models=tuple(outcomes))
     tell(report)
-    for evaluation in evaluations:
-        evaluation.finish()
+    finish_all(evaluations)
     return report
 
 

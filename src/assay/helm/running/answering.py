@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from assay._util.interruption import uninterrupted
 from assay.helm.running.results import result_of
 from assay.journal import Journal
+from assay.journal.finishing import finish_journal
 from assay.tasks.requests import request_key
 from assay.types import Answer, Failure
 from assay.types import Request as Call
@@ -80,7 +82,7 @@ class Answered:
     """Prompts that were cut to the model's window."""
     num_empty: int
     """Answers without a text; they are scored as such."""
-    journal: Journal
+    journal: Path
 
     @property
     def causes(self) -> str:
@@ -88,12 +90,17 @@ class Answered:
         counts = Counter(failure.cause for failure in self.failures.values())
         return ", ".join(f"{count} {cause}" for cause, count in counts.most_common())
 
+    def finish(self) -> None:
+        """Let the run count as finished, once its outcome is told: until then the same call asks nothing again."""
+        with uninterrupted():
+            finish_journal(self.journal, failed=len(self.failures))
+
 
 @contextmanager
 def answered(
     run_spec: RunSpec, state: ScenarioState, source: Source, journals: Path, progress: Progress, *, fresh: bool = False
 ) -> Iterator[Answered]:
-    """A run with its requests answered; the run counts as finished when the block ends well.
+    """A run with its requests answered; no other process takes it up while the block runs.
 
     Args:
         run_spec: the run.
@@ -123,8 +130,7 @@ def answered(
             new.prompt_truncated > old.prompt_truncated for new, old in zip(states, state.request_states, strict=True)
         )
         empty = sum(_is_empty(response, request) for response, request in zip(responses, asked, strict=True))
-        yield Answered(msgspec.structs.replace(state, request_states=states), failures, cut, empty, journal)
-        journal.finish(failed=len(failures))
+        yield Answered(msgspec.structs.replace(state, request_states=states), failures, cut, empty, journal.path)
 
 
 def _is_empty(response: Response, request: Request) -> bool:
