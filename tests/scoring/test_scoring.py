@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.scoring.deadline import Deadline, DeadlineError
-from assay.scoring.sample_scores import AnsweredSample, ScoredSample, Scorer
+from assay.scoring.sample_scores import AnsweredSample, Scored, Scorer
 from assay.scoring.spool import Spool
 from assay.scoring.task_scores import TaskScores
 from assay.tasks.patches.exact_match import remember_exact_matches
@@ -293,7 +293,7 @@ def test_samples_scored_together_do_not_wait_for_one_that_hangs_as_long_as_it_ma
     one_by_one = Scorer.score
     interrupted = []
 
-    def hang_with_several(self: Scorer, answered: Sequence[AnsweredSample]) -> list[ScoredSample]:
+    def hang_with_several(self: Scorer, answered: Sequence[AnsweredSample]) -> list[tuple[Scored, ...]]:
         end = time.monotonic() + 20 * (len(answered) > 1)
         try:
             while time.monotonic() < end:
