@@ -17,7 +17,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from assay.diagnosis import Cause, triage_run
+from assay.diagnosis import Cause, Triage, triage_run
 from assay.diagnosis.contents import degenerate, not_extracted
 from assay.diagnosis.decline import chance_level
 from assay.diagnosis.endings import reasoning_leaked, truncated
@@ -331,8 +331,8 @@ def test_guessing_is_a_cause_only_where_more_was_known_to_be_possible() -> None:
 def test_what_the_loss_is_measured_against() -> None:
     samples = [facts(number, float(number % 2)) for number in range(100)]
     assert Evidence(samples, {}, None).loss.against is Reference.FULL
-    check = {"assay": {"checks": [{"verdict": "fail", "min": 0.7}]}}
-    missed = Evidence(samples, check, None).loss
+    check = {"assay": {"checks": [{"verdict": "fail", "metric": KEY, "min": 0.7}]}}
+    missed = Evidence(samples, check, None, {KEY}).loss
     assert missed.against is Reference.CHECK
     assert missed.size == pytest.approx(0.2)
     same = against(samples, lambda sample: float(sample.doc_id % 2)).loss
@@ -436,3 +436,32 @@ def test_where_no_answer_was_complete_a_limit_is_advised_that_holds_one(limit: i
     [found] = truncated(Evidence(samples, {}, None))
     assert f"cut off at {words}" in found.finding.evidence
     assert f"no answer was complete; try {most} or more" in str(found.finding.advice)
+
+
+def marked(folder: Path, metric: str, right: float) -> Triage:
+    """The triage of a run that failed a check on its errors, and has another metric of which more is better."""
+    file = write_run(folder, {"sums": [0.0] * 20 + [right] * 20}, metric=metric)
+    document = json.loads(file.read_text())
+    document["results"]["sums"]["errors,none"] = 0.7
+    document["higher_is_better"]["sums"]["errors"] = False
+    document["assay"] = {"checks": [{"task": "sums", "metric": "errors,none", "max": 0.1, "verdict": "fail"}]}
+    file.write_text(json.dumps(document))
+    return triage_run(file)
+
+
+def test_no_gain_is_told_in_another_metric_than_the_one_demanded(tmp_path: Path) -> None:
+    """Of errors less is better: what repairs would do to another score says nothing about the check."""
+    share = marked(tmp_path / "share", "f1", 0.8)
+    assert share.metrics == {"sums": "f1,get-answer"}
+    assert share.headline.endswith(
+        "judged by f1,get-answer: triage needs a score of which more is better, unlike errors,none"
+    )
+    marks = marked(tmp_path / "marks", "marks", 2.8)
+    assert marks.metrics == {}
+    assert marks.headline == (
+        "no harness cause found; scores were not looked at: triage needs a score of which more is better, unlike "
+        "errors,none"
+    )
+    for triage in (share, marks):
+        assert "repaired" not in triage.headline
+        assert "short of" not in triage.headline

@@ -97,12 +97,20 @@ class Evidence:
         facts: of every sample.
         results: the results document.
         baseline: an earlier run, if there is one.
+        metrics: the keys of the metrics that the facts' scores are of.
     """
 
-    def __init__(self, facts: Sequence[SampleFacts], results: dict[str, Any], baseline: Baseline | None) -> None:
+    def __init__(
+        self,
+        facts: Sequence[SampleFacts],
+        results: dict[str, Any],
+        baseline: Baseline | None,
+        metrics: Collection[str] = (),
+    ) -> None:
         self.facts = facts
         self.results = results
         self.baseline = baseline
+        self.metrics = metrics
         assay = results.get("assay")
         self.assay: dict[str, Any] = assay if isinstance(assay, dict) else {}
         self.scored = [sample for sample in facts if sample.score is not None]
@@ -157,12 +165,17 @@ class Evidence:
     def shortfall(self) -> float:
         """How far the score is below the minimum that is not passed; negative where only its verdict is missing."""
         score = self.score or 0.0
-        return max((float(check["min"]) - score for check in self.unmet if check.get("min")), default=0.0)
+        return max((float(check["min"]) - score for check in self.unmet_here if check.get("min")), default=0.0)
 
     @cached_property
     def unmet(self) -> list[dict[str, Any]]:
         """The run's checks that are not passed."""
         return [check for check in self.assay.get("checks", ()) if check.get("verdict") != Verdict.PASS]
+
+    @cached_property
+    def unmet_here(self) -> list[dict[str, Any]]:
+        """Those of them on a metric that the facts' scores are of."""
+        return [check for check in self.unmet if check.get("metric") in self.metrics]
 
     @property
     def _is_judged_worse(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -118,7 +118,7 @@ def triage_samples(
     metrics = {task: key for task, key in looked_at.items() if key is not None}
     facts = list(facts_of_run(samples, looked_at, reader))
     beside = None if baseline is None else baseline_of(Path(baseline), samples, looked_at, score_again=score_again)
-    triage = diagnose(Evidence(facts, samples.results, beside))
+    triage = diagnose(Evidence(facts, samples.results, beside, frozenset(metrics.values())))
     return msgspec.structs.replace(triage, run=str(samples.file), metrics=metrics)
 
 
@@ -131,13 +131,13 @@ def diagnose(evidence: Evidence) -> Triage:
         score=evidence.score,
         baseline_score=evidence.baseline_score,
         unmet_checks=len(evidence.unmet),
-        headline=_headline(evidence, found) + _certain_all_the_same(found),
+        headline=_headline(evidence, found) + _certain_all_the_same(found) + _stand_in_words(evidence),
         findings=tuple(each.finding for each in found),
     )
 
 
 def metrics_of(samples: RunSamples) -> dict[str, str | None]:
-    """By task that is looked at, the metric: that of an unmet check, else the first of which more is better.
+    """By task that is looked at, the metric: that of an unmet check, else the first share of which more is better.
 
     None where the task has no such metric, as where all its samples failed: only failures are then seen.
     """
@@ -148,18 +148,23 @@ def metrics_of(samples: RunSamples) -> dict[str, str | None]:
     }
     members: Mapping[str, list[str]] = samples.results.get("group_subtasks", {})
     below = {leaf: key for name, key in demanded.items() for leaf in leaves(name, members)}
-    chosen = {}
+    chosen: dict[str, str | None] = {}
     for task in samples.tasks:
         if below and task not in below:
             continue
         directions = samples.results.get("higher_is_better", {}).get(task, {})
-        keys = [
-            key
-            for key in score_keys(samples.results["results"][task])
-            if directions.get(MetricKey.read(key).metric) is not False
-        ]
-        chosen[task] = below[task] if below.get(task) in keys else next(iter(keys), None)
+        entry = samples.results["results"][task]
+        keys = [key for key in score_keys(entry) if directions.get(MetricKey.read(key).metric) is not False]
+        wanted = below.get(task)
+        # Scores of another metric have to be shares to stand for those that were demanded.
+        chosen[task] = (
+            wanted if wanted in keys else next((key for key in keys if wanted is None or _is_share(entry[key])), None)
+        )
     return chosen
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= 1
 
 
 def _baseline_in_checks(samples: RunSamples) -> str | None:
@@ -180,7 +185,18 @@ def _ranked(evidence: Evidence) -> list[Found]:
     return sorted(found, key=lambda each: (each.finding.is_cause, round(each.finding.weight, 2)), reverse=True)
 
 
-def _gain(finding: Finding) -> str:
+def _stand_in_words(evidence: Evidence) -> str:
+    """Say which metric stands for that of an unmet check, where that is none of which more is better."""
+    others = dict.fromkeys(str(check.get("metric")) for check in evidence.unmet if check not in evidence.unmet_here)
+    if not others:
+        return ""
+    looked_at = f"judged by {', '.join(sorted(evidence.metrics))}" if evidence.metrics else "scores were not looked at"
+    return f"; {looked_at}: triage needs a score of which more is better, unlike {', '.join(others)}"
+
+
+def _gain(evidence: Evidence, finding: Finding) -> str:
+    if evidence.unmet and not evidence.unmet_here:
+        return ""  # it would read as a gain in the score that was demanded
     if not finding.explains or finding.score is None or finding.score_repaired is None:
         return ""
     return f" (score {finding.score:.3f}, repaired about {finding.score_repaired:.3f})"
@@ -197,7 +213,7 @@ def _certain_all_the_same(found: list[Found]) -> str:
 def _headline(evidence: Evidence, found: list[Found]) -> str:
     causes = [each.finding for each in found if each.finding.is_cause]
     if causes and causes[0].cause is not Cause.ANSWERS_WORSE:
-        return f"most probable cause: {causes[0].title}: {causes[0].evidence}{_gain(causes[0])}"
+        return f"most probable cause: {causes[0].title}: {causes[0].evidence}{_gain(evidence, causes[0])}"
     if causes:
         return f"no harness cause found: {causes[0].title} than the baseline's: {causes[0].evidence}"
     loss = evidence.loss
@@ -211,5 +227,9 @@ def _headline(evidence: Evidence, found: list[Found]) -> str:
         words = f"the answers themselves fall {evidence.shortfall:.3f} short of what the check demands"
         return f"no harness cause found: {words}"
     if evidence.score is None:
-        return "nothing to explain: no sample has a score of which more is better"
+        return (
+            "no harness cause found"
+            if evidence.unmet
+            else "nothing to explain: no sample has a score of which more is better"
+        )
     return "no harness cause found"
