@@ -132,8 +132,8 @@ def test_failed_documents_are_told_beside_the_margin_as_it_was_written() -> None
     result = judged({"t": [1, 1, 1, 1]}, {"t": [1, 1, 1, None]}, 0.1)
     assert result.verdict is Verdict.INVALID
     assert result.reason.startswith(
-        "1 failed sample puts it anywhere in -0.2500 to +0.0000; "
-        "+0.0000 against the baseline without the failed samples; margin 0.1"
+        "with 1 failed sample it is anywhere from -0.2500 to +0.0000; "
+        "+0.0000 against the baseline without it; margin 0.1"
     )
 
 

@@ -319,7 +319,7 @@ def test_an_exhausted_budget_is_inconclusive(budget: Budget) -> None:
     assert result.n == len(lookup.seen) == 40
     assert result.more_needed is not None
     assert 40 < result.more_needed <= 960
-    assert f"some {result.more_needed} more would probably decide" in result.reason
+    assert f"about {result.more_needed} more would probably decide" in result.reason
 
 
 def test_tokens_that_the_server_does_not_count_are_estimated() -> None:

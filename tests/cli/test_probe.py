@@ -146,4 +146,4 @@ def test_an_answer_in_another_models_name_is_remarked(
     with ScriptedServer(answer=lambda body: {**reply_with("8", body), "model": said}) as server:
         code, out, _ = run(capsys, "--base-url", server.url, "--quick", "--model", "m")
     assert code == 0
-    assert ("the server was asked for 'm', but an answer says it is from 'another'" in out) == is_another
+    assert ("asked for 'm', but an answer names 'another'" in out) == is_another

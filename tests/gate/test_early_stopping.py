@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -239,8 +240,7 @@ def test_the_alpha_that_is_shown_is_the_one_that_decided(server: ScriptedServer,
         assert {check.verdict for check in run.checks} == {Verdict.PASS}
         assert shown in {check.alpha for check in run.checks}
         for check in run.checks:
-            assert f"met at alpha {check.alpha:.2g}" in check.reason
-            assert (" by Holm's method" in check.reason) == (check.alpha == 0.01)
+            assert ("at alpha 0.01 by Holm's method" in check.reason) == (check.alpha == 0.01)
         told = [one["decided_together"] for one in run.results["assay"]["evidence"]]
         assert told == [check.alpha == 0.01 for check in run.checks]
         assert ("Holm's method decided before" in write_report(run.results_file).read_text()) == holm
@@ -284,5 +284,4 @@ def test_the_command_says_that_it_stopped(server: ScriptedServer, tmp_path: Path
     options += ["--output-dir", str(tmp_path), "--min", f"{KEY}=0.5", "--stop-early", "--alpha", "0.05"]
     done = CliRunner().invoke(run_command, options, standalone_mode=False)
     assert done.return_value == 0
-    assert "stopped early: judged on" in done.output
-    assert "of 60 documents in random order" in done.output
+    assert re.search(r"stopped early: \d+ of 60 documents judged, \d+ asked, in random order", done.output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,9 @@ from assay.cli.gate import gate
 from assay.cli.run import run as run_command
 from assay.errors import SpecificationError
 from assay.evaluation import Evaluation, evaluate
+from assay.progress import Progress
 from assay.results.verdicts import Verdict
+from assay.runs.files import read_run
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer
 
@@ -109,15 +112,32 @@ def test_graded_accuracies_stop_early(server: ScriptedServer, tmp_path: Path) ->
     run = evaluate(specification(server, tmp_path, credit(min=0.5)))
     assert run.checks[0].verdict is Verdict.PASS
     assert run.checks[0].n < 100
-    assert run.checks[0].reason.startswith(
-        f"decided after {run.checks[0].n} of {N} documents: the full run's score lies"
+    assert re.fullmatch(
+        rf"after {run.checks[0].n} of {N} documents: at least 0\.5 \(98 % confidence: 0\.5\d+ to 0\.\d+\); "
+        r"so far 0\.\d+, not a full-run score",
+        run.checks[0].reason,
     )
+
+
+def test_scores_in_single_precision_are_scores(server: ScriptedServer, tmp_path: Path) -> None:
+    """They stop early, and what is averaged of them, in single precision too, can be compared."""
+    answering(server, half_credit)
+    check = Check(metric="acc,none", task="single", min=0.5)
+    assert evaluate(specification(server, tmp_path / "early", check)).checks[0].n < 100
+    full = msgspec.structs.replace(specification(server, tmp_path / "full", check), early_stopping=None)
+    file = evaluate(full).results_file
+    assert len(read_run(file).tasks["single"].scores["acc,none"]) == N
+    against = Check(metric="acc,none", task="single", baseline=str(file), margin=0.2)
+    (result,) = evaluate(specification(server, tmp_path / "against", against)).checks
+    assert (result.verdict, result.n < N) == (Verdict.PASS, True)
 
 
 def test_a_name_that_does_not_keep_its_word_leaves_it_to_all_documents(server: ScriptedServer, tmp_path: Path) -> None:
     answering(server, lambda number: 2.0 if number % 5 == 0 else 0.0)
     run = evaluate(specification(server, tmp_path / "all", credit(min=0.3)))
     assert judged(run) == (Verdict.PASS, N)
+    assert run.checks[0].reason.startswith("0.4000 >= 0.3; could not stop early: document ")
+    assert run.checks[0].reason.endswith(" of partial scored 2, outside the range [0, 1]")
     budget = msgspec.structs.replace(
         specification(server, tmp_path / "some", credit(min=0.3)),
         early_stopping=EarlyStopping(budget=Budget(documents=40), order_seed=3),
@@ -154,11 +174,11 @@ def test_a_verdict_on_a_part_says_so(server: ScriptedServer, tmp_path: Path) -> 
     for run, part in ((early, "the first 150 of 300"), (full, "the first 150 of 300"), (chosen, "3 chosen of 300")):
         (result,) = evaluate(run).checks
         assert result.verdict is Verdict.PASS
-        assert f"{part} documents alone" in result.reason
+        assert f"{part} documents only" in result.reason
     file = policy(tmp_path, "http://127.0.0.1:9", "max = 10\nrange = [0, 40]")
     file.write_text(file.read_text().replace("[options]\n", "[options]\nlimit = 15\n"))
     explained = shown(gate, str(file), "--explain").output
-    assert "the first 15 of 300 documents alone" in explained
+    assert "the first 15 of 300 documents only" in explained
     assert "[budget] documents = N" in explained
 
 
@@ -177,14 +197,44 @@ def shown(command: Any, *arguments: str) -> Result:
 
 def test_explain_says_that_all_documents_decide_and_how_to_change_that(tmp_path: Path) -> None:
     unknown = str(policy(tmp_path, "http://127.0.0.1:9", "max = 0.2"))
-    assert "all documents decide: the range of errors is not known" in shown(gate, unknown, "--explain").output
+    assert (
+        "cannot stop early, asks all documents: the range of errors is not known"
+        in shown(gate, unknown, "--explain").output
+    )
     (outlook,) = json.loads(shown(gate, unknown, "--explain", "--json").stdout)
     assert (outlook["healthy_documents"], outlook["broken_documents"], outlook["range"]) == (N, N, None)
+    budgeted = policy(tmp_path, "http://127.0.0.1:9", "max = 10\nrange = [0, 40]")
+    budgeted.write_text("[budget]\ntokens = 900\nminutes = 2\n" + budgeted.read_text())
+    assert "[budget] tokens = 900 and minutes = 2 may end it before" in shown(gate, str(budgeted), "--explain").output
     known = str(policy(tmp_path, "http://127.0.0.1:9", "max = 10\nrange = [0, 40]"))
     (outlook,) = json.loads(shown(gate, known, "--explain", "--json").stdout)
     assert outlook["remarks"] == []
     assert outlook["range"] == [0, 40]
     assert outlook["broken_documents"] < N / 2
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (Check(metric="errors,none", task="mistakes", min=0.3), "less is better, so that min = 0.3 fails good servers"),
+        (Check(metric="acc,none", task="partial", max=0.9), "more is better, so that max = 0.9 fails good servers"),
+        (Check(metric="errors,none", task="mistakes", max=0.3), None),
+        (Check(metric="acc,none", task="partial", min=0.9), None),
+    ],
+    ids=["min", "max", "errors", "credit"],
+)
+def test_a_demand_in_the_wrong_direction_is_asked_about(
+    server: ScriptedServer, tmp_path: Path, check: Check, words: str | None
+) -> None:
+    answering(server, half_credit)
+    noted: list[str] = []
+
+    class Noting(Progress):
+        def noted(self, remark: str) -> None:
+            noted.append(remark)
+
+    evaluate(specification(server, tmp_path, check), Noting())
+    assert any(f"for this metric {words}; did you mean" in remark for remark in noted) is (words is not None)
 
 
 def test_a_range_on_the_command_line(server: ScriptedServer, tmp_path: Path) -> None:

@@ -322,7 +322,7 @@ def test_speed_and_endpoints_are_told(tmp_path: Path) -> None:
         "4 reset",
     ):
         assert f"<dd>{part}" in page or f">{part}<" in page
-    assert "answers say they are 7 from &#39;another&#39;" in page
+    assert "but 7 answers name &#39;another&#39;" in page
 
 
 @pytest.mark.oracle

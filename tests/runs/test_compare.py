@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
 from assay.cli.compare import compare as command
 from assay.errors import SpecificationError
+from assay.reports.comparison import comparison_text
 from assay.runs.baseline import save_baseline
 from assay.runs.compare import Comparison, compare_runs
 from assay.runs.files import read_run
@@ -108,10 +111,23 @@ def test_p_values_are_adjusted_for_the_rows_that_are_shown(tmp_path: Path) -> No
     assert "adjusted for all 3 rows" in CliRunner().invoke(command, [str(one), str(other), "--markdown"]).output
 
 
+def test_the_p_value_decides_where_the_interval_says_otherwise(tmp_path: Path) -> None:
+    """Five answers lost and none gained: Newcombe's interval leaves 0 out, and chance does so in 6 % of all cases."""
+    runs = [write_run(tmp_path / name, {"t": [s] * 5 + [1] * 35}) for name, s in (("a", 1), ("b", 0))]
+    (change,) = compared(*runs).changes
+    assert change.interval is not None
+    assert change.interval.high < 0 < 0.05 < change.p_value
+    console = Console(file=io.StringIO(), force_terminal=True, width=200)
+    console.print(comparison_text(compared(*runs), 0))
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "p below 0.05 decides that a difference is more than chance" in shown
+    assert "\x1b[31m-0.1250" not in shown
+
+
 def test_a_run_beside_itself_is_said_to_be_one(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", {"t": BEFORE})
     save_baseline(read_run(run), tmp_path / "b.json")
-    words = "both are the same run"
+    words = "same run on both sides"
     for other in (run, run.parent, tmp_path / "b.json"):
         assert any(words in remark for remark in compared(run, other).remarks)
     assert words in CliRunner().invoke(command, [str(run), str(run)]).output

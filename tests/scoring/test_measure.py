@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import isclose
 
-import numpy as np
 import pytest
 from lm_eval.api.group import Group
 from lm_eval.config.group import AggMetricConfig
@@ -34,11 +33,6 @@ def test_several_verdicts_a_document_are_a_cluster() -> None:
 @pytest.mark.parametrize("values", [[], [(1.0, 2)], ["a"], [0.5], [[]]])
 def test_what_has_no_mean_has_no_interval(values: list[object]) -> None:
     assert interval_of(values) is None
-
-
-def test_numpy_s_numbers_are_numbers() -> None:
-    assert interval_of([np.float32(0.5), np.float32(1.0)]) == mean_interval([0.5, 1.0], support=(0.0, 1.0))
-    assert interval_of([np.int64(1), np.bool_(False)]) == wilson(1, 2)
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])

@@ -218,7 +218,8 @@ def _verdict(
     if failed and scope.range is None and not isfinite(low):
         return Verdict.INVALID, unknown_range_words(failed)
     if failed:
-        besides = f"{difference:+.4f} against the baseline without the failed samples; margin {margin:.10g}"
+        without = "it" if failed == 1 else "them"
+        besides = f"{difference:+.4f} against the baseline without {without}; margin {margin:.10g}"
         return verdict_of_bounds(bound, (low, high), failed, besides, "+")
     shown = shown_beside(bound.value, difference, "+")
     if bound.met_by(difference):

@@ -12,7 +12,7 @@ from assay.checks.against_baseline import judge_against_baseline, mismatch_words
 from assay.checks.early_stopping import EarlyStopper
 from assay.checks.exact import ExactScore, Stratum, exact_score
 from assay.checks.live_scores import LiveScores, task_settings
-from assay.checks.scope import Scope, scope_of
+from assay.checks.scope import Scope, direction_doubt, scope_of
 from assay.checks.sequential import SequentialCheck, outside_words, plan_of
 from assay.checks.verdicts import describe, judge, resolve_checks
 from assay.errors import BaselineMismatchError, SpecificationError
@@ -45,6 +45,12 @@ class PlannedCheck:
     baseline: RecordedRun | None
     part: str | None = None
     """Which part of the documents ``limit`` or ``samples`` leaves, in words; None where that is all."""
+
+    @property
+    def doubts(self) -> list[str]:
+        """What of the check is probably not meant, in words."""
+        words = direction_doubt(self.check, self.scope)
+        return [] if words is None else [f"{self.check.task} {self.check.metric}: {words}"]
 
 
 def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[PlannedCheck, ...]:
@@ -107,7 +113,9 @@ def judge_checks(
         results = [_judge_fully(plan, scores, live) for plan in planned]
     else:
         results = [
-            _judge_fully(plan, scores, live) if stopper.is_complete(followed) else followed.result()
+            _of_all(_judge_fully(plan, scores, live), plan.scope, followed)
+            if stopper.is_complete(followed)
+            else followed.result()
             for plan, followed in zip(planned, stopper.checks, strict=True)
         ]
     return tuple(
@@ -167,11 +175,19 @@ def _without_silent(result: CheckResult, scope: Scope) -> CheckResult:
     return msgspec.structs.replace(result, reason=f"{result.reason}; {words}")
 
 
+def _of_all(result: CheckResult, scope: Scope, followed: SequentialCheck) -> CheckResult:
+    """Say why a check that seemed able to stop early had all documents asked."""
+    if not scope.may_stop_early or not followed.why_all or followed.fault:
+        return result
+    reason = f"{result.reason}; could not stop early: {followed.why_all}"
+    return msgspec.structs.replace(result, reason=reason)
+
+
 def _of_a_part(result: CheckResult, part: str | None) -> CheckResult:
     """Say beside a verdict that it is about a part of the benchmark."""
     if part is None:
         return result
-    reason = f"{result.reason}; {part} alone, which tells nothing of the others"
+    reason = f"{result.reason}; {part} only, which says nothing about the rest"
     return msgspec.structs.replace(result, reason=reason)
 
 

@@ -31,6 +31,9 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     weighted_by_size: bool = True
     """How the group's aggregate is formed; for a task it makes no difference."""
     higher_is_better: bool = True
+    """Also where the tasks do not say."""
+    says_direction: bool = False
+    """The tasks say so, all alike."""
     is_mean: bool = True
     """The score is a mean over documents; others are known only when all are answered."""
     range: tuple[float, float] | None = None
@@ -76,10 +79,12 @@ def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
 
 def _scope(check: Check, tasks: list[Any], names: tuple[str, ...], metric: str, *, by_size: bool) -> Scope:
     known = {known_range(task, metric) for task in tasks}
+    directions = {task.higher_is_better().get(metric) for task in tasks}
     scope = Scope(
         tasks=names,
         weighted_by_size=by_size,
-        higher_is_better=all(task.higher_is_better().get(metric) is not False for task in tasks),
+        higher_is_better=False not in directions,
+        says_direction=directions in ({True}, {False}),
         is_mean=all(aggregates_by_mean(task, metric) for task in tasks),
         range=check.range or (known.pop() if len(known) == 1 else None),
         right_or_wrong=check.range in (None, UNIT) and all(is_right_or_wrong(task, metric) for task in tasks),
@@ -87,3 +92,12 @@ def _scope(check: Check, tasks: list[Any], names: tuple[str, ...], metric: str, 
     if scope.is_mean and scope.range is not None:
         refuse_outside(check, scope.range)
     return scope
+
+
+def direction_doubt(check: Check, scope: Scope) -> str | None:
+    """Say that a check lets worse scores pass and fails better ones; None if it does not, as far as the tasks say."""
+    if not scope.says_direction or check.baseline is not None or scope.higher_is_better is (check.min is not None):
+        return None
+    better, given, other = ("more", "max", "min") if scope.higher_is_better else ("less", "min", "max")
+    demand = f"{given} = {getattr(check, given):g}"
+    return f"for this metric {better} is better, so that {demand} fails good servers; did you mean {other}?"

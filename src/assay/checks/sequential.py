@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from assay.checks.against_baseline import allowed_words, mismatch_words
-from assay.checks.verdicts import describe, refuse_outside
+from assay.checks.verdicts import describe, refuse_outside, samples_words
 from assay.errors import SpecificationError
 from assay.results.verdicts import CheckResult, EvidenceCourse, Verdict, demand_of
 from assay.runs.pairing import BaselineDocuments
@@ -166,11 +166,12 @@ class SequentialCheck:
             figures |= {"lost": self._lost, "gained": self._gained}
         if self.fault is not None:
             return describe(self.check, Verdict.INVALID, self.fault, **figures)
-        so_far = f"{self.seen} of {self._population} documents"
+        asked = f"{self.seen} of {self._population} documents"
         if not self._scored:
-            return describe(self.check, Verdict.INVALID, f"no document was scored ({so_far} asked)", **figures)
+            return describe(self.check, Verdict.INVALID, f"none of the {asked} asked so far was scored", **figures)
         if self.test is None:
-            reason = f"the budget ended after {so_far}{_so_far(figures)}; only all of them decide: {self.why_all}"
+            mean = "" if figures["value"] is None else f"so far {figures['value']:.4f}; "
+            reason = f"the budget ended after {asked}; {mean}only all documents together decide: {self.why_all}"
             return describe(
                 self.check, Verdict.INCONCLUSIVE, reason, **figures, more_needed=self._population - self.seen
             )
@@ -178,24 +179,19 @@ class SequentialCheck:
         figures["interval"] = interval
         if self._before is not None and self.test.failed < self.test.seen:
             figures["difference"] = self.test.estimate
-        sure = _sure(interval, is_difference=self._before is not None)
+        range_words = _range_words(interval, is_difference=self._before is not None)
         if self.decision in (Decision.PASS, Decision.FAIL):
             verdict = Verdict(self.decision.value)
-            demand = "within" if verdict is Verdict.PASS else "beyond"
-            held = f"{demand} the margin of {self.check.margin:g}" if self._before else _held(self.check, verdict)
-            shared = "" if self.test.decision is self.decision else " by Holm's method, together with the other checks"
             figures["alpha"] = self._alpha
-            besides = f"{_failures(self.test.failed)}{allowed_words(self._mismatches)}"
+            shared = "" if self.test.decision is self.decision else f" at alpha {self._alpha:.2g} by Holm's method"
             reason = (
-                f"decided after {so_far}{shared}: {sure}; {held} at alpha {self._alpha:.2g}; {_on_these(figures)}, "
-                f"biased by stopping when it was clear: not the full run's{besides}"
+                f"after {asked}: {_decided_words(self.check, verdict)}{shared} ({range_words}); {_mean_words(figures)}"
+                f"{_failures(self.test.failed)}{allowed_words(self._mismatches)}"
             )
             return describe(self.check, verdict, reason, **figures)
         more = _forecast(self.test)
-        ahead = (
-            "too few to say how many more would decide" if more is None else f"some {more} more would probably decide"
-        )
-        reason = f"the budget ended after {so_far}: {sure}; {_on_these(figures)}; {ahead}"
+        ahead = "too few to say how many more it takes" if more is None else f"about {more} more would probably decide"
+        reason = f"the budget ended after {asked}, undecided ({range_words}); {_mean_words(figures)}; {ahead}"
         return describe(self.check, Verdict.INCONCLUSIVE, reason, **figures, more_needed=more)
 
 
@@ -238,7 +234,7 @@ def why_all_decide(scope: Scope, metric: str) -> str:
         return f"{name} is no mean over documents"
     if scope.range is None:
         return (
-            f"the range of {name} is not known; if no document can score outside one, state it in the check, "
+            f"the range of {name} is not known; if its scores have limits, state them in the check, "
             "for example range = [0, 1]"
         )
     return ""
@@ -253,7 +249,7 @@ def outside_words(scores: Iterable[Any], task: str, doc_id: int, scope: Scope) -
         if scope.right_or_wrong and isinstance(score, int | float) and score not in (0, 1):
             return f"document {doc_id} of {task} scored {score:g}, where the metric is either 0 or 1"
         if isinstance(score, int | float) and not low <= score <= high:
-            return f"document {doc_id} of {task} scored {score:g}, outside the range [{low:g}, {high:g}] of the metric"
+            return f"document {doc_id} of {task} scored {score:g}, outside the range [{low:g}, {high:g}]"
     return None
 
 
@@ -284,36 +280,33 @@ class _Before:
         )
 
 
-def _sure(interval: Interval, *, is_difference: bool) -> str:
-    """What is known of the full run, in words."""
-    of, sign = ("difference from the baseline", "+") if is_difference else ("score", "")
-    return (
-        f"the full run's {of} lies between {interval.low:{sign}.4f} and {interval.high:{sign}.4f} "
-        f"with {interval.confidence:.4g} confidence"
-    )
+def _range_words(interval: Interval, *, is_difference: bool) -> str:
+    """Where the full run's score or difference lies, in words."""
+    sign = "+" if is_difference else ""
+    return f"{100 * interval.confidence:.4g} % confidence: {interval.low:{sign}.4f} to {interval.high:{sign}.4f}"
 
 
-def _so_far(figures: Mapping[str, Any]) -> str:
-    return "" if figures["value"] is None else f" ({figures['value']:.4f} on these)"
-
-
-def _on_these(figures: Mapping[str, Any]) -> str:
+def _mean_words(figures: Mapping[str, Any]) -> str:
+    """The mean so far: biased, as the test stops when that is clear."""
     difference = figures.get("difference")
-    shown = f"{figures['value']:.4f}" if difference is None else f"{difference:+.4f} against the baseline"
-    return f"{shown} on the documents asked"
+    mean = f"{figures['value']:.4f}" if difference is None else f"{difference:+.4f}"
+    return f"so far {mean}, not a full-run {'score' if difference is None else 'difference'}"
 
 
 def _failures(failed: int) -> str:
     if not failed:
         return ""
-    samples = "1 sample" if failed == 1 else f"{failed} samples"
-    return f"; {samples} failed, and the verdict holds whatever {'it' if failed == 1 else 'they'} would have scored"
+    whatever = f"whatever {'it' if failed == 1 else 'they'} would have scored"
+    return f"; {samples_words(failed)} failed, and this holds {whatever}"
 
 
-def _held(check: Check, verdict: Verdict) -> str:
+def _decided_words(check: Check, verdict: Verdict) -> str:
+    is_met = verdict is Verdict.PASS
+    if check.baseline is not None:
+        return f"{'within' if is_met else 'beyond'} the margin of {check.margin:g}"
     if check.min is not None:
-        return f"minimum {check.min:g} {'met' if verdict is Verdict.PASS else 'missed'}"
-    return f"maximum {check.max:g} {'kept' if verdict is Verdict.PASS else 'exceeded'}"
+        return f"{'at least' if is_met else 'below'} {check.min:g}"
+    return f"{'at most' if is_met else 'above'} {check.max:g}"
 
 
 def _possible_means(test: SequentialTest) -> Interval:

@@ -266,7 +266,7 @@ def _verdict(check: Check, score: Score | None, exact: ExactScore | None) -> tup
     if (bounds := exact or score.bounds) is None:
         return Verdict.INVALID, unknown_range_words(score.failed)
     demand = f"{'minimum' if bound.higher_is_better else 'maximum'} {bound.value:.10g}"
-    scored = f"{score.value:.4f} without the failed samples"
+    scored = f"{score.value:.4f} without {'it' if score.failed == 1 else 'them'}"
     return verdict_of_bounds(bound, (bounds.low, bounds.high), score.failed, f"{scored}; {demand}")
 
 
@@ -286,9 +286,14 @@ def shown_beside(bound: float, score: float, sign: str = "") -> str:
 def unknown_range_words(failed: int) -> str:
     """Say why a verdict on a run with failed samples is not possible."""
     return (
-        f"{failed} samples failed, and what they could have scored is not known; if no document can score outside a "
-        "range, state it in the check, for example range = [0, 1]"
+        f"{samples_words(failed)} failed, and could have scored anything; if the metric's scores have limits, state "
+        "them in the check, for example range = [0, 1]"
     )
+
+
+def samples_words(count: int) -> str:
+    """A number of samples."""
+    return "1 sample" if count == 1 else f"{count} samples"
 
 
 def verdict_of_bounds(
@@ -307,14 +312,14 @@ def verdict_of_bounds(
     least, most = shown_beside(bound.value, low, sign), shown_beside(bound.value, high, sign)
     worst_shown, best_shown = (least, most) if bound.higher_is_better else (most, least)
     worst_end, best_end = (low, high) if bound.higher_is_better else (high, low)
-    samples = "the 1 failed sample was" if failed == 1 else f"all {failed} failed samples were"
-    at_least, at_most = (">=", "<=") if bound.higher_is_better else ("<=", ">=")
+    them = "the failed sample" if failed == 1 else f"all {failed} failed samples"
+    at_least, at_most = ("at least", "at most") if bound.higher_is_better else ("at most", "at least")
     if bound.met_by(worst_end):
-        return Verdict.PASS, f"{at_least} {worst_shown} even if {samples} wrong; {besides}"
+        return Verdict.PASS, f"{at_least} {worst_shown}, even with {them} counted as wrong; {besides}"
     if not bound.met_by(best_end):
-        return Verdict.FAIL, f"{at_most} {best_shown} even if {samples} right; {besides}"
-    put = "1 failed sample puts" if failed == 1 else f"{failed} failed samples put"
-    return Verdict.INVALID, f"{put} it anywhere in {least} to {most}; {besides}"
+        return Verdict.FAIL, f"{at_most} {best_shown}, even with {them} counted as right; {besides}"
+    failures = "1 failed sample" if failed == 1 else f"{failed} failed samples"
+    return Verdict.INVALID, f"with {failures} it is anywhere from {least} to {most}; {besides}"
 
 
 def worst(results: Sequence[CheckResult]) -> Verdict:

@@ -75,9 +75,7 @@ def _print(report: ProbeReport) -> None:
     console.print(printable(f"{report.model} at {report.url}: {software}", 500), soft_wrap=True)
     if report.answered_as is not None:
         asked, said = printable(repr(report.model)), printable(repr(report.answered_as))
-        console.print(
-            f"warning: the server was asked for {asked}, but an answer says it is from {said}", soft_wrap=True
-        )
+        console.print(f"warning: asked for {asked}, but an answer names {said}", soft_wrap=True)
     console.print()
     console.print(_table(report))
     console.print()

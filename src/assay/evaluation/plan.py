@@ -63,7 +63,11 @@ class RunPlan:
     @property
     def remarks(self) -> list[str]:
         """What whoever starts the run should know before it, one line each."""
-        return [*doubtful_settings(self.loaded.tasks, self.specification.options), *self.preflight.remarks]
+        return [
+            *doubtful_settings(self.loaded.tasks, self.specification.options),
+            *(words for check in self.checks for words in check.doubts),
+            *self.preflight.remarks,
+        ]
 
 
 def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:

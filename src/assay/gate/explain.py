@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from assay.checks.scope import scope_of
+from assay.checks.scope import direction_doubt, scope_of
 from assay.checks.sequential import plan_of, why_all_decide
 from assay.results.verdicts import demand_of
 from assay.stats.many import decide_many
@@ -119,14 +119,21 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
 
 
 def _remarks(check: Check, scope: Scope, tasks: list[Any], specification: Specification) -> Iterator[str]:
+    if (doubt := direction_doubt(check, scope)) is not None:
+        yield doubt
     stopping = specification.early_stopping
     if stopping is not None and not scope.may_stop_early:
-        yield f"all documents decide: {why_all_decide(scope, check.metric)}"
+        yield f"cannot stop early, asks all documents: {why_all_decide(scope, check.metric)}"
     if (part := part_words(tasks, specification.options)) is not None:
+        choice = "limit" if specification.options.samples is None else "samples"
         yield (
-            f"judged on {part} alone, which tells nothing of the others; without it, [budget] documents = N asks N at "
-            "random, and the verdict is about all"
+            f"judges {part} only, which says nothing about the rest; for a verdict about all, replace {choice} by "
+            "[budget] documents = N, which asks N at random"
         )
+    limits = {} if stopping is None else {name: getattr(stopping.budget, name) for name in ("tokens", "minutes")}
+    if limits := {name: value for name, value in limits.items() if value is not None}:
+        stated = " and ".join(f"{name} = {value:g}" for name, value in limits.items())
+        yield f"[budget] {stated} may end it before: how many documents that is cannot be said beforehand"
 
 
 def _assuming(outlook: Outlook, check: Check, scope: Scope, sizes: Mapping[str, int], *, follows: bool) -> Outlook:

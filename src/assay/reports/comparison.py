@@ -34,7 +34,12 @@ _HEADINGS = (
     "n",
 )
 _ANSWER_LENGTH = 160
-_P_VALUES = "p: of the row alone; p Holm: adjusted for all {} rows, so that the smallest of many is no surprise"
+_SURE = 0.05
+_DECIDES = (
+    "{} below 0.05 decides that a difference is more than chance; the interval says how large it may be, and is "
+    "approximate: near 0 the two may disagree"
+)
+_OF_ALL_ROWS = "p Holm, adjusted for all {} rows (p is for the row alone),"
 
 
 def comparison_text(comparison: Comparison, flips_shown: int) -> RenderableType:
@@ -105,7 +110,7 @@ def comparison_markdown(comparison: Comparison, flips_shown: int) -> str:
 
 def _p_value_lines(comparison: Comparison) -> list[str]:
     rows = len(comparison.changes)
-    return [_P_VALUES.format(rows)] if rows > 1 else []
+    return [_DECIDES.format(_OF_ALL_ROWS.format(rows) if rows > 1 else "p")] if rows else []
 
 
 def mismatch_lines(comparison: Comparison) -> list[str]:
@@ -147,10 +152,9 @@ def _cells(change: Change) -> tuple[str, ...]:
 
 
 def _coloured(change: Change) -> Text:
-    """The difference, in colour where its interval leaves out zero."""
-    interval = change.interval
+    """The difference, in colour where it is more than chance."""
     text = Text(f"{change.difference:+.4f}")
-    if interval is not None and not interval.low <= 0 <= interval.high:
+    if change.p_adjusted < _SURE:
         text.stylize("green" if (change.difference > 0) == change.higher_is_better else "red")
     return text
 

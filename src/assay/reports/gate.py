@@ -62,8 +62,8 @@ def gate_markdown(report: GateReport) -> str:
 def asked_words(stopped: StoppedEarly) -> str:
     """How much of the benchmark was asked."""
     return (
-        f"stopped early: judged on {stopped.documents} of {stopped.population} documents in random order "
-        f"(seed {stopped.order_seed}), {stopped.asked} asked; not the scores of a full run"
+        f"stopped early: {stopped.documents} of {stopped.population} documents judged, {stopped.asked} asked, "
+        f"in random order (seed {stopped.order_seed}); these are not full-run scores"
     )
 
 
@@ -75,7 +75,7 @@ def measured(check: CheckResult) -> str:
     sign = "" if check.difference is None else "+"
     interval = check.interval
     if interval is not None and check.n < check.population:
-        return f"{interval.low:{sign}.4f} – {interval.high:{sign}.4f} ({figure:{sign}.4f} on those asked)"
+        return f"{interval.low:{sign}.4f} – {interval.high:{sign}.4f} ({figure:{sign}.4f} so far)"
     return f"{figure:{sign}.4f}" + (f" ({interval.low:{sign}.4f} – {interval.high:{sign}.4f})" if interval else "")
 
 

@@ -17,13 +17,23 @@ if TYPE_CHECKING:
 
     from assay.gate.explain import Outlook
 
-_HEADINGS = ("model", "task", "metric", "demanded", "n", "alpha", "sees", "healthy", "broken")
+_HEADINGS = (
+    "model",
+    "task",
+    "metric",
+    "demanded",
+    "documents",
+    "alpha",
+    "smallest detectable drop",
+    "if healthy",
+    "if broken",
+)
 _LONGEST = 600
 _NOTES = """
-n: documents that may be asked of those there are
-alpha: greatest chance of a wrong pass, and of a wrong fail, the check's share; none where all documents decide
-sees: the smallest drop that n documents would show in four runs of five; exact where n is everything
-healthy, broken: what is assumed, and the documents after which half of such runs are decided"""
+documents: may be asked, of those there are
+alpha: chance of a wrong pass, and of a wrong fail; none where only all documents decide
+smallest detectable drop: found in four runs of five; any where all documents may be asked
+if healthy, if broken: a score assumed for each, and after how many documents such a run is decided (median)"""
 
 
 def outlook_text(outlooks: Sequence[Outlook]) -> RenderableType:
@@ -46,7 +56,7 @@ def _cells(outlook: Outlook) -> tuple[str, ...]:
         outlook.task,
         outlook.metric,
         outlook.demand,
-        f"{outlook.budget} of {outlook.population}",
+        _documents(outlook),
         "–" if outlook.alpha is None else f"{outlook.alpha:.2g}",
         _sees(outlook),
         _expected(outlook, outlook.healthy, outlook.healthy_documents),
@@ -54,15 +64,20 @@ def _cells(outlook: Outlook) -> tuple[str, ...]:
     )
 
 
+def _documents(outlook: Outlook) -> str:
+    whole = str(outlook.population)
+    return whole if outlook.budget == outlook.population else f"{outlook.budget} of {whole}"
+
+
 def _expected(outlook: Outlook, assumed: str | None, documents: int) -> str:
-    return f"{assumed or 'any'}: {documents}{_beyond(outlook, documents)}"
+    return f"{assumed or 'any score'}: {documents}{_beyond(outlook, documents)}"
 
 
 def _sees(outlook: Outlook) -> str:
     if outlook.budget == outlook.population:
-        return "exact"
-    return "nothing: only the whole run decides" if outlook.detectable is None else f"{outlook.detectable:.3f}"
+        return "any"
+    return "none: only all documents decide" if outlook.detectable is None else f"{outlook.detectable:.3f}"
 
 
 def _beyond(outlook: Outlook, documents: int) -> str:
-    return " (beyond the budget)" if documents > outlook.budget else ""
+    return " (over budget)" if documents > outlook.budget else ""

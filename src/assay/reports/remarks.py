@@ -44,7 +44,10 @@ def other_models(totals: Mapping[str, Any], asked: str) -> list[str]:
     others = totals.get("other_models")
     if not others:
         return []
-    shown = [f"{count} from {printable(repr(name))}" for name, count in list(others.items())[:_MODELS_SHOWN]]
+    (first, count), *rest = list(others.items())[:_MODELS_SHOWN]
+    shown = [
+        f"{count} {'answer names' if count == 1 else 'answers name'} {printable(repr(first))}",
+        *(f"{count} {printable(repr(name))}" for name, count in rest),
+    ]
     more = f" and {len(others) - _MODELS_SHOWN} more names" if len(others) > _MODELS_SHOWN else ""
-    asked_for = printable(repr(asked))
-    return [f"warning: the server was asked for {asked_for}, but answers say they are {', '.join(shown)}{more}"]
+    return [f"warning: asked for {printable(repr(asked))}, but {', '.join(shown)}{more}"]

@@ -286,7 +286,7 @@ def _flips(pairing: Pairing, key: str, paired: _Paired) -> Iterator[Flip]:
 
 def _remarks(baseline: RecordedRun, candidate: RecordedRun, pairings: Mapping[str, Pairing]) -> Iterator[str]:
     if are_same_run(baseline, candidate):
-        yield "both are the same run: its answers beside themselves say nothing about a server"
+        yield "same run on both sides: its answers are compared with themselves, which says nothing about a server"
     for run in (baseline, candidate):
         if run.stopped_early:
             yield (

@@ -7,7 +7,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from assay.stats.intervals import Interval, clustered_mean_interval, failure_bounds, mean_interval, wilson
 from assay.stats.strata import stratified_interval
@@ -108,7 +107,6 @@ def interval_of(values: Sequence[Any]) -> Interval | None:
     Wilson for 0/1, cluster-robust where each document has several verdicts (IFEval's instructions), else from the
     sample's standard error. None where the values are no numbers, or too few.
     """
-    values = [_plain(value) for value in values]
     if _are_verdict_lists(values):
         flat = [float(verdict) for verdicts in values for verdict in verdicts]
         documents = [place for place, verdicts in enumerate(values) for _ in verdicts]
@@ -189,19 +187,13 @@ def _failure_bounds(values: Sequence[Any], failed: int, known: Support | None) -
 
     Without a known range the scores there are show none, however alike they are: only yes and no have no third.
     """
-    plain = [_plain(value) for value in values]
-    numbers = [float(value) for value in plain if isinstance(value, int | float) and isfinite(value)]
+    numbers = [float(value) for value in values if isinstance(value, int | float) and isfinite(value)]
     if len(numbers) < len(values) or not len(numbers) + failed or _support(numbers) is not UNIT:
         return None
-    are_verdicts = bool(plain) and all(isinstance(value, bool) for value in plain)
+    are_verdicts = bool(values) and all(isinstance(value, bool) for value in values)
     if failed and known is None and not are_verdicts:
         return None
     return failure_bounds(sum(numbers), len(numbers), failed)
-
-
-def _plain(value: Any) -> Any:
-    """Numpy's scalars as Python's own."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _support(values: Sequence[float]) -> tuple[float, float]:

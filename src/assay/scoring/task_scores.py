@@ -261,12 +261,12 @@ class TaskScores:
     def values_by_document(self, metric: str, filter_name: str) -> dict[int, Any]:
         """One metric's value for each scored document, in document order."""
         scored = self._metrics.get(filter_name, {})
-        return {doc_id: scored[doc_id][metric] for doc_id in sorted(scored) if metric in scored[doc_id]}
+        return {doc_id: _plain(scored[doc_id][metric]) for doc_id in sorted(scored) if metric in scored[doc_id]}
 
     def values_so_far(self, metric: str, filter_name: str) -> list[Any]:
         """One metric's values in the order in which they came; safe to ask for while samples are scored."""
         scored = list(self._metrics.get(filter_name, {}).values())
-        return [metrics[metric] for metrics in scored if metric in metrics]
+        return [_plain(metrics[metric]) for metrics in scored if metric in metrics]
 
     def first_values(self) -> tuple[str | None, list[Any]]:
         """The key of the first metric under the first filter, with its values so far; None while there are none."""
@@ -278,7 +278,7 @@ class TaskScores:
 
     def value(self, doc_id: int, metric: str, filter_name: str) -> Any:
         """One metric's value for one document; None if that has none."""
-        return self._metrics.get(filter_name, {}).get(doc_id, {}).get(metric)
+        return _plain(self._metrics.get(filter_name, {}).get(doc_id, {}).get(metric))
 
     def hashes(self, doc_id: int) -> tuple[str, str, str]:
         """A scored document's hashes as in its sample lines: of the document, its prompt and its target."""
@@ -301,6 +301,11 @@ class TaskScores:
 
     def _ordered(self, by_filter: dict[str, Any]) -> list[str]:
         return [name for name in self._filters if name in by_filter]
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's scalars as Python's own; only lm-eval's aggregation gets them as they are."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def receive_all(scores: Mapping[str, TaskScores], complete: Iterable[CompleteSample]) -> None:
