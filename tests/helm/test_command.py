@@ -97,7 +97,10 @@ def test_what_needs_a_tokenizer_is_named_and_the_rest_computed(
     run_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_command("evaluate", run_dir)
-    assert "without a tokenizer num_prompt_tokens and what follows from it is left out" in capsys.readouterr().err
+    assert (
+        "num_prompt_tokens and what follows from it is left out: it needs --tokenizer hf:PATH"
+        in capsys.readouterr().err
+    )
     assert "num_prompt_tokens" not in means(run_dir)
     assert "exact_match" in means(run_dir)
 

@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from assay.errors import AssayError, FewerStatisticsError, FileFormatError, NothingMeasuredError
+from assay.cli.helm import helm
+from assay.errors import (
+    AssayError,
+    FewerStatisticsError,
+    FileFormatError,
+    NothingMeasuredError,
+    UnsupportedTaskError,
+)
 from assay.evaluation import Evaluation, evaluate
 from assay.helm import RunSpec, StateFile
 from assay.helm.lm_eval_runs import _stat_names, write_helm_runs
@@ -198,3 +205,13 @@ def test_helm_summarize_shows_them(tmp_path: Path, run: Evaluation) -> None:
     assert [one["predicted_text"] for one in shown] == [
         one.answer.completions[0].text for one in StateFile(folder / "scenario_state.json")
     ]
+
+
+def test_lm_evals_scores_are_not_computed_anew_but_helms_are(tmp_path: Path, run: Evaluation) -> None:
+    folder, _ = write_helm_runs(run.results_file, tmp_path)
+    for command in (["evaluate", folder], ["run", folder, "--base-url", "http://127.0.0.1:9", "--model", "m"]):
+        with pytest.raises(UnsupportedTaskError, match=r"lm-eval's task.*assay run .*--metric NAME --output-dir"):
+            helm.main(args=[str(word) for word in command], standalone_mode=False)
+    words = ["evaluate", folder, "--metric", "exact_match", "--output-dir", tmp_path / "scored"]
+    helm.main(args=[str(word) for word in words], standalone_mode=False)
+    assert "exact_match" in {stat.name.name for stat in read_stats(tmp_path / "scored/stats.json")}

@@ -202,7 +202,7 @@ def test_without_a_tokenizer_what_needs_none_is_computed() -> None:
     metrics = [create_metric(exact_match()), create_metric(MetricSpec(f"{BASIC}BasicReferenceMetric"))]
     plans = plan(metrics, run, has_tokenizer=False)
     assert plans.left_out == [
-        "BasicGenerationMetric: without a tokenizer num_prompt_tokens and what follows from it is left out"
+        "BasicGenerationMetric: num_prompt_tokens and what follows from it is left out: it needs --tokenizer hf:PATH"
     ]
     sinks = [ListSink() for _ in plans.metrics]
     names = [stat.name.name for stat in evaluate(plans.metrics, run, None, sinks).stats]
@@ -215,7 +215,7 @@ def test_a_metric_of_references_needs_a_tokenizer() -> None:
     metric = create_metric(MetricSpec(f"{BASIC}BasicReferenceMetric"))
     assert isinstance(metric, Metric)
     assert plan([metric], run, has_tokenizer=False).left_out == [
-        "BasicReferenceMetric needs a tokenizer and is left out"
+        "BasicReferenceMetric is left out: it needs --tokenizer hf:PATH"
     ]
     with pytest.raises(MissingDependencyError, match="BasicReferenceMetric needs a tokenizer and was given none"):
         metric.evaluate(run, None)

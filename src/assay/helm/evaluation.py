@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from assay.helm.tokenization import TokenizerService
 
 _PROGRESS_EVERY = 1000
+_OPTION = "--tokenizer hf:PATH"
 
 
 class Sink(Protocol):
@@ -126,14 +127,14 @@ def plan(
         elif adapter_spec.method == LANGUAGE_MODELING and not metric.handles_language_modeling:
             left_out.append(f"{name} is not made for language modelling runs and is left out")
         elif not metric.is_possible(adapter_spec, has_tokenizer):
-            left_out.append(f"{name} needs a tokenizer and is left out")
+            left_out.append(f"{name} is left out: it needs {_OPTION}")
         else:
             check_permission(metric, unsafe_code)
             check_tests(metric, source, unsafe_code)
             possible.append(metric)
             missing = None if has_tokenizer else metric.without_tokenizer(adapter_spec)
             if missing:
-                left_out.append(f"{name}: without a tokenizer {missing} is left out")
+                left_out.append(f"{name}: {missing} is left out: it needs {_OPTION}")
     return Plan(possible, left_out)
 
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import FewerStatisticsError, NothingMeasuredError
 from assay.helm.adaptation import ScenarioState
 from assay.helm.lm_eval_states import CHOICES, adapter_spec, method_of, request_states
+from assay.helm.metrics.registry import LM_EVALS
 from assay.helm.run_directory import RunFiles, write_scored_run
 from assay.helm.run_spec import MetricSpec, RunSpec
 from assay.helm.running.runs import as_in_names, helm_name
 from assay.helm.scenario import Scenario, ScenarioSpec
-from assay.helm.schema import SCHEMA, SCORES, write_schema
+from assay.helm.schema import SCHEMA, write_schema
 from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
 from assay.results.sample_files import reading, samples_file_of
 from assay.runs.record import mean
@@ -181,7 +182,7 @@ def _write(results: Mapping[str, Any], task: _Task, folder: Path, allow_fewer: b
         name=name,
         scenario_spec=ScenarioSpec(f"lm_eval.tasks.{task.name}", {} if version is None else {"version": version}),
         adapter_spec=task.spec,
-        metric_specs=[MetricSpec(SCORES, {"names": list(task.names.values()), "split": task.split})],
+        metric_specs=[MetricSpec(LM_EVALS, {"names": list(task.names.values()), "split": task.split})],
         groups=[task.name],
     )
     data_set = config.get("dataset_path")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay._util.storage import unwritten
+from assay.helm.metrics.registry import LM_EVALS
 from assay.helm.run_directory import RUN_SPEC, read_run_spec
 from assay.helm.structs import dump_json
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "schema_assay.yaml"
 """What ``helm-summarize --schema-path`` is to be given."""
-SCORES = "assay.helm.lm_eval_runs.Scores"
-"""The class name under which run specifications list lm-eval's metrics. HELM need not know it, and there is none."""
 
 
 def write_schema(suite: Path, path: Path) -> None:
@@ -33,7 +32,7 @@ def write_schema(suite: Path, path: Path) -> None:
     for spec_path in sorted(suite.glob(f"*/{RUN_SPEC}")):
         run_spec = read_run_spec(spec_path)
         for spec in run_spec.metric_specs:
-            if spec.class_name == SCORES:
+            if spec.class_name == LM_EVALS:
                 groups[run_spec.groups[0]] = spec.args["names"], spec.args["split"]
     names = dict.fromkeys(name for listed, _ in groups.values() for name in listed)
     schema = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,8 +79,44 @@ def test_an_interpreter_that_builds_nothing(tmp_path: Path) -> None:
     idle = tmp_path / "python"
     idle.write_text("#!/bin/sh\nexit 0\n")
     idle.chmod(0o755)
-    with pytest.raises(SpecificationError, match=r"python did not build the run 'gsm'"):
+    with pytest.raises(SpecificationError, match=r"ended without an error; is .*python a Python interpreter\?"):
         build_run(Entry(description="gsm", model="local/x"), tmp_path, str(idle))
+
+
+HELM_THAT_IMPORTS_PLUGINS = """
+import importlib
+def import_user_plugins(names):
+    for name in names: importlib.import_module(name)
+def register_builtin_configs_from_helm_package(): pass
+"""
+"""What stands for the modules of HELM that are needed as far as the plugins."""
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import sys; sys.exit(3)", r"the plugin 'a_plugin' ends the program when it is imported \(sys.exit\(3\)\)"),
+        ("import sys; sys.exit()", r"the plugin 'a_plugin' ends the program .* \(sys.exit\(None\)\)"),
+        (
+            "import os; print('no licence', flush=True); os._exit(0)",
+            r"ended.*'no licence'; a plugin may .*\(a_plugin\)",
+        ),
+        ("import nonesuch", "the plugin 'a_plugin' cannot be imported: ModuleNotFoundError: .*nonesuch"),
+        ("import sys; sys.stderr.buffer.write(b'\\xff\\n'); 1 / 0", "cannot be imported: ZeroDivisionError"),
+    ],
+)
+def test_a_plugin_that_ends_the_builder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
+) -> None:
+    for module in ("run", "runner", "config_registry"):
+        path = tmp_path / "packages/helm/benchmark" / f"{module}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(HELM_THAT_IMPORTS_PLUGINS)
+    (tmp_path / "a_plugin.py").write_text(code)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "packages"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SpecificationError, match=reason):
+        build_run(Entry(description="gsm", model="local/x", plugins=("a_plugin",)), tmp_path, sys.executable)
 
 
 def test_an_interpreter_that_is_none(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.errors import SpecificationError
+from assay.errors import SpecificationError, UnsupportedTaskError
 from assay.helm.foreign import ForeignMetric
 
 if TYPE_CHECKING:
@@ -40,6 +40,9 @@ NATIVE: Mapping[str, str] = {
 }
 """HELM's class name to the class here that computes the same."""
 
+LM_EVALS = "assay.helm.lm_eval_runs.Scores"
+"""The class name under which run specifications list lm-eval's metrics. HELM need not know it, and there is none."""
+
 
 def create_metric(metric_spec: MetricSpec) -> Metric | ForeignMetric:
     """Make the metric that a run specification names: ours, or else that of the installed HELM.
@@ -49,8 +52,15 @@ def create_metric(metric_spec: MetricSpec) -> Metric | ForeignMetric:
             here that is crfm-helm.
         UnknownMetricError: There is no metric of that name.
         SpecificationError: The arguments are not the metric's.
+        UnsupportedTaskError: The metrics are lm-eval's.
     """
     name = metric_spec.class_name
+    if name == LM_EVALS:
+        raise UnsupportedTaskError(
+            "the run was made of one of lm-eval's tasks, and only lm-eval's task computes its scores: assay helm show "
+            "shows them, assay run asks the task anew, and assay helm evaluate --metric NAME --output-dir DIR computes "
+            "scores of HELM's"
+        )
     if name not in NATIVE:
         return ForeignMetric(metric_spec)
     module, _, class_name = NATIVE[name].rpartition(".")

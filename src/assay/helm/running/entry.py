@@ -63,26 +63,40 @@ def build_run(entry: Entry, output_dir: Path, python: str | None = None) -> RunT
         )
     with tempfile.TemporaryDirectory(prefix="assay-helm-") as folder:
         order = {**msgspec.to_builtins(entry), "folder": folder, "output_dir": str(output_dir)}
-        interpreter = python or sys.executable
-        _build(interpreter, order)
         run_spec, scenario, state = (Path(folder) / name for name in (RUN_SPEC, SCENARIO, SCENARIO_STATE))
+        said = _build(python or sys.executable, order)
         if not state.is_file():  # the last to be written
-            raise SpecificationError(f"the interpreter {interpreter} did not build the run {entry.description!r}")
+            raise SpecificationError(_ended_early(entry, python or sys.executable, said))
         return RunToAnswer(
             read_run_spec(run_spec), Scenario.from_json(scenario.read_bytes(), SCENARIO), StateFile(state).load()
         )
 
 
-def _build(python: str, order: dict[str, object]) -> None:
+def _ended_early(entry: Entry, python: str, said: str) -> str:
+    """Why there is no run although nothing failed: a module may end the process with no exception to be caught."""
+    cause = f"is {python} a Python interpreter?"
+    if entry.plugins:
+        cause = f"a plugin may end the process when it is imported ({', '.join(entry.plugins)})"
+    words = f", with the last words {said!r}" if said else ""
+    return f"HELM did not build the run {entry.description!r}: its process ended without an error{words}; {cause}"
+
+
+def _build(python: str, order: dict[str, object]) -> str:
+    """Have HELM build a run; gives the last line that it said on the way.
+
+    Raises:
+        SpecificationError: It cannot; the message is its own.
+    """
     # -P: a module of the working directory, or beside the builder, must not be imported in place of HELM's.
     command = [python, "-P", str(_BUILDER)]
     try:
         child = subprocess.run(  # noqa: S603 - the interpreter is the user's own
-            command, input=json.dumps(order), capture_output=True, text=True, check=False
+            command, input=json.dumps(order), capture_output=True, encoding="utf-8", errors="replace", check=False
         )
     except OSError as error:
         raise SpecificationError(f"the interpreter {python} cannot be run: {error.strerror}") from None
+    said = child.stderr.strip().splitlines() or child.stdout.strip().splitlines()
     if child.returncode == 0:
-        return
-    parsed = child.stderr.strip().splitlines() or [f"it ended with code {child.returncode}"]
-    raise SpecificationError(f"HELM cannot build the run {order['description']!r}: {parsed[-1]}")
+        return said[-1] if said else ""
+    last = said[-1] if said else f"it ended with code {child.returncode}"
+    raise SpecificationError(f"HELM cannot build the run {order['description']!r}: {last}")

@@ -17,9 +17,26 @@ def main() -> None:
     order = json.load(sys.stdin)
     try:
         build(order)
-    except Exception as error:
-        sys.stderr.write(f"{type(error).__name__}: {' '.join(str(error).split())}\n")
-        sys.exit(1)
+    except PluginError as error:
+        _end(str(error))
+    except ModuleNotFoundError as error:
+        lacks_helm = error.name == "helm"
+        _end(
+            f"{sys.executable} has no crfm-helm: pip install crfm-helm there"
+            if lacks_helm
+            else f"{type(error).__name__}: {error}"
+        )
+    except (Exception, SystemExit) as error:
+        _end(f"{type(error).__name__}: {error}")
+
+
+class PluginError(Exception):
+    """A module of the user's own cannot be imported."""
+
+
+def _end(reason: str) -> None:
+    sys.stderr.write(" ".join(reason.split()) + "\n")
+    sys.exit(1)
 
 
 def build(order: dict[str, Any]) -> None:
@@ -27,7 +44,9 @@ def build(order: dict[str, Any]) -> None:
     run = _helm("benchmark.run")
     runner = _helm("benchmark.runner")
     _helm("benchmark.config_registry").register_builtin_configs_from_helm_package()
-    run.import_user_plugins(order["plugins"])
+    sys.path.append("")  # last, for a module beside the run must not be imported in place of HELM's
+    for plugin in order["plugins"]:
+        _import_plugin(run, plugin)
     runner.set_benchmark_output_path(order["output_dir"])
     run_spec = _run_spec(run, order)
     scenario = _helm("benchmark.scenarios.scenario").create_scenario(run_spec.scenario_spec)
@@ -39,6 +58,17 @@ def build(order: dict[str, Any]) -> None:
     for name, record in (("run_spec", run_spec), ("scenario", scenario), ("scenario_state", state)):
         text = json.dumps(without_nones(record), indent=2)
         (Path(order["folder"]) / f"{name}.json").write_text(text, encoding="ascii")
+
+
+def _import_plugin(run: Any, plugin: str) -> None:
+    try:
+        run.import_user_plugins([plugin])
+    except SystemExit as error:
+        raise PluginError(
+            f"the plugin {plugin!r} ends the program when it is imported (sys.exit({error.code!r}))"
+        ) from None
+    except Exception as error:
+        raise PluginError(f"the plugin {plugin!r} cannot be imported: {type(error).__name__}: {error}") from None
 
 
 def _run_spec(run: Any, order: dict[str, Any]) -> Any:
