@@ -2,31 +2,90 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import assay
 
 EXPORTED = [
+    "Answer",
     "AssayError",
+    "BaselineMismatchError",
     "Budget",
+    "Calibration",
+    "Cause",
     "Check",
+    "CheckEntry",
     "CheckResult",
+    "Completion",
+    "CompletionToken",
+    "Confidence",
     "Correction",
+    "DataNotFoundError",
     "EarlyStopping",
     "Evaluation",
+    "Example",
+    "FailedSample",
+    "Failure",
+    "FailureCause",
+    "FewerStatisticsError",
+    "FileFormatError",
+    "Finding",
     "GateReport",
+    "Interval",
+    "JournalError",
+    "JournalLockedError",
+    "JournalVersionError",
+    "MetricFailedError",
+    "MissingDependencyError",
+    "ModelNotServedError",
+    "ModelOutcome",
     "ModelSpec",
+    "Noise",
+    "NothingMeasuredError",
+    "Outcome",
+    "Outlook",
+    "OutputError",
+    "Part",
     "Policy",
     "Progress",
+    "ReplicasDifferError",
+    "Request",
+    "RunInterrupted",
+    "RunnerOptions",
+    "Sample",
+    "SamplesFailedError",
+    "SandboxError",
     "Score",
+    "ServerChangedError",
+    "ServerRefusedError",
+    "ServerUnreachableError",
+    "Snapshot",
     "Specification",
+    "SpecificationError",
+    "Standing",
     "StoppedEarly",
+    "StorageError",
+    "TLS",
+    "TaskConfigError",
     "TaskOptions",
+    "TextTail",
+    "TokenSpan",
+    "Triage",
+    "UnjudgeableError",
+    "UnknownMetricError",
+    "UnknownTaskError",
+    "UnsupportedTaskError",
+    "UsageError",
     "Verdict",
     "__version__",
+    "calibrate",
     "evaluate",
     "evaluate_async",
+    "explain_gate",
     "load_policy",
     "resolve_metric",
     "run_accuracy_bbh",
@@ -37,8 +96,10 @@ EXPORTED = [
     "run_accuracy_mmlu_pro",
     "run_gate",
     "run_lm_eval",
+    "show_progress",
 ]
 HEAVY = ("aiohttp", "datasets", "lm_eval", "nltk", "numpy", "pandas", "rich", "scipy", "torch", "transformers")
+SOURCE = Path(assay.__file__).parent
 
 
 def test_exported_names() -> None:
@@ -52,6 +113,47 @@ def test_functions_are_not_hidden_by_modules_of_their_name() -> None:
     import assay.evaluation
 
     assert callable(assay.evaluate)
+
+
+def test_type_checkers_see_the_names_where_they_are_imported_from() -> None:
+    seen = {
+        alias.name: node.module
+        for node in ast.walk(ast.parse(SOURCE.joinpath("__init__.py").read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        and str(node.module).startswith("assay.")
+        and node.module != "assay._version"
+        for alias in node.names
+    }
+    assert seen == assay._HOME_OF
+
+
+def words_of(thing: object) -> set[str]:
+    """The words in the annotations of a function, or of a class' fields, properties and methods."""
+    members = [thing]
+    if isinstance(thing, type):
+        for name, member in vars(thing).items():
+            if not name.startswith("_"):
+                members.append(member.fget if isinstance(member, property) else member)
+    texts = [text for member in members for text in getattr(member, "__annotations__", {}).values()]
+    return set(re.findall(r"\w+", " ".join(map(str, texts))))
+
+
+def test_every_type_that_an_exported_name_takes_or_holds_is_exported() -> None:
+    types = {
+        node.name
+        for file in SOURCE.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    }
+    missing = {name: unknown for name in EXPORTED if (unknown := words_of(getattr(assay, name)) & types - {*EXPORTED})}
+    assert not missing
+
+
+def test_every_error_is_exported() -> None:
+    import assay.errors
+
+    errors = {name for name, thing in vars(assay.errors).items() if isinstance(thing, type)}
+    assert errors <= {*EXPORTED}
 
 
 def test_importing_and_helping_load_nothing_heavy() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+    from types import TracebackType
 
     from assay.stats.intervals import Interval
     from assay.types import Request, Response, Sample
@@ -37,7 +38,20 @@ class Snapshot(Protocol):
 
 
 class Progress:
-    """Told of every step; does nothing unless a subclass does."""
+    """Told of every step; does nothing unless a subclass does.
+
+    Each run enters it as a context manager before its first step, and leaves it when it has ended. One object may
+    watch several runs, one after another.
+    """
+
+    def __enter__(self) -> Self:
+        """A run begins."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """The run has ended, by `error` if there is one."""
 
     def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
         """The tasks are ready.

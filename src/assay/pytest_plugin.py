@@ -91,14 +91,13 @@ class AssayGate:
         __tracebackhide__ = True
         from assay.errors import AssayError
         from assay.gate.run import run_gate
-        from assay.reports.progress import quietly
         from assay.results.verdicts import Verdict
 
         refusal = None
         try:
             name, demanded = self._policy(policy, check)
             with _lm_eval_unheard():
-                report = run_gate(demanded, name, quietly)
+                report = run_gate(demanded, name=name)
         except AssayError as error:
             refusal = str(error)
         if refusal is not None:  # outside the handler: pytest would show the error that was handled, too

@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypedDict
 
 from assay._util.address_list import read_addresses
 from assay._util.event_loops import refuse_inside_event_loop
@@ -26,7 +26,7 @@ from assay.tasks.selection import parse_samples
 from assay.types import MetricKey, ModelSpec, Specification, TaskOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import NoReturn, Unpack
 
     from assay.evaluation import Evaluation
@@ -174,7 +174,7 @@ def _ask_with_assay(
         options=TaskOptions(**{**options, "gen_kwargs": settings, **extra}),
         output_dir=results_dir,
     )
-    with _RunLog(Path(results_dir), task) as log, api_key_given(api_key):
+    with _run_log(Path(results_dir), task) as log, api_key_given(api_key):
         evaluation = evaluate(specification, log)
         log.conclude(evaluation)
     if evaluation.failures:
@@ -197,19 +197,23 @@ def _settings(*given: str | Mapping[str, Any] | None) -> dict[str, Any]:
     return settings
 
 
+@contextlib.contextmanager
+def _run_log(results_dir: Path, task: str) -> Iterator[_RunLog]:
+    """Keeps what a run says, and what ends it, where :func:`assay.run_lm_eval` keeps what lm-eval prints."""
+    with make_log(results_dir, task).open("w", encoding="utf-8", errors="backslashreplace") as file:
+        log = _RunLog(file)
+        try:
+            yield log
+        except BaseException as error:
+            log.noted(str(error) or type(error).__name__)
+            raise
+
+
 class _RunLog(Progress):
-    """Keeps what a run says where :func:`assay.run_lm_eval` keeps what lm-eval prints."""
+    """Writes a line for what a run says."""
 
-    def __init__(self, results_dir: Path, task: str) -> None:
-        self._file = make_log(results_dir, task).open("w", encoding="utf-8", errors="backslashreplace")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if error is not None:
-            self.noted(str(error) or type(error).__name__)
-        self._file.close()
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
 
     def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
         """Say how much there is to ask."""

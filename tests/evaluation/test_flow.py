@@ -14,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
@@ -30,8 +30,10 @@ from assay.errors import (
 from assay.evaluation import Evaluation, evaluate, evaluate_async
 from assay.journal import check, find_journals, records
 from assay.journal.records import ResponseRecord
+from assay.progress import Progress
 from assay.reports.html import write_report
 from assay.results.verdicts import Verdict
+from assay.scoring.task_scores import FailedSample
 from assay.types import Answer, Check, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 
@@ -493,3 +495,51 @@ def test_the_address_that_answered_is_the_one_in_the_results(tmp_path: Path, und
         address = f"{server.url}{server.requests[-1].path}"
     assert results["config"]["model_args"]["base_url"] == address
     assert {config["metadata"]["base_url"] for config in results["configs"].values()} == {address}
+
+
+def test_a_run_without_checks_has_no_verdict_and_ends_with_4_where_samples_failed(
+    server: ScriptedServer, tmp_path: Path
+) -> None:
+    whole = evaluate(specification(server, tmp_path / "whole"))
+    assert (whole.verdict, whole.exit_code) == (None, 0)
+    failed = FailedSample("counting", 0, FailureCause.TIMED_OUT, "")
+    assert msgspec.structs.replace(whole, failures=(failed,)).exit_code == 4
+    assert msgspec.structs.replace(whole, scores=()).exit_code == 4
+    demand = (Check(metric=KEY, task="counting", min=0.99),)
+    judged = evaluate(specification(server, tmp_path / "judged", checks=demand))
+    assert (judged.verdict, judged.exit_code) == (Verdict.FAIL, 1)
+
+
+class Entries(Progress):
+    """Keeps what happens between the beginning and the end of runs."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def __enter__(self) -> Self:
+        self.told.append("begun")
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self.told.append("ended" if error is None else type(error).__name__)
+
+    def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
+        self.told.append("loaded")
+
+
+def test_each_run_enters_and_leaves_its_progress(server: ScriptedServer, tmp_path: Path) -> None:
+    progress = Entries()
+    evaluate(specification(server, tmp_path), progress)
+    asyncio.run(evaluate_async(specification(server, tmp_path), progress))
+    missing = specification(server, tmp_path / "missing", checks=(Check(metric="none,none", min=0.5),))
+    with pytest.raises(UnknownMetricError):
+        evaluate(missing, progress)
+    assert progress.told == ["begun", "loaded", "ended"] * 2 + ["begun", "UnknownMetricError"]
+
+
+def test_evaluate_async_leaves_a_run_unfinished_that_has_yet_to_be_told(server: ScriptedServer, tmp_path: Path) -> None:
+    evaluation = asyncio.run(evaluate_async(specification(server, tmp_path), finish=False))
+    asked = server.count
+    assert not check(evaluation.journal).finished
+    assert evaluate(specification(server, tmp_path)).results_file == evaluation.results_file
+    assert server.count == asked

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +13,8 @@ import pytest
 
 from assay.errors import UsageError
 from assay.evaluation import evaluate, evaluate_async
-from assay.gate.policy import load_policy
+from assay.gate.calibrate import calibrate
 from assay.gate.run import run_gate
-from assay.progress import Progress
 from assay.runners import run_accuracy_gsm8k
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.evaluation.test_flow import TASKS, answer
@@ -124,9 +122,8 @@ def test_inside_an_event_loop_what_can_be_written_is_named(server: ScriptedServe
         r"`await asyncio.to_thread\(run_accuracy_gsm8k, …\)`": lambda: run_accuracy_gsm8k(
             server.url, "scripted", str(tmp_path / "runner")
         ),
-        r"`await asyncio.to_thread\(run_gate, …\)`": lambda: run_gate(
-            load_policy(policy), "gate.toml", lambda: contextlib.nullcontext(Progress())
-        ),
+        r"`await asyncio.to_thread\(run_gate, …\)`": lambda: run_gate(policy),
+        r"`await asyncio.to_thread\(calibrate, …\)`": lambda: calibrate(specification),
     }
 
     async def call(what: Any) -> None:

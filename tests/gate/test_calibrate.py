@@ -6,7 +6,6 @@ import itertools
 import json
 import random
 import signal
-from contextlib import nullcontext
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from click.testing import CliRunner
 from assay.cli import main
 from assay.cli.calibrate import advice_lines, calibrate
 from assay.errors import RunInterrupted
-from assay.gate.calibrate import Noise, noise_of, proposed_margin
+from assay.gate.calibrate import Calibration, noise_of, proposed_margin
 from assay.gate.calibrate import calibrate as measure
 from assay.progress import Progress
 from assay.runs.files import read_run
@@ -128,17 +127,18 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_starts_anew_once_it_is_t
     )
     progress = StopsAfter(60 + 20)
     with pytest.raises(RunInterrupted, match="run the same command again to go on"):
-        measure(specification, 3, lambda: nullcontext(progress))
+        measure(specification, 3, progress)
     assert 80 <= server.count < 120
-    told: list[list[Noise]] = []
+    told: list[Calibration] = []
     with pytest.raises(BrokenPipeError):
-        measure(specification, 3, lambda: nullcontext(Progress()), raises(BrokenPipeError))
+        measure(specification, 3, tell=raises(BrokenPipeError))
     asked = server.count
     assert 180 <= asked <= 181  # at most the request on its way when it was stopped was asked twice
-    measure(specification, 3, lambda: nullcontext(Progress()), told.append)
+    assert measure(specification, 3, tell=told.append) is told[0]
     assert server.count == asked
-    assert told[0][0].n == 60
-    measure(specification, 3, lambda: nullcontext(Progress()))
+    assert told[0].noise[0].n == 60
+    assert len(set(told[0].results_files)) == 3
+    measure(specification, 3)
     assert server.count == asked + 180
 
 

@@ -17,7 +17,9 @@ import assay.evaluation
 from assay.cli.gate import gate
 from assay.errors import BaselineMismatchError, OutputError
 from assay.evaluation import evaluate
-from assay.gate.run import GateReport, ModelOutcome
+from assay.gate.explain import explain_gate
+from assay.gate.policy import load_policy
+from assay.gate.run import GateReport, ModelOutcome, run_gate
 from assay.reports.gate import gate_markdown
 from assay.reports.github import annotation_lines
 from assay.reports.junit import junit_xml
@@ -251,3 +253,13 @@ def test_a_reader_that_has_gone_makes_no_verdict(
     ran = subprocess.run(command, stdout=write, timeout=60, check=False)
     os.close(write)
     assert ran.returncode == code
+
+
+def test_a_policy_file_is_judged_by_one_call(server: ScriptedServer, tmp_path: Path) -> None:
+    file = write_policy(tmp_path, server.url, MINIMUM)
+    (outlook,) = explain_gate(file)
+    assert (outlook.model, outlook.metric) == ("main", KEY)
+    assert server.count == 0
+    report = run_gate(file)
+    assert (report.policy, report.verdict) == (str(file), Verdict.PASS)
+    assert run_gate(load_policy(file), name="nightly").policy == "nightly"

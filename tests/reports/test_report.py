@@ -13,9 +13,10 @@ from rich.console import Console
 
 from assay._util.durations import duration_words, rate_words
 from assay._util.text import printable
+from assay.progress import Progress
 from assay.reports.comparison import comparison_text
 from assay.reports.fitting import fitting_table
-from assay.reports.progress import ProgressLines, watch
+from assay.reports.progress import ProgressLines, show_progress
 from assay.reports.remarks import remarks
 from assay.reports.table import check_lines, correction_lines, score_table
 from assay.results.verdicts import CheckResult, Verdict
@@ -144,7 +145,7 @@ def test_a_check_says_why() -> None:
     assert rendered(check_lines([check])).strip() == "FAIL  gsm8k acc,none: 0.4000 < 0.5"
 
 
-def follow(progress: ProgressLines, failures: int = 1) -> None:
+def follow(progress: Progress, failures: int = 1) -> None:
     progress.loaded({"a": 3, "b": 2}, 2, Path("run.journal"))
     progress.limited(64)
     for number in range(5):
@@ -157,7 +158,7 @@ def follow(progress: ProgressLines, failures: int = 1) -> None:
 
 def test_elsewhere_than_on_a_terminal_progress_is_a_few_plain_lines() -> None:
     stream = io.StringIO()
-    with watch(stream) as progress:
+    with show_progress(stream) as progress:
         assert isinstance(progress, ProgressLines)
         follow(progress)
     opening, last = stream.getvalue().splitlines()
@@ -220,3 +221,13 @@ def test_what_lm_eval_gets_wrong_is_one_line_for_all_tasks_alike() -> None:
         "t0, t1, t2 and 2 more: drawn anew",
         "u: a\\nletter: acc,none 0.5000; f1,none 1.0000",
     ]
+
+
+def test_a_display_of_progress_begins_anew_with_each_run() -> None:
+    stream = io.StringIO()
+    progress = show_progress(stream)
+    for _ in range(2):
+        with progress:
+            follow(progress)
+    lines = [line.partition(",")[0] for line in stream.getvalue().splitlines()]
+    assert lines == ["2 tasks: 5 samples", "5 of 5 samples"] * 2

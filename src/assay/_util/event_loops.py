@@ -1,14 +1,17 @@
-"""Where an event loop runs, functions that run one of their own cannot be called."""
+"""Code that waits where an event loop runs, and where none does."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay.errors import UsageError
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Coroutine
+
+_T = TypeVar("_T")
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -33,3 +36,18 @@ def refuse_inside_event_loop(call: str, instead: str) -> None:
             f"{call}() cannot be called where an event loop runs (a notebook, an async function): there, write "
             f"`{instead}`"
         )
+
+
+def result_of(work: Coroutine[Any, Any, _T]) -> _T:
+    """What a coroutine returns that never suspends, with no event loop running while it runs.
+
+    Raises:
+        RuntimeError: it did suspend.
+    """
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: _T = done.value
+        return result
+    work.close()
+    raise RuntimeError("a coroutine that was to run without an event loop waits for something")

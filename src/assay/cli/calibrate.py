@@ -10,18 +10,19 @@ from assay._util.text import printable
 from assay.cli.lm_eval_options import RunCommand
 from assay.cli.remarks import remark
 from assay.cli.run import run, specification_of
-from assay.errors import UnjudgeableError
+from assay.types import USUAL_ALPHA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.gate.calibrate import Noise
+    from assay.gate.calibrate import Calibration, Noise
 
-_FIXED = {
+_WITHOUT_CHECKS = {
     "minimums": (),
     "maximums": (),
+    "ranges": (),
     "stop_early": False,
-    "alpha": 0.01,
+    "alpha": USUAL_ALPHA,
     "retry_failed": False,
     "probe": False,
     "triage": False,
@@ -33,7 +34,7 @@ flips: share of documents whose score changes from one run to the next
 deviation: standard deviation of the difference between two runs' scores; at most: its upper limit
 margin: three times that limit, and at least what one answer can cost
         (an unchanged server fails it in about 1 % of gates at most)"""
-_NOT_ITS_OWN = _FIXED.keys() | {"as_json", "report", "helm_dir"}
+_NOT_ITS_OWN = _WITHOUT_CHECKS.keys() | {"as_json", "report", "helm_dir"}
 
 
 @click.command(cls=RunCommand, short_help="Run the same several times: rerun noise, and the margin it suggests.")
@@ -51,25 +52,25 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> int:
       assay calibrate gsm8k_cot --base-url http://localhost:8000 --model my-model --runs 3
     """
     from assay.gate.calibrate import calibrate as measure
-    from assay.reports.progress import watch
+    from assay.reports.progress import show_progress
 
-    noise = measure(specification_of(options | _FIXED), runs, watch, _print_json if as_json else _print_table)
-    if failed := max((row.failed for row in noise), default=0):
-        remark(f"{failed} samples failed, and the margins are those of the others: exit code 4")
-        return UnjudgeableError.exit_code
-    return 0
+    tell = _print_json if as_json else _print_table
+    calibration = measure(specification_of(options | _WITHOUT_CHECKS), runs, show_progress(), tell=tell)
+    if calibration.failed:
+        remark(f"{calibration.failed} samples failed, and the margins are those of the others: exit code 4")
+    return calibration.exit_code
 
 
-def _print_json(noise: Sequence[Noise]) -> None:
+def _print_json(calibration: Calibration) -> None:
     from assay._util.json_text import json_line
 
-    print(json_line(noise), flush=True)
+    print(json_line(calibration.noise), flush=True)
 
 
 calibrate.params += [parameter for parameter in run.params if parameter.name not in _NOT_ITS_OWN]
 
 
-def _print_table(noise: Sequence[Noise]) -> None:
+def _print_table(calibration: Calibration) -> None:
     from rich.text import Text
 
     from assay.cli.consoles import OutputConsole
@@ -86,12 +87,12 @@ def _print_table(noise: Sequence[Noise]) -> None:
             f"{row.deviation_at_most:.3g}",
             f"{row.margin:.2g}",
         )
-        for row in noise
+        for row in calibration.noise
     ]
     console = OutputConsole()
     console.print(fitting_table(_HEADINGS, rows, names=2))
     console.print(Text(_NOTES, style="dim"))
-    for line in advice_lines(noise):
+    for line in advice_lines(calibration.noise):
         console.print(line, soft_wrap=True)
 
 

@@ -21,13 +21,12 @@ def demo(output_dir: str, as_json: bool) -> int:
     from assay.demo import demo_specification
     from assay.demo.server import DemoServer
     from assay.evaluation import evaluate
-    from assay.reports.progress import watch
+    from assay.reports.progress import show_progress
     from assay.results.writing import ensure_writable
 
     folder = Path(output_dir)
     ensure_writable(folder)
     with DemoServer(log_file=folder / "server.log") as server:
         remark(f"llama.cpp serves {server.model} at {server.base_url}")
-        with watch() as progress:
-            evaluation = evaluate(demo_specification(server, folder), progress)
+        evaluation = evaluate(demo_specification(server, folder), show_progress())
     return present(evaluation, as_json=as_json, report=report_beside(evaluation.results_file))

@@ -82,11 +82,12 @@ def gate(file: Path, **options: Any) -> int:
     if options["explain"]:
         return _explain(policy, as_json=options["as_json"])
     from assay.gate.run import run_gate
-    from assay.reports.progress import watch
+    from assay.reports.progress import show_progress
 
     for report_file in filter(None, (options["junit"], options["markdown"])):
         _refuse_unwritable(report_file)
-    return run_gate(policy, str(file), watch, functools.partial(_tell, options)).verdict.exit_code
+    report = run_gate(policy, show_progress(), name=str(file), tell=functools.partial(_tell, options))
+    return report.verdict.exit_code
 
 
 def _tell(options: dict[str, Any], report: GateReport) -> None:
@@ -109,10 +110,9 @@ def _tell(options: dict[str, Any], report: GateReport) -> None:
 
 
 def _explain(policy: Policy, *, as_json: bool) -> int:
-    from assay.gate.explain import explain
-    from assay.gate.policy import specifications
+    from assay.gate.explain import explain_gate
 
-    outlooks = [outlook for name, run in specifications(policy).items() for outlook in explain(name, run)]
+    outlooks = explain_gate(policy)
     if as_json:
         from assay._util.json_text import json_line
 

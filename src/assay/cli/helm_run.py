@@ -111,7 +111,7 @@ def run(**options: Any) -> None:
     from assay.helm.running.answering import answered
     from assay.helm.running.preflight import check_outcome
     from assay.helm.selection import import_plugins
-    from assay.reports.progress import watch
+    from assay.reports.progress import show_progress
 
     output_dir: Path = options["output_dir"]
     journals = output_dir / "journal"
@@ -141,7 +141,7 @@ def run(**options: Any) -> None:
             allow_fewer=options["allow_fewer"],
         )
         with (
-            watch() as progress,
+            show_progress() as progress,
             answered(run.run_spec, run.state, source, journals, progress, fresh=options["fresh"]) as done,
         ):
             evaluated = write_run(

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from assay._util.json_text import json_line
 from assay._util.text import printable
-from assay.checks.verdicts import worst
 from assay.cli import leave_pipe
 from assay.cli.remarks import remark
-from assay.errors import AssayError, NothingMeasuredError, UnjudgeableError
+from assay.errors import AssayError, NothingMeasuredError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,11 +78,9 @@ def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None
         leave_pipe()  # the exit code says the verdict, whoever has stopped reading
     _remark_failures(evaluation)
     _remark_triage(evaluation)
-    if evaluation.checks:
-        return worst(evaluation.checks).exit_code
-    if not any(score.n for score in evaluation.scores):
+    if not evaluation.checks and not any(score.n for score in evaluation.scores):
         raise NothingMeasuredError(f"no sample could be scored; the failures are listed in {evaluation.results_file}")
-    return UnjudgeableError.exit_code if evaluation.failures else 0
+    return evaluation.exit_code
 
 
 def _document(evaluation: Evaluation, report: Path | None) -> dict[str, object]:

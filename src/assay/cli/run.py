@@ -246,13 +246,13 @@ def run_and_present(
     from assay.evaluation import evaluate
     from assay.evaluation.plan import run_folder
     from assay.reports.gathered import Gathering
-    from assay.reports.progress import watch
+    from assay.reports.progress import show_progress
 
     gathering = Gathering() if with_report else None
     reader = None if gathering is None else gathering.read
     with interruptible(run_folder(specification) / "journal"):
-        with watch() as progress, contextlib.redirect_stdout(sys.stderr):  # tasks print; standard output is for results
-            evaluation = evaluate(specification, progress, finish=False, sample_reader=reader)
+        with contextlib.redirect_stdout(sys.stderr):  # tasks print; standard output is for results
+            evaluation = evaluate(specification, show_progress(), finish=False, sample_reader=reader)
         report = None if gathering is None else report_beside(evaluation.results_file, gathering)
         afterwards(evaluation.results_file)
         exit_code = present(evaluation, as_json=as_json, report=report)

@@ -9,7 +9,9 @@ import msgspec
 
 from assay._util.interruption import uninterrupted
 from assay.checks.planned import judge_checks
+from assay.checks.verdicts import worst
 from assay.diagnosis import Triage, explain_scores
+from assay.errors import UnjudgeableError
 from assay.journal.finishing import finish_journal
 from assay.results.provenance import provenance
 from assay.results.writing import (
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
     from assay.evaluation.plan import RunPlan
     from assay.evaluation.state import RunState
-    from assay.results.verdicts import CheckResult
+    from assay.results.verdicts import CheckResult, Verdict
     from assay.runs.samples import SampleReader
     from assay.scoring.task_scores import FailedSample, TaskScores
     from assay.types import StoppedEarly
@@ -53,6 +55,19 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """How much was asked, where that is not everything: the scores are then no full run's."""
     triage: Triage | None = None
     """Why it scored as it did; where all checks passed, faults that are certain alone, if there are any."""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The worst of its checks' verdicts; None where it has no checks."""
+        return worst(self.checks) if self.checks else None
+
+    @property
+    def exit_code(self) -> int:
+        """What ``assay run`` ends with: its verdict's; without checks 4 where samples failed or none has a score."""
+        if self.verdict is not None:
+            return self.verdict.exit_code
+        is_whole = any(score.n for score in self.scores) and not self.failures
+        return 0 if is_whole else UnjudgeableError.exit_code
 
     def finish(self) -> None:
         """Let the run count as finished, where :func:`assay.evaluate` was told not to."""

@@ -10,11 +10,11 @@ import asyncio
 import functools
 import threading
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from assay._util.event_loops import refuse_inside_event_loop
+from assay._util.event_loops import refuse_inside_event_loop, result_of
 from assay._util.interruption import interruptible, run_stoppable
 from assay.engine import TOGETHER, ask_all
 from assay.engine.schedule import LongestFirst
@@ -33,7 +33,7 @@ from assay.specification import validate
 from assay.tasks.requests import until_refused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
     from pathlib import Path
 
     from assay.journal import Journal
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Evaluation", "evaluate", "evaluate_async"]
+
+_T = TypeVar("_T")
 
 _PROBE_SECONDS = 10.0
 """Longest that a run waits for what its server is seen to do."""
@@ -66,7 +68,7 @@ def evaluate(
 
     Args:
         specification: what to ask of which model.
-        progress: is told what happens.
+        progress: is told what happens; :func:`assay.show_progress` shows it.
         finish: let the run count as finished. Whoever has its outcome yet to tell does that afterwards, by
             :meth:`Evaluation.finish`: until then the same call asks nothing again and has the same outcome.
         sample_reader: reads the samples where their scores are explained, so that who needs them, too, does not read
@@ -81,13 +83,11 @@ def evaluate(
     specification = validate(specification)
     with _alone_in_thread(specification):
         with interruptible(_journals(specification)), asyncio.Runner() as runner:
-            refuse_unknown_names(specification)
-            preflight = run_stoppable(runner, _run_preflight(specification.model))
-            plan = make_plan(specification, preflight)
-            writer = run_stoppable(runner, request_writer(plan))
-            with open_state(plan) as state:
-                run_stoppable(runner, _answer(plan, writer, state, progress or Progress()))
-                evaluation = conclude(plan, state, sample_reader)
+
+            async def stoppable(work: Coroutine[Any, Any, _T]) -> _T:
+                return run_stoppable(runner, work)
+
+            evaluation = result_of(_evaluate(specification, progress or Progress(), stoppable, sample_reader))
         if finish:
             evaluation.finish()
         return evaluation
@@ -108,19 +108,47 @@ def _alone_in_thread(specification: Specification) -> Iterator[None]:
         _one_at_a_time.release()
 
 
-async def evaluate_async(specification: Specification, progress: Progress | None = None) -> Evaluation:
+async def evaluate_async(
+    specification: Specification,
+    progress: Progress | None = None,
+    *,
+    finish: bool = True,
+    sample_reader: SampleReader | None = None,
+) -> Evaluation:
     """:func:`evaluate` for callers with an event loop of their own; cancelling it leaves a resumable run."""
+
+    def in_this_loop(work: Coroutine[Any, Any, _T]) -> Awaitable[_T]:
+        return work
+
     specification = validate(specification)
     async with _alone():
-        refuse_unknown_names(specification)
-        preflight = await _run_preflight(specification.model)
-        plan = make_plan(specification, preflight)
-        writer = await request_writer(plan)
-        with open_state(plan) as state:
-            await _answer(plan, writer, state, progress or Progress())
-            evaluation = conclude(plan, state)
-        evaluation.finish()
+        evaluation = await _evaluate(specification, progress or Progress(), in_this_loop, sample_reader)
+        if finish:
+            evaluation.finish()
         return evaluation
+
+
+class _Waits(Protocol):
+    """Waits for what needs an event loop.
+
+    A run that has a loop of its own does all else outside of it, where a signal ends whatever goes on: see
+    :class:`assay._util.interruption.Stop`.
+    """
+
+    def __call__(self, work: Coroutine[Any, Any, _T], /) -> Awaitable[_T]: ...
+
+
+async def _evaluate(
+    specification: Specification, progress: Progress, wait_for: _Waits, sample_reader: SampleReader | None
+) -> Evaluation:
+    with progress:
+        refuse_unknown_names(specification)
+        preflight = await wait_for(_run_preflight(specification.model))
+        plan = make_plan(specification, preflight)
+        writer = await wait_for(request_writer(plan))
+        with open_state(plan) as state:
+            await wait_for(_answer(plan, writer, state, progress))
+            return conclude(plan, state, sample_reader)
 
 
 @asynccontextmanager

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 from math import ceil, floor, log10
+from pathlib import Path  # noqa: TC003 - msgspec resolves the annotations
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from assay.errors import NothingMeasuredError, SpecificationError
+from assay._util.event_loops import refuse_inside_event_loop
+from assay.errors import NothingMeasuredError, SpecificationError, UnjudgeableError
 from assay.runs.files import read_run
 from assay.runs.record import Part, mean
 from assay.stats.rerun import Reruns, rerun_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
     from assay.evaluation import Evaluation
     from assay.progress import Progress
@@ -63,18 +64,38 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     """How much was asked, where that is not everything."""
 
 
+class Calibration(msgspec.Struct, frozen=True, kw_only=True):
+    """How far several runs of the same on the same server lie apart."""
+
+    results_files: tuple[Path, ...]
+    """Of each run."""
+    noise: tuple[Noise, ...]
+    """Of every score, groups first."""
+
+    @property
+    def failed(self) -> int:
+        """Samples that failed, of the score that lost most; the noise is that of the others."""
+        return max((row.failed for row in self.noise), default=0)
+
+    @property
+    def exit_code(self) -> int:
+        """What ``assay calibrate`` ends with: 4 where samples failed."""
+        return UnjudgeableError.exit_code if self.failed else 0
+
+
 def calibrate(
     specification: Specification,
-    runs: int,
-    watch: Callable[[], AbstractContextManager[Progress]],
-    tell: Callable[[list[Noise]], None] = lambda _: None,
-) -> list[Noise]:
+    runs: int = 3,
+    progress: Progress | None = None,
+    *,
+    tell: Callable[[Calibration], None] = lambda _: None,
+) -> Calibration:
     """Run the same specification several times, each with answers of its own, and see how far the runs lie apart.
 
     Args:
-        specification: what to run, without checks.
+        specification: what to run; its checks, early stopping, probe and triage are left out.
         runs: how often; at least 2.
-        watch: opens a progress display for one run.
+        progress: is told what happens in each run, one after another; :func:`assay.show_progress` shows it.
         tell: is given what was found. Only then do the runs count as finished: whatever interrupts the calibration
             before, the same call asks nothing again. After that it starts anew; where samples failed, it asks them.
 
@@ -86,17 +107,22 @@ def calibrate(
     from assay.evaluation import evaluate
     from assay.evaluation.finish import finish_all
 
+    refuse_inside_event_loop("calibrate", "await asyncio.to_thread(calibrate, …)")
     if runs < 2:
         raise SpecificationError(f"{runs} run shows no difference between runs; at least 2 are needed")
-    alone = msgspec.structs.replace(specification, retry_failed=False, checks=(), early_stopping=None)
+    alone = msgspec.structs.replace(
+        specification, retry_failed=False, checks=(), early_stopping=None, probe=False, triage=False
+    )
     evaluations = []
     for number in range(1, runs + 1):
-        with watch() as progress:
-            evaluations.append(evaluate(msgspec.structs.replace(alone, rerun=number), progress, finish=False))
-    noise = _noise_of_evaluations(evaluations)
-    tell(noise)
+        evaluations.append(evaluate(msgspec.structs.replace(alone, rerun=number), progress, finish=False))
+    calibration = Calibration(
+        results_files=tuple(evaluation.results_file for evaluation in evaluations),
+        noise=tuple(_noise_of_evaluations(evaluations)),
+    )
+    tell(calibration)
     finish_all(evaluations)
-    return noise
+    return calibration
 
 
 def _noise_of_evaluations(evaluations: Sequence[Evaluation]) -> list[Noise]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from assay.checks.scope import direction_doubt, scope_of
 from assay.checks.sequential import plan_of, why_all_decide
+from assay.gate.policy import Policy, load_policy, specifications
 from assay.results.verdicts import demand_of
 from assay.stats.many import decide_many
 from assay.stats.power import detectable_drop, detectable_loss
@@ -24,6 +25,7 @@ from assay.tasks.selection import part_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -67,6 +69,21 @@ class Outlook(msgspec.Struct, frozen=True, kw_only=True):
     """Least and greatest score that a document can have, where that is known."""
     remarks: tuple[str, ...] = ()
     """What keeps the check from stopping early, and what part of the benchmark it is about."""
+
+
+def explain_gate(policy: Policy | str | Path) -> tuple[Outlook, ...]:
+    """What each check of a policy can see, known without asking a server anything.
+
+    Args:
+        policy: what is demanded, or the TOML file that says it.
+
+    Raises:
+        UsageError: the policy makes no sense; a task or metric does not exist, its data is missing, or a baseline
+            cannot be read.
+        BaselineMismatchError: a baseline that is there already is of another task version or other settings.
+    """
+    policy = policy if isinstance(policy, Policy) else load_policy(policy)
+    return tuple(outlook for name, run in specifications(policy).items() for outlook in explain(name, run))
 
 
 def explain(name: str, specification: Specification) -> Iterator[Outlook]:

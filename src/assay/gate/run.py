@@ -11,16 +11,15 @@ from assay._util.event_loops import refuse_inside_event_loop
 from assay.checks.verdicts import describe, worst
 from assay.diagnosis.remark import triage_remark
 from assay.errors import UnjudgeableError
-from assay.gate.policy import specifications
+from assay.gate.policy import Policy, load_policy, specifications
 from assay.models.urls import without_secrets
 from assay.results.verdicts import CheckResult, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from assay.evaluation import Evaluation
-    from assay.gate.policy import Policy
     from assay.progress import Progress
     from assay.types import Specification, StoppedEarly
 
@@ -60,9 +59,10 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_gate(
-    policy: Policy,
-    name: str,
-    watch: Callable[[], AbstractContextManager[Progress]],
+    policy: Policy | str | Path,
+    progress: Progress | None = None,
+    *,
+    name: str | None = None,
     tell: Callable[[GateReport], None] = lambda _: None,
 ) -> GateReport:
     """Evaluate every model of a policy, one after another.
@@ -71,9 +71,9 @@ def run_gate(
     are judged all the same.
 
     Args:
-        policy: what is demanded.
-        name: the policy's file, for reports.
-        watch: opens a progress display for one run.
+        policy: what is demanded, or the TOML file that says it.
+        progress: is told what happens in each run, one after another; :func:`assay.show_progress` shows it.
+        name: what reports call the policy; its file where nothing is given.
         tell: is given the report. Only then do the runs count as finished: whatever interrupts the gate before, the
             same call asks no model anything again.
 
@@ -84,20 +84,21 @@ def run_gate(
     refuse_inside_event_loop("run_gate", "await asyncio.to_thread(run_gate, …)")
     from assay.evaluation.finish import finish_all
 
+    if not isinstance(policy, Policy):
+        policy, name = load_policy(policy), name or str(policy)
     outcomes: list[ModelOutcome] = []
     evaluations: list[Evaluation] = []
     for model_name, specification in specifications(policy).items():
-        with watch() as progress:
-            outcomes.append(_outcome(model_name, specification, progress, evaluations))
+        outcomes.append(_outcome(model_name, specification, progress, evaluations))
     results = [check for outcome in outcomes for check in outcome.checks]
-    report = GateReport(policy=name, verdict=worst(results), models=tuple(outcomes))
+    report = GateReport(policy=name or "policy", verdict=worst(results), models=tuple(outcomes))
     tell(report)
     finish_all(evaluations)
     return report
 
 
 def _outcome(
-    name: str, specification: Specification, progress: Progress, evaluations: list[Evaluation]
+    name: str, specification: Specification, progress: Progress | None, evaluations: list[Evaluation]
 ) -> ModelOutcome:
     """What comes of one model, whose run is added to the others where it was evaluated."""
     from assay.evaluation import evaluate

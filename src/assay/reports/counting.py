@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from assay._util.durations import duration_words
 from assay._util.text import printable
@@ -26,6 +26,14 @@ class CountingProgress(Progress):
     """What is counted however it is shown, and remarks said at once."""
 
     def __init__(self) -> None:
+        self._begin()
+
+    def __enter__(self) -> Self:
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        """Count from nought: a run begins."""
         self._asked = self._failed = self._limit = 0
         self._started = time.monotonic()
         self._pace = Pace()

@@ -42,14 +42,18 @@ class LiveTable(CountingProgress):
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
-        self._snapshot: Snapshot | None = None
-        self._expected: dict[str, int] = {}
-        self._done: Counter[str] = Counter()
         self._live = Live(
             console=console, get_renderable=self._picture, refresh_per_second=_LOOKS_A_SECOND, transient=True
         )
 
+    def _begin(self) -> None:
+        super()._begin()
+        self._snapshot: Snapshot | None = None
+        self._expected: dict[str, int] = {}
+        self._done: Counter[str] = Counter()
+
     def __enter__(self) -> Self:
+        super().__enter__()
         self._live.start()
         return self
 

@@ -4,41 +4,36 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
 from assay._util.durations import rate_words
-from assay.progress import Progress
 from assay.reports.counting import CountingProgress, opening_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from assay.progress import Progress
     from assay.types import Response, Sample
 
 _LINE_EVERY_SECONDS = 30.0
 
 
-@contextmanager
-def watch(stream: TextIO | None = None) -> Iterator[Progress]:
-    """Show the progress of the run in this block on `stream` (stderr by default)."""
+def show_progress(stream: TextIO | None = None) -> Progress:
+    """Shows the runs that are given it: a live table on a terminal, plain lines elsewhere.
+
+    Args:
+        stream: where; None: standard error.
+    """
     target = stream or sys.stderr
     if not target.isatty():
-        yield ProgressLines(target)
-        return
+        return ProgressLines(target)
     from rich.console import Console
 
     from assay.reports.live import LiveTable
 
-    with LiveTable(Console(file=target)) as table:
-        yield table
-
-
-@contextmanager
-def quietly() -> Iterator[Progress]:
-    """Show nothing."""
-    yield Progress()
+    return LiveTable(Console(file=target))
 
 
 class ProgressLines(CountingProgress):
@@ -47,8 +42,10 @@ class ProgressLines(CountingProgress):
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
         self._stream = stream
+
+    def _begin(self) -> None:
+        super()._begin()
         self._expected = self._done = 0
-        self._last = self._started
 
     def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
         """Say what is to be done."""

@@ -1,0 +1,68 @@
+"""The examples of the page on Python run one after another, as its reader would run them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gate.conftest import KEY, TASKS, right
+from tests.servers.scripted import ScriptedServer
+
+PAGE = Path(__file__).parents[1] / "docs" / "from-python.md"
+BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
+POLICY = """
+[options]
+include_path = "{tasks}"
+[models.main]
+base_url = "{url}"
+model = "my-model"
+[[checks]]
+task = "counting"
+metric = "{key}"
+min = 0.8
+"""
+
+
+@pytest.fixture
+def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What the page's reader has: a server, and a policy in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    with ScriptedServer(answer=right, models=["my-model"]) as server:
+        (tmp_path / "gate.toml").write_text(POLICY.format(tasks=TASKS, url=server.url, key=KEY))
+        yield {"url": server.url}
+
+
+def as_run_here(code: str, url: str) -> str:
+    """The page's server, task and metric are other ones here."""
+    return (
+        code.replace("http://localhost:8000", url)
+        .replace("gsm8k_cot", "counting")
+        .replace("exact_match,strict-match", KEY)
+        .replace("TaskOptions(", f"TaskOptions(include_path={str(TASKS)!r}, ")
+    )
+
+
+def test_every_example_runs(namespace: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    variables: dict[str, Any] = {}
+    for number, block in enumerate(blocks):
+        code = compile(as_run_here(block, namespace["url"]), f"{PAGE.name}, block {number}", "exec")
+        exec(code, variables)
+    said = capsys.readouterr().out
+    assert f"counting {KEY} 1.0 Interval(low=" in said
+    assert "no verdict: nothing answers" in said
+
+
+def test_every_function_of_the_page_is_there() -> None:
+    import assay
+
+    names = re.findall(r"`(?:await )?assay\.([\w.]+)\(", PAGE.read_text(encoding="utf-8"))
+    assert len(names) > 3
+    for name in names:
+        thing: Any = assay
+        for part in name.split("."):
+            thing = getattr(thing, part)
+        assert callable(thing), name
