@@ -62,6 +62,9 @@ class Progress:
             journal: where answers are kept.
         """
 
+    def may_stop_early(self, at_most: int) -> None:
+        """The run ends when its checks are decided, at the latest after so many samples; told before :meth:`loaded`."""
+
     def watching(self, snapshot: Snapshot) -> None:
         """From now on `snapshot` tells how the scores stand."""
 

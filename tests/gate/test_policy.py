@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,24 @@ def test_a_policy_becomes_one_run_a_model(tmp_path: Path) -> None:
     assert runs["other"].checks[1].baseline == str(tmp_path / "b.json")
     assert runs["main"].options.data_dir == str(tmp_path / "data")
     assert runs["main"].output_dir == str(tmp_path / "results")
+
+
+@pytest.mark.parametrize(
+    ("second", "is_refused"),
+    [
+        ('base_url = "http://localhost:8000/v1"\nmodel = "m"\nconcurrency = 2\n', True),
+        ('base_url = "http://localhost:8001"\nreplicas = ["http://localhost:8000"]\nmodel = "m"\n', True),
+        ('base_url = "http://localhost:8001"\nmodel = "m"\n', False),
+        ('base_url = "http://localhost:8000"\nmodel = "n"\n', False),
+        ('base_url = "http://localhost:8000"\nmodel = "m"\nseed = 7\n', False),
+    ],
+    ids=["the same", "among replicas", "another server", "another model", "another seed"],
+)
+def test_models_that_would_share_answers_are_refused(tmp_path: Path, second: str, is_refused: bool) -> None:
+    """The second would be judged by the first one's answers and never be asked."""
+    policy = load_policy(write(tmp_path, MODEL + "[models.other]\n" + second + CHECK))
+    with pytest.raises(SpecificationError, match=r"models.main\] and \[models.other") if is_refused else nullcontext():
+        specifications(policy)
 
 
 def test_paths_are_those_of_the_policys_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,21 @@ def test_elsewhere_than_on_a_terminal_progress_is_a_few_plain_lines() -> None:
     assert last.endswith(" requests/s, 64 at once, 1 failed")
 
 
+def test_a_run_that_may_stop_early_promises_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    progress = ProgressLines(stream)
+    progress.may_stop_early(5)
+    progress.loaded({"a": 300, "b": 2}, 2, Path("run.journal"))
+    request = Request("a", 0, 0, 0, "generate_until", b"{}", "a-0")
+    monkeypatch.setattr("assay.reports.progress._LINE_EVERY_SECONDS", 0.0)
+    progress.responded(request, Answer(text="x"))
+    progress.completed(Sample("a", 0, None, [], [request]), [Answer(text="x")])
+    opening, last = stream.getvalue().splitlines()
+    assert opening.startswith("2 tasks: at most 5 of 302 samples, fewer once all checks are decided, going on with 2 ")
+    assert last.startswith("1 of at most 5 samples, ")
+    assert "left" not in last
+
+
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [(0.2, "0 s"), (90, "1 min 30 s"), (83520, "23 h 12 min"), (259140, "71 h 59 min"), (3.2e7, "370 days")],

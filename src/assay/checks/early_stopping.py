@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 _ROUNDS_AHEAD = 16
 """How far the asking may run ahead of the slowest answer, in documents for each request outstanding. Answers differ in
 length ten times and more; a request that hangs must not have the whole benchmark asked meanwhile."""
-_AT_ONCE_AT_FIRST = 32
-"""Documents on their way at most where the concurrency is Assay's own choice, until more have been counted: what is on
-its way when the last check is decided was asked in vain."""
+_AHEAD_AT_FIRST = 32
+"""Documents asked and not counted yet, at most, where the concurrency is Assay's own choice: what is not counted when
+the last check is decided was asked in vain."""
+_AHEAD_OF_COUNTED = 2
+"""Later it may be one for so many that are counted."""
 _LETTERS_PER_TOKEN = 4
 
 
@@ -105,8 +107,8 @@ class EarlyStopper:
         """Whether asking more now would help little, or would soon have been in vain."""
         if len(self._expected) >= _ROUNDS_AHEAD * self._concurrency.limit:
             return True
-        on_their_way = len(self._expected) - len(self._arrived)
-        return self._concurrency.is_searching and on_their_way >= max(_AT_ONCE_AT_FIRST, sum(self.counted.values()))
+        most = max(_AHEAD_AT_FIRST, sum(self.counted.values()) // _AHEAD_OF_COUNTED)
+        return self._concurrency.is_searching and len(self._expected) >= most
 
     def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Take a sample's answers, in whatever order they come."""
@@ -116,6 +118,12 @@ class EarlyStopper:
             found = self._arrived.pop((task, doc_id))
             if not self._stopped and self._is_open(task):
                 self._count(*found)
+
+    @property
+    def at_most(self) -> int:
+        """Documents that will be asked, if no check is decided before."""
+        population, limit = sum(self._sizes.values()), self._stopping.budget.documents
+        return population if limit is None else min(limit, population)
 
     def summary(self) -> StoppedEarly | None:
         """How much was asked; None if that was everything."""

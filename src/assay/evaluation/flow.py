@@ -171,6 +171,8 @@ async def _run_preflight(spec: ModelSpec) -> Preflight:
 async def _answer(plan: RunPlan, writer: RequestWriter, state: RunState, progress: Progress) -> None:
     """Ask for what the journal does not hold yet, and score each sample as its last answer arrives."""
     spec = plan.specification.model
+    if state.stopper is not None:
+        progress.may_stop_early(state.stopper.at_most)
     progress.loaded(plan.expected, state.journal.answers, state.journal.path)
     progress.watching(RunSnapshot(state.scores, plan.checks, state.stopper))
     if plan.specification.probe and state.journal.probe is None:

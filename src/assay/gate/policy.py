@@ -18,8 +18,9 @@ import difflib
 import os
 import tomllib
 import typing
+from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import msgspec
 
@@ -28,8 +29,11 @@ from assay._util.paths import at_home
 from assay.checks.verdicts import validate_check
 from assay.errors import FileFormatError, SpecificationError
 from assay.gate.wrong_types import in_words
-from assay.specification import refuse_alpha
+from assay.specification import fingerprints, refuse_alpha
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _PATHS_OF_OPTIONS = ("include_path", "data_dir")
 _PATHS_OF_TLS = ("ca_file", "client_cert", "client_key")
@@ -184,9 +188,25 @@ def _addressed(text: str, policy: Policy) -> tuple[str, str]:
 
 
 def specifications(policy: Policy) -> dict[str, Specification]:
-    """One run for each model, with its part of the error rate that all checks of all models share."""
+    """One run for each model, with its part of the error rate that all checks of all models share.
+
+    Raises:
+        SpecificationError: two models would be asked the same of the same server.
+    """
     sharing = {name: sum(entry.alpha is None for entry in _entries_of(name, policy)) for name in policy.models}
-    return {name: _specification(name, policy, sharing[name] / max(sum(sharing.values()), 1)) for name in policy.models}
+    runs = {name: _specification(name, policy, sharing[name] / max(sum(sharing.values()), 1)) for name in policy.models}
+    _refuse_shared_answers(runs)
+    return runs
+
+
+def _refuse_shared_answers(runs: Mapping[str, Specification]) -> None:
+    """Refuse runs that would go on with each other's answers, so that one of two models would never be asked."""
+    for (one, first), (other, second) in combinations(runs.items(), 2):
+        if not set(fingerprints(first)).isdisjoint(fingerprints(second)):
+            raise SpecificationError(
+                f"[models.{one}] and [models.{other}] are the same model of the same server, asked the same, so that "
+                "one's answers would be judged twice; if both are meant, give each a policy and output_dir of its own"
+            )
 
 
 def _specification(name: str, policy: Policy, part: float) -> Specification:

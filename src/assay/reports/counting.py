@@ -35,10 +35,16 @@ class CountingProgress(Progress):
     def _begin(self) -> None:
         """Count from nought: a run begins."""
         self._asked = self._failed = self._limit = 0
+        self._at_most: int | None = None
+        """Samples, where the run may end before all are asked."""
         self._started = time.monotonic()
         self._pace = Pace()
         self._asked_now: set[tuple[str, int]] = set()
         """Samples that were asked in this process and are not complete."""
+
+    def may_stop_early(self, at_most: int) -> None:
+        """Keep it: what is left cannot be told then."""
+        self._at_most = at_most
 
     def noted(self, remark: str) -> None:
         """Say it."""
@@ -62,8 +68,14 @@ class CountingProgress(Progress):
             if all(isinstance(response, Answer) for response in responses):
                 self._pace.answered(time.monotonic())
 
+    def _of_samples(self, expected: int) -> str:
+        """How many samples there are to be asked, in words."""
+        return f"{expected} samples" if self._at_most is None else f"at most {self._at_most} samples"
+
     def _left(self, samples: int) -> str | None:
-        """How long the rest of the samples will take, in words."""
+        """How long the rest of the samples will take, in words; None where that is not known."""
+        if self._at_most is not None:
+            return None
         seconds = self._pace.seconds_for(samples, self._limit, time.monotonic()) if samples else None
         return None if seconds is None else f"{duration_words(seconds)} left"
 
@@ -71,8 +83,12 @@ class CountingProgress(Progress):
         raise NotImplementedError
 
 
-def opening_line(expected: dict[str, int], kept: int, journal: Path) -> str:
-    """What a run is about to do, in one line."""
+def opening_line(expected: dict[str, int], kept: int, journal: Path, at_most: int | None = None) -> str:
+    """What a run is about to do, in one line; ``at_most`` so many samples, where it may stop early."""
     tasks = f"{len(expected)} tasks" if len(expected) != 1 else next(iter(expected))
     resumed = f", going on with {kept} answers kept in {journal}" if kept else ""
-    return f"{tasks}: {sum(expected.values())} samples{resumed}"
+    whole = sum(expected.values())
+    if at_most is None:
+        return f"{tasks}: {whole} samples{resumed}"
+    of = f" of {whole}" if at_most < whole else ""
+    return f"{tasks}: at most {at_most}{of} samples, fewer once all checks are decided{resumed}"

@@ -66,7 +66,7 @@ class LiveTable(CountingProgress):
 
     def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
         """Say what is to be done."""
-        self._say(opening_line(expected, kept, journal))
+        self._say(opening_line(expected, kept, journal, self._at_most))
         self._expected = expected
         self._started = time.monotonic()
 
@@ -123,7 +123,7 @@ class LiveTable(CountingProgress):
     def _status(self) -> Text:
         seconds = time.monotonic() - self._started
         done, of = self._done.total(), sum(self._expected.values())
-        words = [f"{done} of {of} samples"]
+        words = [f"{done} of {self._of_samples(of)}"]
         if seconds > 0 and self._asked:
             words.append(rate_words(self._asked, seconds))
         if self._limit:

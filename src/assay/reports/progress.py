@@ -51,7 +51,7 @@ class ProgressLines(CountingProgress):
         """Say what is to be done."""
         self._expected = sum(expected.values())
         self._started = self._last = time.monotonic()
-        self._say(opening_line(expected, kept, journal))
+        self._say(opening_line(expected, kept, journal, self._at_most))
 
     def completed(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Count, and say so from time to time."""
@@ -68,7 +68,7 @@ class ProgressLines(CountingProgress):
         failed = f", {self._failed} failed" if self._failed else ""
         rate = f", {rate_words(self._asked, seconds)}" if self._asked and seconds > 0 else ""
         at_once = f", {self._limit} at once" if self._limit else ""
-        return f"{self._done} of {self._expected} samples{rate}{at_once}{failed}{remaining}"
+        return f"{self._done} of {self._of_samples(self._expected)}{rate}{at_once}{failed}{remaining}"
 
     def _say(self, line: str) -> None:
         with suppress(OSError, ValueError):  # a run goes on when nobody reads what it says
