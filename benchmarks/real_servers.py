@@ -14,7 +14,6 @@ was killed differs from one in peace.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
 import socket
@@ -124,7 +123,7 @@ def examine(work: Work, others: list[Target], *, with_llama: bool) -> int:
 def examine_one(target: Target, work: Work, reports: dict[str, ProbeReport]) -> int:
     """Probe a server, which `reports` gets, and run the tasks; returns how many did not end."""
     spec = ModelSpec(base_url=target.url, model=target.model or "")
-    reports[target.name] = report = asyncio.run(probe(spec, seconds=work.probe_seconds))
+    reports[target.name] = report = probe(spec, seconds=work.probe_seconds)
     return compare_runs(target, report, work)
 
 

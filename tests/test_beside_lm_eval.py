@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from assay.errors import SpecificationError, UnsupportedTaskError
-from assay.rescoring.rescore import rescore
-from assay.runs.compare import compare_runs
+from assay.rescoring.rescore import score
+from assay.runs.compare import compare
 from assay.runs.files import read_run
 from assay.types import Check, EarlyStopping
 from tests.beside_lm_eval import Scene, sample_lines
@@ -114,9 +114,9 @@ def test_what_a_class_changes_in_documents_that_it_keeps(scene: Scene) -> None:
 def test_scores_that_are_no_numbers(scene: Scene, task: str) -> None:
     run = scene.run_both(task)
     assert {score.n for score in run.scores} <= {12, 6}
-    assert rescore(run.results_file).differences == ()
+    assert score(run.results_file).differences == ()
     recorded = read_run(run.results_file)
-    compared = {change.metric for change in compare_runs(recorded, recorded).changes}
+    compared = {change.metric for change in compare(recorded, recorded).changes}
     assert compared == ({"right,none"} if task == "lacking" else {"verdicts,none"} if task == "many_kinds" else set())
     if task == "bypassing":
         assert run.results["results"][task]["bypass,none"] == 999

@@ -11,7 +11,7 @@ import pytest
 
 from assay.evaluation import evaluate
 from assay.results.verdicts import Verdict
-from assay.runs.compare import compare_runs
+from assay.runs.compare import compare
 from assay.runs.files import read_run
 from assay.types import Check, EarlyStopping
 from tests.servers.scripted import ScriptedServer
@@ -48,7 +48,7 @@ def test_the_same_answers_pass_and_others_fail(name: str, oracles_dir: Path, dat
         (result,) = same.checks
         assert (result.verdict, result.difference, result.lost, result.gained) == (Verdict.PASS, 0.0, 0, 0)
         assert result.n == read_run(recording.folder).documents
-        comparison = compare_runs(read_run(recording.folder), read_run(same.results_file))
+        comparison = compare(recording.folder, same.results_file)
         assert comparison.mismatches == {}
         assert comparison.flips == ()
         assert {change.p_value for change in comparison.changes} == {1.0}

@@ -54,6 +54,7 @@ def test_every_example_runs(namespace: dict[str, Any], capsys: pytest.CaptureFix
     said = capsys.readouterr().out
     assert f"counting {KEY} 1.0 Interval(low=" in said
     assert "no verdict: nothing answers" in said
+    assert "no harness cause found" in said
 
 
 def test_every_function_of_the_page_is_there() -> None:
@@ -66,3 +67,14 @@ def test_every_function_of_the_page_is_there() -> None:
         for part in name.split("."):
             thing = getattr(thing, part)
         assert callable(thing), name
+
+
+def test_what_is_not_there_is_said_alike_by_all_functions() -> None:
+    import assay
+
+    assert assay.probe("http://127.0.0.1:1").is_reachable is False
+    with pytest.raises(assay.FileFormatError, match="there is no run nowhere"):
+        assay.compare("nowhere", "nowhere")
+    for function in (assay.triage, assay.report, assay.score):
+        with pytest.raises(assay.FileFormatError, match="there is no run nowhere"):
+            function("nowhere")

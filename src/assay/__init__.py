@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from assay.diagnosis.findings import Cause, Confidence, Example, Finding, Triage
+    from assay.diagnosis.run import triage
     from assay.errors import (
         AssayError,
         BaselineMismatchError,
@@ -48,8 +49,13 @@ if TYPE_CHECKING:
     from assay.gate.policy import CheckEntry, Policy, load_policy
     from assay.gate.run import GateReport, ModelOutcome, run_gate
     from assay.lm_eval_process.process import run_lm_eval
+    from assay.models.probe.probing import probe, probe_async
+    from assay.models.probe.report import Capability, Observation, ProbeReport, Seen
+    from assay.models.server_info import ServedModel
     from assay.progress import Progress, Snapshot, Standing
+    from assay.reports.html import report
     from assay.reports.progress import show_progress
+    from assay.rescoring.rescore import Difference, Rescored, score
     from assay.results.verdicts import CheckResult, Verdict
     from assay.runners import (
         RunnerOptions,
@@ -61,7 +67,9 @@ if TYPE_CHECKING:
         run_accuracy_ifeval,
         run_accuracy_mmlu_pro,
     )
-    from assay.runs.record import Part
+    from assay.runs.compare import Change, Comparison, Flip, compare
+    from assay.runs.files import read_run
+    from assay.runs.record import AnswerText, GroupRecord, Part, RecordedRun, TaskRecord
     from assay.scoring.corrections import Correction
     from assay.scoring.measure import Score
     from assay.scoring.task_scores import FailedSample
@@ -89,6 +97,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "assay.diagnosis.findings": "Cause Confidence Example Finding Triage",
+    "assay.diagnosis.run": "triage",
     "assay.errors": (
         "AssayError BaselineMismatchError DataNotFoundError FewerStatisticsError FileFormatError JournalError "
         "JournalLockedError JournalVersionError MetricFailedError MissingDependencyError ModelNotServedError "
@@ -102,14 +111,21 @@ _HOMES = {
     "assay.gate.policy": "CheckEntry Policy load_policy",
     "assay.gate.run": "GateReport ModelOutcome run_gate",
     "assay.lm_eval_process.process": "run_lm_eval",
+    "assay.models.probe.probing": "probe probe_async",
+    "assay.models.probe.report": "Capability Observation ProbeReport Seen",
+    "assay.models.server_info": "ServedModel",
     "assay.progress": "Progress Snapshot Standing",
+    "assay.reports.html": "report",
     "assay.reports.progress": "show_progress",
+    "assay.rescoring.rescore": "Difference Rescored score",
     "assay.results.verdicts": "CheckResult Verdict",
     "assay.runners": (
         "RunnerOptions resolve_metric run_accuracy_bbh run_accuracy_gsm8k run_accuracy_gsm8k_cot "
         "run_accuracy_gsm8k_cot_llama run_accuracy_ifeval run_accuracy_mmlu_pro"
     ),
-    "assay.runs.record": "Part",
+    "assay.runs.compare": "Change Comparison Flip compare",
+    "assay.runs.files": "read_run",
+    "assay.runs.record": "AnswerText GroupRecord Part RecordedRun TaskRecord",
     "assay.scoring.corrections": "Correction",
     "assay.scoring.measure": "Score",
     "assay.scoring.task_scores": "FailedSample",
@@ -124,19 +140,24 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.s
 __all__ = [
     "TLS",
     "Answer",
+    "AnswerText",
     "AssayError",
     "BaselineMismatchError",
     "Budget",
     "Calibration",
+    "Capability",
     "Cause",
+    "Change",
     "Check",
     "CheckEntry",
     "CheckResult",
+    "Comparison",
     "Completion",
     "CompletionToken",
     "Confidence",
     "Correction",
     "DataNotFoundError",
+    "Difference",
     "EarlyStopping",
     "Evaluation",
     "Example",
@@ -146,7 +167,9 @@ __all__ = [
     "FewerStatisticsError",
     "FileFormatError",
     "Finding",
+    "Flip",
     "GateReport",
+    "GroupRecord",
     "Interval",
     "JournalError",
     "JournalLockedError",
@@ -158,20 +181,26 @@ __all__ = [
     "ModelSpec",
     "Noise",
     "NothingMeasuredError",
+    "Observation",
     "Outcome",
     "Outlook",
     "OutputError",
     "Part",
     "Policy",
+    "ProbeReport",
     "Progress",
+    "RecordedRun",
     "ReplicasDifferError",
     "Request",
+    "Rescored",
     "RunInterrupted",
     "RunnerOptions",
     "Sample",
     "SamplesFailedError",
     "SandboxError",
     "Score",
+    "Seen",
+    "ServedModel",
     "ServerChangedError",
     "ServerRefusedError",
     "ServerUnreachableError",
@@ -183,6 +212,7 @@ __all__ = [
     "StorageError",
     "TaskConfigError",
     "TaskOptions",
+    "TaskRecord",
     "TextTail",
     "TokenSpan",
     "Triage",
@@ -194,10 +224,15 @@ __all__ = [
     "Verdict",
     "__version__",
     "calibrate",
+    "compare",
     "evaluate",
     "evaluate_async",
     "explain_gate",
     "load_policy",
+    "probe",
+    "probe_async",
+    "read_run",
+    "report",
     "resolve_metric",
     "run_accuracy_bbh",
     "run_accuracy_gsm8k",
@@ -207,7 +242,9 @@ __all__ = [
     "run_accuracy_mmlu_pro",
     "run_gate",
     "run_lm_eval",
+    "score",
     "show_progress",
+    "triage",
 ]
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay.diagnosis import Cause, Triage, triage_run
+from assay import diagnosis
+from assay.diagnosis import Cause, Triage
 from assay.evaluation import Evaluation
 from assay.types import Check
 from tests.diagnosis.runs import KEY, run
@@ -32,7 +33,7 @@ def reasoning(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
 
 
 def against(baseline: Evaluation, candidate: Evaluation) -> Triage:
-    return triage_run(candidate.results_file, baseline.results_file)
+    return diagnosis.triage(candidate.results_file, baseline.results_file)
 
 
 def named(triage: Triage, cause: Cause) -> None:
@@ -54,7 +55,7 @@ def test_bos_is_doubled(plain: Evaluation, tmp_path: Path) -> None:
 def test_chat_template_is_missing(plain: Evaluation, tmp_path: Path) -> None:
     candidate = run(tmp_path, replace(PLAIN, has_template=False))
     named(against(plain, candidate), Cause.CHAT_TEMPLATE_MISSING)
-    alone = triage_run(candidate.results_file)
+    alone = diagnosis.triage(candidate.results_file)
     named(alone, Cause.CHAT_TEMPLATE_MISSING)  # The model plays the user, too.
 
 
@@ -67,20 +68,20 @@ def test_max_tokens_are_too_few(plain: Evaluation, tmp_path: Path) -> None:
     assert triage.causes[0].score_without is not None
     assert triage.score is not None
     assert triage.causes[0].score_without > triage.score + 0.2
-    named(triage_run(candidate.results_file), Cause.TRUNCATED)
+    named(diagnosis.triage(candidate.results_file), Cause.TRUNCATED)
 
 
 def test_a_stop_string_ends_the_reasoning(reasoning: Evaluation, tmp_path: Path) -> None:
     candidate = run(tmp_path, replace(REASONING, stops_reach_reasoning=True), options=LONG)
     named(against(reasoning, candidate), Cause.STOPPED_IN_REASONING)
-    triage = triage_run(candidate.results_file)
+    triage = diagnosis.triage(candidate.results_file)
     named(triage, Cause.STOPPED_IN_REASONING)
     assert "'Question:'" in triage.headline
 
 
 def test_answers_are_not_extracted(plain: Evaluation, tmp_path: Path) -> None:
     candidate = run(tmp_path, replace(PLAIN, form="boxed"))
-    for triage in (against(plain, candidate), triage_run(candidate.results_file)):
+    for triage in (against(plain, candidate), diagnosis.triage(candidate.results_file)):
         named(triage, Cause.EXTRACTION_MISSED)
         assert "\\boxed{}" in triage.headline
         assert triage.score == 0
@@ -90,19 +91,19 @@ def test_answers_are_not_extracted(plain: Evaluation, tmp_path: Path) -> None:
 def test_content_is_null_and_reasoning_is_there(reasoning: Evaluation, tmp_path: Path) -> None:
     candidate = run(tmp_path, replace(REASONING, content_is_null=True), options=LONG)
     named(against(reasoning, candidate), Cause.ANSWER_IN_REASONING)
-    named(triage_run(candidate.results_file), Cause.ANSWER_IN_REASONING)
+    named(diagnosis.triage(candidate.results_file), Cause.ANSWER_IN_REASONING)
 
 
 def test_the_server_fails_now_and_then(plain: Evaluation, tmp_path: Path) -> None:
     candidate = run(tmp_path, PLAIN, faults=[Fault("http_500", fraction=0.03)])
-    for triage in (against(plain, candidate), triage_run(candidate.results_file)):
+    for triage in (against(plain, candidate), diagnosis.triage(candidate.results_file)):
         named(triage, Cause.SERVER_FAILURES)
         assert f"{len(candidate.failures)} server_error" in triage.headline
 
 
 def test_another_model_is_served(plain: Evaluation, tmp_path: Path) -> None:
     candidate = run(tmp_path, SimulatedModel(seed=9, accuracy=0.5, name="tiny-model"))
-    for triage in (against(plain, candidate), triage_run(candidate.results_file)):
+    for triage in (against(plain, candidate), diagnosis.triage(candidate.results_file)):
         named(triage, Cause.WRONG_MODEL)
         assert "asked for 'served', replies name 'tiny-model' (240)" in triage.headline
 
@@ -117,7 +118,7 @@ def test_answers_of_a_coarsely_quantised_model_are_worse_themselves(plain: Evalu
 @pytest.mark.parametrize("broken", [{"accuracy": 0.05}, {"broken": frozenset({"gibberish"})}])
 def test_one_of_three_endpoints_is_broken(plain: Evaluation, tmp_path: Path, broken: dict[str, Any]) -> None:
     candidate = run(tmp_path, PLAIN, replace(PLAIN, **broken), PLAIN)
-    for triage in (against(plain, candidate), triage_run(candidate.results_file)):
+    for triage in (against(plain, candidate), diagnosis.triage(candidate.results_file)):
         named(triage, Cause.ONE_ENDPOINT)
         assert triage.causes[0].evidence.startswith("http://127.0.0.1:")
         assert 40 <= triage.causes[0].samples <= 120
@@ -140,12 +141,12 @@ def test_more_causes_against_a_baseline(plain: Evaluation, tmp_path: Path, cause
 
 @pytest.mark.parametrize("cause", [Cause.GIBBERISH, Cause.REFUSED, Cause.EMPTY, Cause.REPETITIVE], ids=str)
 def test_more_causes_alone(tmp_path: Path, cause: Cause) -> None:
-    named(triage_run(run(tmp_path, MORE_CAUSES[cause]).results_file), cause)
+    named(diagnosis.triage(run(tmp_path, MORE_CAUSES[cause]).results_file), cause)
 
 
 def test_a_stop_string_ends_answers_too_early(plain: Evaluation, tmp_path: Path) -> None:
     candidate = run(tmp_path, replace(PLAIN, restates=True))
-    for triage in (against(plain, candidate), triage_run(candidate.results_file)):
+    for triage in (against(plain, candidate), diagnosis.triage(candidate.results_file)):
         named(triage, Cause.STOPPED_EARLY)
         assert "stop strings: 'Question:'" in triage.headline
 
@@ -180,7 +181,7 @@ HEALTHY: dict[str, tuple[SimulatedModel, tuple[str, ...]]] = {
 def test_nothing_is_blamed_on_healthy_runs(tmp_path: Path, name: str) -> None:
     model, tasks = HEALTHY[name]
     first = run(tmp_path / "first", model, tasks=tasks)
-    assert triage_run(first.results_file).headline == NONE_FOUND
+    assert diagnosis.triage(first.results_file).headline == NONE_FOUND
     # The same server again: a few answers flip either way.
     again = run(tmp_path / "again", replace(model, noise=0.01), tasks=tasks)
     triage = against(first, again)

@@ -17,7 +17,8 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from assay.diagnosis import Cause, Triage, triage_run
+from assay import diagnosis
+from assay.diagnosis import Cause, Triage
 from assay.diagnosis.contents import degenerate, not_extracted
 from assay.diagnosis.decline import chance_level
 from assay.diagnosis.endings import reasoning_leaked, truncated
@@ -52,7 +53,7 @@ def boxed(tmp_path_factory: pytest.TempPathFactory) -> Evaluation:
 
 def test_a_failed_run_keeps_its_triage(boxed: Evaluation) -> None:
     assert boxed.triage is not None
-    assert boxed.triage == triage_run(boxed.results_file)
+    assert boxed.triage == diagnosis.triage(boxed.results_file)
     kept = json.loads(boxed.results_file.read_text())["assay"]["triage"]
     assert kept == json.loads(json.dumps(boxed.results["assay"]["triage"]))
     assert kept["headline"].startswith("most probable cause: right answers are not extracted: ")
@@ -128,15 +129,15 @@ def test_a_baseline_of_another_task_than_the_one_that_failed_is_left_alone(tmp_p
         {"task": "walks", "metric": KEY, "baseline": str(before.results_file), "margin": 0.02, "verdict": "pass"},
     ]
     after.results_file.write_text(json.dumps(document))
-    assert triage_run(after.results_file).baseline is None
+    assert diagnosis.triage(after.results_file).baseline is None
     document["assay"]["checks"][1]["task"] = "sums"
     after.results_file.write_text(json.dumps(document))
-    assert triage_run(after.results_file).baseline == str(before.results_file)
+    assert diagnosis.triage(after.results_file).baseline == str(before.results_file)
 
 
 def test_a_baseline_file_knows_scores_alone(boxed: Evaluation, tmp_path: Path) -> None:
     save_baseline(read_run(run(tmp_path, SimulatedModel()).results_file), tmp_path / "baseline.json")
-    triage = triage_run(boxed.results_file, tmp_path / "baseline.json")
+    triage = diagnosis.triage(boxed.results_file, tmp_path / "baseline.json")
     assert triage.causes[0].cause is Cause.EXTRACTION_MISSED
     assert triage.baseline_score == pytest.approx(0.68, abs=0.05)
 
@@ -147,26 +148,28 @@ def test_what_the_probe_saw_is_taken_into_account(tmp_path: Path) -> None:
     seen = {"chat_template": {"seen": "yes"}, "bos_doubled": {"seen": "yes", "evidence": "token 1 twice"}}
     document["assay"]["probe"] = {"url": "http://x", "findings": seen}
     file.write_text(json.dumps(document))
-    assert triage_run(file).headline == "most probable cause: the BOS token is doubled: the probe saw: token 1 twice"
+    assert (
+        diagnosis.triage(file).headline == "most probable cause: the BOS token is doubled: the probe saw: token 1 twice"
+    )
     seen["chat_template"] = {"seen": "no", "evidence": "7 prompt tokens in chat, 7 of the bare text"}
     seen["bos_doubled"] = {"seen": "no"}
     file.write_text(json.dumps(document))
-    assert triage_run(file).causes[0].cause is Cause.CHAT_TEMPLATE_MISSING
+    assert diagnosis.triage(file).causes[0].cause is Cause.CHAT_TEMPLATE_MISSING
 
 
 def test_runs_of_lm_eval_are_read(tmp_path: Path) -> None:
     before = write_run(tmp_path / "before", {"a": [1, 1, 1, 0] * 30})
     after = write_run(tmp_path / "after", {"a": [1, 0, 1, 0] * 30})
-    triage = triage_run(tmp_path / "after", before)
+    triage = diagnosis.triage(tmp_path / "after", before)
     assert triage.run == str(after)
     assert triage.causes[0].cause is Cause.ANSWERS_WORSE
     assert "0.750 -> 0.500 on 120 documents; 30 lost, 0 gained" in triage.headline
     changed = write_run(tmp_path / "changed", {"a": [1, 0, 1, 0] * 30}, prompt="Think. ", version=2.0)
-    causes = {finding.cause for finding in triage_run(changed, before).causes}
+    causes = {finding.cause for finding in diagnosis.triage(changed, before).causes}
     assert causes == {Cause.PROMPTS_CHANGED, Cause.TASK_CHANGED}
     other = write_run(tmp_path / "other", {"b": [1]})
     with pytest.raises(FileFormatError, match="none of the tasks"):
-        triage_run(after, other)
+        diagnosis.triage(after, other)
 
 
 def test_a_harness_that_scores_otherwise_is_found_by_scoring_the_baseline_again(tmp_path: Path) -> None:
@@ -184,15 +187,16 @@ def test_a_harness_that_scores_otherwise_is_found_by_scoring_the_baseline_again(
     document = json.loads(before.results_file.read_text())
     document["assay"]["provenance"]["versions"]["assay"] = "0.0.1"
     before.results_file.write_text(json.dumps(document))
-    triage = triage_run(after.results_file, before.results_file, score_again=True)
+    triage = diagnosis.triage(after.results_file, before.results_file)
     assert triage.causes[0].cause is Cause.HARNESS_CHANGED, triage.headline
     assert triage.causes[0].score_repaired == pytest.approx(before.scores[0].value)
-    assert triage_run(after.results_file, before.results_file).causes[0].cause is Cause.EXTRACTION_MISSED
+    unscored = diagnosis.triage(after.results_file, before.results_file, score_again=False)
+    assert unscored.causes[0].cause is Cause.EXTRACTION_MISSED
 
 
 def test_ten_samples_are_too_few_to_blame_anything(tmp_path: Path) -> None:
     evaluation = run(tmp_path, replace(BOXED, form="hashes", odd_form=0.1), options={"limit": 10})
-    assert triage_run(evaluation.results_file).headline == "no harness cause found"
+    assert diagnosis.triage(evaluation.results_file).headline == "no harness cause found"
 
 
 def assay(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -387,19 +391,19 @@ def test_a_run_in_which_everything_failed_is_blamed_on_the_server(tmp_path: Path
         failed = run(tmp_path / str(place), answer_nothing, checks=checks, options=few)
         assert failed.triage is not None
         assert failed.triage.headline.startswith("most probable cause: the server failed: 6 of 6 (100%) samples ")
-    assert triage_run(failed.results_file, baseline.results_file).causes[0].cause is Cause.SERVER_FAILURES
+    assert diagnosis.triage(failed.results_file, baseline.results_file).causes[0].cause is Cause.SERVER_FAILURES
 
 
 def test_failures_of_tasks_without_a_score_are_counted_among_all_samples(tmp_path: Path) -> None:
     file = write_run(tmp_path, {"lost": [1.0] * 5}, metric="perplexity", higher_is_better=False, failed={"lost": [8]})
-    found = triage_run(file)
+    found = diagnosis.triage(file)
     assert found.headline.startswith("most probable cause: the server failed: 1 of 6 (17%) samples ")
     assert found.metrics == {}
     assert found.score is None
     calm = write_run(tmp_path / "calm", {"lost": [1.0] * 5}, metric="perplexity", higher_is_better=False)
-    assert triage_run(calm).headline == "nothing to explain: no sample has a score of which more is better"
+    assert diagnosis.triage(calm).headline == "nothing to explain: no sample has a score of which more is better"
     with pytest.raises(FileFormatError, match=r"none of the tasks of .* \(lost\)"):
-        triage_run(file, write_run(tmp_path / "other", {"found": [1.0] * 5}))
+        diagnosis.triage(file, write_run(tmp_path / "other", {"found": [1.0] * 5}))
 
 
 def test_nothing_measured_is_no_cause() -> None:
@@ -446,7 +450,7 @@ def marked(folder: Path, metric: str, right: float) -> Triage:
     document["higher_is_better"]["sums"]["errors"] = False
     document["assay"] = {"checks": [{"task": "sums", "metric": "errors,none", "max": 0.1, "verdict": "fail"}]}
     file.write_text(json.dumps(document))
-    return triage_run(file)
+    return diagnosis.triage(file)
 
 
 def test_no_gain_is_told_in_another_metric_than_the_one_demanded(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from assay.errors import UnsupportedTaskError
 from assay.evaluation import Evaluation, evaluate
 from assay.journal import find_journals, records
 from assay.journal.records import ResponseRecord
-from assay.rescoring.rescore import rescore
+from assay.rescoring.rescore import score
 from assay.tasks.tokenizer import Tokenizer
 from assay.types import Answer, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.echoing import ImaginaryModel
@@ -104,8 +104,8 @@ def test_a_document_s_requests_follow_one_another(server: ScriptedServer, folder
 
 def test_outcomes_tell_answers_from_failures_alone(server: ScriptedServer, folder: str, tmp_path: Path) -> None:
     evaluation = evaluate(specification(server, tmp_path, ("choosing", "reading"), tokenizer=folder))
-    for score in evaluation.scores:
-        assert score.outcomes[Outcome.ANSWERED] == score.n == 12
+    for each in evaluation.scores:
+        assert each.outcomes[Outcome.ANSWERED] == each.n == 12
 
 
 def test_the_journal_holds_values_and_no_prompt(server: ScriptedServer, folder: str, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_prompt_logprobs_give_the_same_scores(
     with ScriptedServer(answer=model.vllm_without_echo, models=["imaginary"]) as other:
         without = evaluate(specification(other, tmp_path / "without", ("choosing", "reading"), tokenizer=folder))
     assert without.results["results"] == by_echo.results["results"]
-    again = rescore(without.results_file)
+    again = score(without.results_file)
     assert not again.changed_prompts
     assert not again.differences
 
@@ -174,7 +174,7 @@ def test_prompt_logprobs_give_the_same_scores(
 def test_answers_are_scored_again_without_the_server(server: ScriptedServer, folder: str, tmp_path: Path) -> None:
     ours = evaluate(specification(server, tmp_path, ALL, tokenizer=folder))
     asked = server.count
-    again = rescore(ours.results_file)
+    again = score(ours.results_file)
     assert server.count == asked
     assert not again.changed_prompts
     assert not again.differences

@@ -13,7 +13,7 @@ import pytest
 from assay.errors import TaskConfigError
 from assay.evaluation import evaluate
 from assay.progress import Progress
-from assay.rescoring.rescore import rescore
+from assay.rescoring.rescore import score
 from assay.results.verdicts import Verdict
 from assay.tasks.library import load_tasks
 from assay.tasks.requests import RequestWriter, samples, try_first_prompts
@@ -118,7 +118,7 @@ def test_a_later_prompt_costs_its_own_task_only_and_no_answer(server: ScriptedSe
     assert remark.startswith(reason)
     assert "answers are kept" in remark
     assert len(server.answered) == 150
-    again = rescore(run.results_file)
+    again = score(run.results_file)
     assert again.differences == ()
     stumble_at(folder, 99)
     mended = evaluate(specification(server, folder, checks=checks))

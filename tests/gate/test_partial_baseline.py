@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from assay import diagnosis
 from assay.cli import main
-from assay.diagnosis import Cause, triage_run
+from assay.diagnosis import Cause
 from assay.errors import BaselineMismatchError
 from assay.evaluation import evaluate
 from assay.gate.explain import explain
 from assay.runs.baseline import save_baseline
-from assay.runs.compare import compare_runs
+from assay.runs.compare import compare
 from assay.runs.files import read_run
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, wrong
@@ -64,13 +65,13 @@ def test_a_part_is_a_remark_of_triage_and_of_a_comparison(server: ScriptedServer
     server.answer = wrong
     whole = evaluate(specification(server, tmp_path / "whole")).results_file
     for baseline, words in ((limited, LIMITED), (stopped.results_file, partial)):
-        triage = triage_run(whole, baseline)
+        triage = diagnosis.triage(whole, baseline)
         [remark] = [each for each in triage.findings if each.cause is Cause.BASELINE_PARTIAL]
         assert not remark.is_cause
         assert words in remark.evidence
         assert all(each.cause is not Cause.DATA_CHANGED for each in triage.findings)
         assert "--data-dir" not in remark.advice
-        comparison = compare_runs(read_run(baseline), read_run(whole))
+        comparison = compare(baseline, whole)
         assert comparison.mismatches == {}
         assert f"counting: {words}" in comparison.remarks
 

@@ -174,7 +174,7 @@ def test_a_redirect_is_told_with_both_addresses_and_without_secrets() -> None:
 def test_the_probe_looks_at_the_right_one() -> None:
     with ScriptedServer(under="/openai") as server:
         spec = ModelSpec(base_url=f"{server.url}/openai", model="scripted-model")
-        report = asyncio.run(probe(spec, quick=True))
+        report = probe(spec, quick=True)
     assert report.url == f"{server.url}/openai"
     assert report.findings[Capability.MODEL_LIST].seen is Seen.YES
     assert report.findings[Capability.CHAT].seen is Seen.YES

@@ -7,7 +7,7 @@ import pytest
 
 from assay.models.headers import request_headers
 from assay.models.openai import OpenAIModel
-from assay.models.probe import probe
+from assay.models.probe import probe_async
 from assay.types import ModelSpec, Request
 from tests.servers.scripted import ScriptedServer
 from tests.servers.wire import Received, Wire
@@ -47,7 +47,10 @@ def test_whoever_asks_sends_them(monkeypatch: pytest.MonkeyPatch) -> None:
                 await model.endpoints[0].looks_alive()
                 await model.load()
 
-        for question, path in ((ask, "/v1/chat/completions"), (lambda: probe(spec, seconds=20), "/v1/completions")):
+        for question, path in (
+            (ask, "/v1/chat/completions"),
+            (lambda: probe_async(spec, seconds=20), "/v1/completions"),
+        ):
             server.headers.clear()
             asyncio.run(question())
             assert {path, "/health", "/v1/models"} <= server.headers.keys()

@@ -132,7 +132,7 @@ LISTED = {"data": [{"id": "m", "owned_by": "vllm", "max_model_len": 100}]}
 
 
 def look(url: str, model: str = "", **options: Any) -> ProbeReport:
-    return asyncio.run(probe(ModelSpec(base_url=url, model=model), **options))
+    return probe(ModelSpec(base_url=url, model=model), **options)
 
 
 def test_a_server_that_can_everything() -> None:

@@ -12,7 +12,7 @@ import pytest
 from assay.cli import main
 from assay.errors import FileFormatError, UsageError
 from assay.evaluation import Evaluation, evaluate
-from assay.rescoring.rescore import Rescoring, rescore
+from assay.rescoring.rescore import score
 from assay.runs.samples import read_samples
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.result_files import write_run
@@ -57,7 +57,7 @@ def changed_tasks(folder: Path, old: str, new: str) -> str:
 
 
 def test_the_same_code_gives_the_same_results(both: Evaluation, tmp_path: Path) -> None:
-    again = rescore(both.results_file, Rescoring(output_dir=str(tmp_path)))
+    again = score(both.results_file, output_dir=str(tmp_path))
     assert not again.differences
     assert not again.changed_prompts
     assert not again.versions
@@ -71,7 +71,7 @@ def test_the_same_code_gives_the_same_results(both: Evaluation, tmp_path: Path) 
 
 def test_nothing_is_kept_unless_asked_for(both: Evaluation) -> None:
     before = sorted(both.results_file.parent.rglob("*"))
-    again = rescore(both.results_file)
+    again = score(both.results_file)
     assert again.results_file is None
     assert again.comparison is not None
     assert again.comparison.candidate == "the same answers, scored again"  # no file that is gone by now
@@ -79,7 +79,7 @@ def test_nothing_is_kept_unless_asked_for(both: Evaluation) -> None:
 
 
 def test_what_was_kept_still_knows_the_journal(both: Evaluation, tmp_path: Path) -> None:
-    again = rescore(both.results_file, Rescoring(output_dir=str(tmp_path)))
+    again = score(both.results_file, output_dir=str(tmp_path))
     assert again.results_file is not None
     answers = [answer for sample in read_samples(again.results_file) for answer in sample.answers]
     assert answers
@@ -88,7 +88,7 @@ def test_what_was_kept_still_knows_the_journal(both: Evaluation, tmp_path: Path)
 
 def test_another_filter_scores_the_same_answers(both: Evaluation, tmp_path: Path) -> None:
     tasks = changed_tasks(tmp_path, "answer is (", "is (")
-    again = rescore(both.results_file, Rescoring(include_path=tasks))
+    again = score(both.results_file, include_path=tasks)
     first = again.differences[0]
     assert first.before == pytest.approx(0.5, abs=0.1)
     assert first.now == 1.0
@@ -104,7 +104,7 @@ def test_another_filter_scores_the_same_answers(both: Evaluation, tmp_path: Path
 
 def test_a_changed_prompt_is_counted(both: Evaluation, tmp_path: Path) -> None:
     tasks = changed_tasks(tmp_path, "doc_to_text: ", "doc_to_text: Now ")
-    again = rescore(both.results_file, Rescoring(include_path=tasks))
+    again = score(both.results_file, include_path=tasks)
     scored = {score.task: score.n for score in again.scores}
     assert again.changed_prompts == {
         name: scored[name] + again.left_out.get(name, 0) for name in ("counting", "naming")
@@ -115,7 +115,7 @@ def test_a_changed_prompt_is_counted(both: Evaluation, tmp_path: Path) -> None:
 def test_one_task_by_another(both: Evaluation, tmp_path: Path) -> None:
     tasks = Path(changed_tasks(tmp_path, "answer is (", "is ("))
     (tasks / "recounting.yaml").write_text((tasks / "counting.yaml").read_text().replace("counting", "recounting", 1))
-    again = rescore(both.results_file, Rescoring(tasks={"counting": "recounting"}, include_path=str(tasks)))
+    again = score(both.results_file, tasks={"counting": "recounting"}, include_path=str(tasks))
     assert [score.task for score in again.scores] == ["recounting"]
     assert [score.value for score in again.scores] == [1.0]
     assert again.comparison is not None
@@ -128,29 +128,29 @@ def test_a_run_that_stopped_early_is_scored_as_far_as_it_went(tmp_path: Path) ->
     check = Check(metric="exact_match,get-answer", min=0.05)
     early = run(tmp_path, "counting", checks=(check,), early_stopping=EarlyStopping(order_seed=1))
     assert early.stopped_early is not None
-    again = rescore(early.results_file, Rescoring(output_dir=str(tmp_path / "again")))
+    again = score(early.results_file, output_dir=str(tmp_path / "again"))
     assert not again.differences
     assert again.scores == early.scores
     assert again.results_file is not None
     assert json.loads(again.results_file.read_text())["results"] == early.results["results"]
     assert again.comparison is not None
     assert again.comparison.candidate == str(again.results_file)
-    unkept = rescore(early.results_file).comparison
+    unkept = score(early.results_file).comparison
     assert unkept is not None
     assert any(remark.startswith("the same answers, scored again was stopped early") for remark in unkept.remarks)
 
 
 def test_what_cannot_be_scored_again_is_refused(both: Evaluation, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no task 'walking'; it has counting, naming"):
-        rescore(both.results_file, Rescoring(tasks={"walking": "walking"}))
+        score(both.results_file, tasks={"walking": "walking"})
     with pytest.raises(FileFormatError, match="was not made by an Assay run"):
-        rescore(write_run(tmp_path / "theirs", {"counting": [1.0, 0.0]}))
+        score(write_run(tmp_path / "theirs", {"counting": [1.0, 0.0]}))
     alone = tmp_path / "alone" / both.results_file.name
     alone.parent.mkdir()
     for file in both.results_file.parent.glob("*.json*"):
         shutil.copy(file, alone.parent)
     with pytest.raises(FileFormatError, match=r"journal of .* is not beside it"):
-        rescore(alone)
+        score(alone)
 
 
 def test_the_command_says_what_differs(both: Evaluation, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +177,7 @@ def test_answers_that_the_journal_has_lost_are_no_agreement(
     [journal] = folder.glob("journal/*.journal")
     content = journal.read_bytes()
     journal.write_bytes(content[: len(content) // 2])
-    again = rescore(folder / both.results_file.name)
+    again = score(folder / both.results_file.name)
     recorded = sum(score.n for score in both.scores if score.task != "both")
     assert sum(score.n for score in again.scores if score.task != "both") + sum(again.lost.values()) == recorded
     assert not again.changed_prompts
@@ -191,7 +191,7 @@ def test_answers_that_the_journal_has_lost_are_no_agreement(
 
 def test_runs_without_samples_files_are_scored_from_their_journal(tmp_path: Path) -> None:
     bare = run(tmp_path, "counting", log_samples=False)
-    again = rescore(bare.results_file)
+    again = score(bare.results_file)
     assert again.comparison is None
     assert not again.differences
     assert again.scores == bare.scores

@@ -14,7 +14,7 @@ from assay.cli.compare import compare as command
 from assay.errors import SpecificationError
 from assay.reports.comparison import comparison_text
 from assay.runs.baseline import save_baseline
-from assay.runs.compare import Comparison, compare_runs
+from assay.runs.compare import Comparison, compare
 from assay.runs.files import read_run
 from assay.stats.paired import Flips, mcnemar, newcombe_interval
 from tests.result_files import KEY, write_run
@@ -24,7 +24,7 @@ AFTER = [1, 0, 0, 1, 1, 0, 1, 0]
 
 
 def compared(before: Path, after: Path) -> Comparison:
-    return compare_runs(read_run(before), read_run(after))
+    return compare(before, after)
 
 
 def test_right_or_wrong_scores(tmp_path: Path) -> None:

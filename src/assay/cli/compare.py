@@ -24,12 +24,12 @@ def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: boo
     Example:
       assay compare results/old results/new
     """
-    from assay.runs.compare import compare_runs
+    from assay.runs.compare import compare as compared
     from assay.runs.files import read_run
 
     remark_parts(baseline, *candidates)
     first = read_run(baseline)
-    comparisons = [compare_runs(first, read_run(candidate)) for candidate in candidates]
+    comparisons = [compared(first, candidate) for candidate in candidates]
     if as_json:
         from assay._util.json_text import json_line
 

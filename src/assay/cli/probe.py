@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,15 +38,12 @@ def probe(model: str | None, quick: bool, seconds: float, as_json: bool, **optio
     Example:
       assay probe --base-url http://localhost:8000
     """
-    from assay.models.probe import Capability, Seen
     from assay.models.probe import probe as look
+    from assay.models.probe.report import require_reachable
     from assay.types import ModelSpec
 
-    reports = []
-    for base_url in addresses(options):
-        spec = asked_as(ModelSpec(base_url=base_url, model=model or ""), options)
-        reports.append(asyncio.run(look(spec, quick=quick, seconds=seconds)))
-    missing = [report[Capability.REACHABLE] for report in reports if report[Capability.REACHABLE].seen is Seen.NO]
+    specs = [asked_as(ModelSpec(base_url=url, model=model or ""), options) for url in addresses(options)]
+    reports = [look(spec, quick=quick, seconds=seconds) for spec in specs]
     if as_json:
         import json
 
@@ -55,14 +51,11 @@ def probe(model: str | None, quick: bool, seconds: float, as_json: bool, **optio
 
         print(json.dumps(msgspec.to_builtins(reports if len(reports) > 1 else reports[0])))
     else:
-        for place, report in enumerate(one for one in reports if one[Capability.REACHABLE].seen is Seen.YES):
+        for place, report in enumerate(one for one in reports if one.is_reachable):
             if place:
                 print()
             _print(report)
-    if missing:
-        from assay.errors import ServerUnreachableError
-
-        raise ServerUnreachableError("; ".join(finding.evidence for finding in missing))
+    require_reachable(reports)
     return 0
 
 

@@ -28,11 +28,10 @@ def report(run: str, baseline: str | None, open_it: bool, output: Path | None) -
     Example:
       assay report results/my-model --baseline baselines/my-model.json --open
     """
-    from assay.reports.html import write_report
-    from assay.runs.samples import results_file_of
+    from assay.reports.html import report as write
 
     remark_parts(run, baseline)
-    file = write_report(results_file_of(run), baseline=baseline, output=output)
+    file = write(run, baseline=baseline, output=output)
     print(file)
     if open_it:
         import webbrowser

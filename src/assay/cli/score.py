@@ -48,24 +48,18 @@ def score(
     Example:
       assay score results/my-model --task gsm8k_cot=my_gsm8k --include-path my_tasks
     """
-    from assay.rescoring.rescore import Rescoring, rescore
-    from assay.runs.samples import results_file_of
+    from assay.rescoring.rescore import score as score_again
 
     renamed = {name: new or name for name, _, new in (task.partition("=") for task in tasks)}
     remark_parts(run)
-    rescored = rescore(
-        results_file_of(run),
-        Rescoring(tasks=renamed, include_path=include_path, data_dir=data_dir, output_dir=output_dir),
-    )
+    rescored = score_again(run, tasks=renamed, include_path=include_path, data_dir=data_dir, output_dir=output_dir)
     if as_json:
         from assay._util.json_text import json_line
 
         print(json_line(rescored))
     else:
         _show(rescored, flips)
-    if not exit_code:
-        return 0
-    return 1 if rescored.differences else 4 if rescored.lost else 0
+    return rescored.exit_code if exit_code else 0
 
 
 def _show(rescored: Rescored, flips: int) -> None:

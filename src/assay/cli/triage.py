@@ -26,10 +26,10 @@ def triage(run: str, baseline: str | None, as_json: bool) -> None:
     Example:
       assay triage results/my-model --baseline results/old
     """
-    from assay.diagnosis import triage_run
+    from assay.diagnosis import triage as explain
 
     remark_parts(run, baseline)
-    found = triage_run(run, baseline, score_again=baseline is not None)
+    found = explain(run, baseline)
     if as_json:
         from assay._util.json_text import json_line
 

@@ -4,7 +4,7 @@ It may import ``checks``, ``rescoring``, ``runs`` and what stands below them.
 """
 
 from assay.diagnosis.findings import TITLES, Cause, Confidence, Example, Finding, Triage
-from assay.diagnosis.run import explain_scores, needs_explanation, triage_run, triage_samples
+from assay.diagnosis.run import explain_scores, needs_explanation, triage, triage_samples
 
 __all__ = [
     "TITLES",
@@ -15,6 +15,6 @@ __all__ = [
     "Triage",
     "explain_scores",
     "needs_explanation",
-    "triage_run",
+    "triage",
     "triage_samples",
 ]

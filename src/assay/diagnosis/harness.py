@@ -59,13 +59,13 @@ def scored_again(baseline: RunSamples, run: RunSamples, metrics: Mapping[str, st
     Scored again only if the run was made by the packages that are installed, the baseline by others, and its journal is
     there; else there is nothing to learn from it.
     """
-    from assay.rescoring.rescore import rescore
+    from assay.rescoring.rescore import score
 
     then, ours = _versions(baseline), _versions(run)
     if baseline.journal is None or not then or then == ours or ours != package_versions():
         return {}
     try:
-        differences = rescore(baseline.file).differences
+        differences = score(baseline.file).differences
     except AssayError as error:
         _log.info("the baseline's answers could not be scored again: %s", error)
         return {}

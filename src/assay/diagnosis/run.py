@@ -55,15 +55,15 @@ _DETECTORS: tuple[Detector, ...] = (
 )
 
 
-def triage_run(run: str | Path, baseline: str | Path | None = None, *, score_again: bool = False) -> Triage:
-    """Say why a finished run scored as it did.
+def triage(run: str | Path, baseline: str | Path | None = None, *, score_again: bool = True) -> Triage:
+    """Say why a finished run scored as it did: the most probable cause, then all that was found.
 
     Args:
         run: a results file, a samples file or a folder of results (its newest run); Assay's or lm-eval's.
         baseline: an earlier run of the same tasks, of any of these kinds, or a baseline file. None: the one that the
             run's own checks name, if they do and it is there.
-        score_again: if the baseline was made by other versions, score its answers again to see what that changes; loads
-            its tasks and their data.
+        score_again: if a baseline that is named here was made by other versions of the packages, score its answers
+            again to see what that alone changes; loads its tasks and their data.
 
     Raises:
         FileFormatError: a run is missing or damaged.
@@ -71,7 +71,7 @@ def triage_run(run: str | Path, baseline: str | Path | None = None, *, score_aga
     """
     with RunSamples(results_file_of(run)) as samples:
         named = _baseline_in_checks(samples) if baseline is None else baseline
-        return triage_samples(samples, named, score_again=score_again)
+        return triage_samples(samples, named, score_again=score_again and baseline is not None)
 
 
 def needs_explanation(checks: Sequence[CheckResult]) -> bool:
@@ -82,7 +82,7 @@ def needs_explanation(checks: Sequence[CheckResult]) -> bool:
 def explain_scores(
     results_file: Path, checks: Sequence[CheckResult], reader: SampleReader | None = None
 ) -> Triage | None:
-    """:func:`triage_run` for the end of a run: what goes wrong here is logged, and costs no results.
+    """:func:`triage` for the end of a run: what goes wrong here is logged, and costs no results.
 
     Args:
         results_file: the run's.
@@ -113,7 +113,7 @@ def triage_samples(
     score_again: bool = False,
     reader: SampleReader | None = None,
 ) -> Triage:
-    """Say why a run scored as it did; see :func:`triage_run`."""
+    """Say why a run scored as it did; see :func:`triage`."""
     looked_at = metrics_of(samples)
     metrics = {task: key for task, key in looked_at.items() if key is not None}
     facts = list(facts_of_run(samples, looked_at, reader))

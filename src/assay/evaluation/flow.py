@@ -217,12 +217,12 @@ async def _changes_since_it_began(plan: RunPlan, journal: Journal) -> list[str]:
 
 async def _seen_of_server(spec: ModelSpec, preflight: Preflight) -> dict[str, Any]:
     """What the first server that is there is seen to do."""
-    from assay.models.probe import probe
+    from assay.models.probe.probing import look_at
 
     base_url = next(url for url in spec.base_urls if server_root(url) in preflight.servers)
     one = msgspec.structs.replace(spec, base_url=base_url, replicas=())
     try:
-        report = await probe(one, info=preflight.first, quick=True, seconds=_PROBE_SECONDS)
+        report = await look_at(one, preflight.first, quick=True, seconds=_PROBE_SECONDS)
     except Exception as error:  # whatever a server makes of it, its run goes on
         return {"url": server_root(base_url), "error": type(error).__name__}
     seen: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))

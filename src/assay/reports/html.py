@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 from assay._util.json_text import as_json
 from assay._util.storage import unwritten
 from assay._util.text import visible
-from assay.diagnosis import triage_run
+from assay.diagnosis import triage
 from assay.reports.endpoints import HEADINGS as ENDPOINT_HEADINGS
 from assay.reports.gathered import PageSamples
 from assay.reports.page import difference_bounds, has_samples, outline, score_bounds
 from assay.reports.page_budget import BUDGET, deflated
 from assay.results.writing import read_results
+from assay.runs.samples import results_file_of
 from assay.types import Outcome
 
 if TYPE_CHECKING:
@@ -38,6 +39,27 @@ _STYLES = ("uPlot.min.css", "page.css", "samples.css")
 _LIBRARY = "uPlot.iife.min.js"
 _SCRIPTS = ("data.js", "text.js", "plots.js", "filters.js", "list.js", "detail.js", "page.js")
 """Parts of one module, in this order."""
+
+
+def report(run: str | Path, *, baseline: str | Path | None = None, output: str | Path | None = None) -> Path:
+    """Write a finished run, Assay's or lm-eval's, as one HTML file with every sample.
+
+    It opens from disk and asks no network for anything.
+
+    Args:
+        run: a results file, a samples file or a folder of results (its newest run).
+        baseline: an earlier run to compare with, or a saved baseline.
+        output: the file to write; None: ``report_<time>.html`` beside the results.
+
+    Returns:
+        The file.
+
+    Raises:
+        FileFormatError: a file of the run or of the baseline is missing or damaged.
+        SpecificationError: the baseline has no task of the run.
+        OutputError: the report cannot be written.
+    """
+    return write_report(results_file_of(run), baseline=baseline, output=None if output is None else Path(output))
 
 
 def write_report(
@@ -84,11 +106,11 @@ def report_file(results_file: Path) -> Path:
 
 def _page(results_file: Path, baseline: str | Path | None, budget: int, gathering: Gathering | None) -> str:
     run = outline(results_file, results := read_results(results_file))
-    comparison, texts, triage = None, None, run.triage
+    comparison, texts, explanation = None, None, run.triage
     gathered = None if gathering is None else gathering.of(results_file)
     if baseline is not None:
         comparison, texts = _compare(results_file, baseline, run)
-        triage = triage_run(results_file, baseline)
+        explanation = triage(results_file, baseline, score_again=False)
     if gathered is None or baseline is not None:
         gathered = _gather(results_file, results, PageSamples(run, texts))
     packed, plots = gathered.packer.pack(budget), gathered.measured.plots()
@@ -100,7 +122,7 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int, gatherin
             run=run,
             results_file=results_file.name,
             comparison=comparison,
-            triage=triage if triage is not None and triage.findings else None,
+            triage=explanation if explanation is not None and explanation.findings else None,
             packed=packed,
             figures=run.figures(gathered.measured),
             plots=plots,
@@ -127,11 +149,11 @@ def _gather(results_file: Path, results: Mapping[str, Any], gathered: PageSample
 
 def _compare(results_file: Path, baseline: str | Path, run: RunOutline) -> tuple[Comparison, BaselineTexts]:
     from assay.reports.page_baseline import BaselineTexts
-    from assay.runs.compare import compare_runs
+    from assay.runs.compare import compare
     from assay.runs.files import read_run
 
     before, after = read_run(baseline), read_run(results_file)
-    comparison = compare_runs(before, after)
+    comparison = compare(before, after)
     return comparison, BaselineTexts(before, after, comparison, run.chosen_keys())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay._version import __version__
-from assay.errors import FileFormatError, UnsupportedTaskError, UsageError
+from assay.errors import FileFormatError, UnjudgeableError, UnsupportedTaskError, UsageError
 from assay.journal.by_document import ResponsesByDocument
 from assay.rescoring.recorded_answers import RecordedAnswers
 from assay.results.provenance import package_versions
+from assay.results.verdicts import Verdict
 from assay.results.writing import aggregate, date_id, ensure_writable, mark_stopped_early, model_folder, write_results
-from assay.runs.compare import Comparison, compare_runs
+from assay.runs.compare import Comparison, compare
 from assay.runs.files import read_run
-from assay.runs.samples import RunSamples
+from assay.runs.samples import RunSamples, results_file_of
 from assay.scoring.corrections import corrections
 from assay.scoring.deadline import SCORING_SECONDS, Deadline
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals
@@ -35,20 +37,17 @@ from assay.tasks.settings_check import refuse_odd_settings
 from assay.types import ModelSpec, Specification, StoppedEarly, score_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
 
-class Rescoring(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be scored again, and how."""
+class _Rescoring(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of :func:`score`."""
 
-    tasks: dict[str, str] = {}
-    """Tasks of the run, each with the task that scores its answers now (as a rule itself); empty: all, as they are."""
-    include_path: str | None = None
-    """A folder of task YAML in place of the run's own."""
-    data_dir: str | None = None
-    """Where data sets lie, in place of the run's own folder."""
-    output_dir: str | None = None
-    """Where results and samples files go; None: nothing is kept."""
+    tasks: dict[str, str]
+    """Tasks of the run, each with the task that scores its answers now; empty: all, as they are."""
+    include_path: str | None
+    data_dir: str | None
+    output_dir: str | None
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,25 +81,46 @@ class Rescored(msgspec.Struct, frozen=True, kw_only=True):
     results_file: Path | None
     """Where the results were kept."""
 
+    @property
+    def exit_code(self) -> int:
+        """What ``assay score --exit-code`` ends with: 1 where a score differs, else 4 where answers are lost."""
+        if self.differences:
+            return Verdict.FAIL.exit_code
+        return UnjudgeableError.exit_code if self.lost else 0
 
-def rescore(results_file: Path, rescoring: Rescoring | None = None) -> Rescored:
-    """Score a run's journaled answers again.
+
+def score(
+    run: str | Path,
+    *,
+    tasks: Mapping[str, str] | Sequence[str] = (),
+    include_path: str | None = None,
+    data_dir: str | None = None,
+    output_dir: str | None = None,
+) -> Rescored:
+    """Score the answers in a run's journal again, without a server, as they would be scored now; say what differs.
+
+    With other task YAML, a newer lm-eval or a newer Assay, this tells what the harness alone changes.
 
     Args:
-        results_file: of the run; its journal lies beside it.
-        rescoring: which tasks, by what; by default all, as the run had them.
+        run: a results file, or a folder of results (its newest run).
+        tasks: only these tasks of the run; in a mapping, each with the task that scores its answers now. Empty: all,
+            as they are.
+        include_path: a folder of task YAML in place of the run's own; it may run code.
+        data_dir: where data sets lie, in place of the run's own folder.
+        output_dir: where results and samples files go; None: nothing is kept.
 
     Raises:
         UsageError: the run has no such task, or a task cannot be loaded.
         FileFormatError: the run was not made by Assay, or its journal is missing.
         JournalError: the journal cannot be read.
     """
-    rescoring = rescoring or Rescoring()
-    with RunSamples(results_file) as run:
-        return _rescore(run, rescoring)
+    renamed = dict(tasks) if isinstance(tasks, Mapping) else {name: name for name in tasks}
+    rescoring = _Rescoring(tasks=renamed, include_path=include_path, data_dir=data_dir, output_dir=output_dir)
+    with RunSamples(results_file_of(run)) as samples:
+        return _rescore(samples, rescoring)
 
 
-def _rescore(run: RunSamples, rescoring: Rescoring) -> Rescored:
+def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
     specification = _specification_of(run, rescoring)
     names = _names(run, specification, rescoring)
     loaded = load_tasks(list(names.values()), specification.options, model_args(specification.model))
@@ -136,7 +156,7 @@ def _rescore(run: RunSamples, rescoring: Rescoring) -> Rescored:
     )
 
 
-def _specification_of(run: RunSamples, rescoring: Rescoring) -> Specification:
+def _specification_of(run: RunSamples, rescoring: _Rescoring) -> Specification:
     recorded = run.assay.get("provenance", {}).get("specification")
     if recorded is None:
         raise FileFormatError(f"{run.file} was not made by an Assay run: there are no recorded answers to score")
@@ -151,7 +171,7 @@ def _specification_of(run: RunSamples, rescoring: Rescoring) -> Specification:
     return msgspec.structs.replace(specification, options=options)
 
 
-def _names(run: RunSamples, specification: Specification, rescoring: Rescoring) -> dict[str, str]:
+def _names(run: RunSamples, specification: Specification, rescoring: _Rescoring) -> dict[str, str]:
     """What to load: tasks of the run, each with the one that scores it now; or what the run asked for, as it is."""
     if unknown := [name for name in rescoring.tasks if name not in run.tasks]:
         raise UsageError(f"{run.file} has no task '{unknown[0]}'; it has {', '.join(run.tasks)}")
@@ -182,7 +202,7 @@ def _journal_of(run: RunSamples) -> Iterator[ResponsesByDocument]:
 
 
 @contextmanager
-def _folder(specification: Specification, rescoring: Rescoring) -> Iterator[Path]:
+def _folder(specification: Specification, rescoring: _Rescoring) -> Iterator[Path]:
     if rescoring.output_dir is None:
         with tempfile.TemporaryDirectory(prefix="assay-score-") as scratch:
             yield Path(scratch)
@@ -246,7 +266,7 @@ def _comparison(before: Path, now: Path, recorded_as: Mapping[str, str]) -> Comp
         recorded_as.get(name, name): msgspec.structs.replace(task, name=recorded_as.get(name, name))
         for name, task in run.tasks.items()
     }
-    return compare_runs(read_run(before), msgspec.structs.replace(run, tasks=under_old_names))
+    return compare(before, msgspec.structs.replace(run, tasks=under_old_names))
 
 
 def _without_file(comparison: Comparison, written: Path) -> Comparison:

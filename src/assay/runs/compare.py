@@ -8,6 +8,7 @@ import msgspec
 
 from assay.errors import SpecificationError
 from assay.runs.answers import read_answers
+from assay.runs.files import read_run
 from assay.runs.pairing import Pairing, pair_tasks
 from assay.runs.record import AnswerText, RecordedRun, Score, are_same_run, document_means, mean
 from assay.stats.multiple import holm
@@ -17,6 +18,7 @@ from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from assay.stats.intervals import Interval
 
@@ -89,12 +91,19 @@ class _Paired(msgspec.Struct, frozen=True):
     higher_is_better: bool
 
 
-def compare_runs(baseline: RecordedRun, candidate: RecordedRun) -> Comparison:
-    """Compare every task, metric and group that both runs have.
+def compare(baseline: RecordedRun | str | Path, candidate: RecordedRun | str | Path) -> Comparison:
+    """Compare two runs document by document: every task, metric and group that both have. Assay's and lm-eval's alike.
+
+    Args:
+        baseline: the earlier one: a results file, a samples file, a baseline, a folder of results (its newest run), or
+            what :func:`assay.read_run` has read of one.
+        candidate: the later one, in the same way.
 
     Raises:
-        SpecificationError: they have nothing in common.
+        FileFormatError: a run is missing or damaged.
+        SpecificationError: they have no task in common.
     """
+    baseline, candidate = _read(baseline), _read(candidate)
     common = [name for name in baseline.tasks if name in candidate.tasks]
     if not common:
         raise SpecificationError(
@@ -117,6 +126,10 @@ def compare_runs(baseline: RecordedRun, candidate: RecordedRun) -> Comparison:
             *_remarks(baseline, candidate, pairings),
         ),
     )
+
+
+def _read(run: RecordedRun | str | Path) -> RecordedRun:
+    return run if isinstance(run, RecordedRun) else read_run(run)
 
 
 def _paired(pairing: Pairing) -> dict[str, _Paired]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from assay.errors import UsageError
-from assay.runs.compare import Flip, compare_runs
-from assay.runs.files import read_run
+from assay.runs.compare import Flip, compare
 from assay.types import Outcome
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def outcomes_of(sample: RunSample) -> set[Outcome]:
 
 def _flips(run: RunSamples, baseline: str) -> Mapping[tuple[str, int], list[Flip]]:
     found: dict[tuple[str, int], list[Flip]] = {}
-    for flip in compare_runs(read_run(baseline), read_run(run.file)).flips:
+    for flip in compare(baseline, run.file).flips:
         found.setdefault((flip.task, flip.doc_id), []).append(flip)
     return found
 

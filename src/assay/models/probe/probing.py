@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay._util.event_loops import refuse_inside_event_loop
 from assay.errors import ServerRefusedError, ServerUnreachableError, SpecificationError
 from assay.models.api_key import read_api_key
 from assay.models.openai import OpenAIModel
@@ -28,27 +29,21 @@ from assay.models.probe.templates import look_at_template, tokenize, try_system_
 from assay.models.refusals import refusal_words, refuses_key
 from assay.models.server_info import bare_name
 from assay.models.urls import server_root
+from assay.types import ModelSpec
 
 if TYPE_CHECKING:
     from assay.models.retry import Fault
     from assay.models.server_info import ServedModel, ServerInfo
-    from assay.types import ModelSpec
 
 
-async def probe(
-    spec: ModelSpec,
-    *,
-    info: ServerInfo | None = None,
-    quick: bool = False,
-    seconds: float = 120.0,
-) -> ProbeReport:
+def probe(server: str | ModelSpec, *, quick: bool = False, seconds: float = 120.0) -> ProbeReport:
     """Look at what a server can do, by asking it: about fifty requests of few tokens, most of them one at a time.
 
-    Whatever the server replies is a finding; only mistakes of the caller raise.
+    Whatever the server replies is a finding, also that nothing answers; only mistakes of the caller raise.
 
     Args:
-        spec: which server, and how to reach it. With an empty model's name the first is asked that the server lists.
-        info: what the server says of itself, where it has been asked already.
+        server: its address, or which model to ask and how the server is reached. With an address, or an empty model's
+            name, the first model is asked that the server lists. Replicas are not looked at.
         quick: look only at what may make a run's scores wrong unnoticed, with a dozen requests, most of them at once.
         seconds: after these no more is asked; what is left is unknown.
 
@@ -57,6 +52,18 @@ async def probe(
             none.
         ServerRefusedError: no model is named, and the server does not list any with this key.
     """
+    refuse_inside_event_loop("probe", "await probe_async(server)")
+    return asyncio.run(probe_async(server, quick=quick, seconds=seconds))
+
+
+async def probe_async(server: str | ModelSpec, *, quick: bool = False, seconds: float = 120.0) -> ProbeReport:
+    """:func:`probe` for callers with an event loop of their own."""
+    spec = server if isinstance(server, ModelSpec) else ModelSpec(base_url=server, model="")
+    return await look_at(spec, None, quick=quick, seconds=seconds)
+
+
+async def look_at(spec: ModelSpec, info: ServerInfo | None, *, quick: bool, seconds: float) -> ProbeReport:
+    """:func:`probe` of a server that may have been asked already what it says of itself."""
     started = time.monotonic()
     api_key = read_api_key(spec)
     try:

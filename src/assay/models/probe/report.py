@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.errors import ServerUnreachableError
 from assay.models.server_info import ServedModel  # noqa: TC001 - msgspec resolves the annotations
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Seen(StrEnum):
@@ -123,6 +128,11 @@ class ProbeReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Requests that were sent."""
     seconds: float = 0.0
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether anything answered."""
+        return self[Capability.REACHABLE].seen is not Seen.NO
+
     def __getitem__(self, capability: Capability) -> Observation:
         """What was seen of a capability; unknown if it was not looked at."""
         return self.findings.get(capability, NOT_ASKED)
@@ -144,3 +154,13 @@ def unknown(evidence: str = "") -> Observation:
 
 
 NOT_ASKED = unknown("not asked")
+
+
+def require_reachable(reports: Sequence[ProbeReport]) -> None:
+    """Make sure that all servers answered that were looked at.
+
+    Raises:
+        ServerUnreachableError: some did not; the message has what was seen of each.
+    """
+    if missing := [report[Capability.REACHABLE].evidence for report in reports if not report.is_reachable]:
+        raise ServerUnreachableError("; ".join(missing))
