@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from assay.tasks import documents as module
-from assay.tasks.documents import documents, is_plain
+from assay.tasks.documents import copied, documents, is_plain
 from assay.tasks.kept_rows import KeptRows
 
 REPOSITORIES = (
@@ -116,3 +116,18 @@ def test_lists_and_other_iterables() -> None:
     assert list(documents(rows)) == rows
     assert list(documents(iter(rows))) == rows
     assert list(documents(datasets.Dataset.from_dict({"a": []}))) == []
+
+
+@pytest.mark.parametrize(
+    "doc", [{"a": "x", "b": ["y", None, 1.5], "c": {"d": [1]}, "e": [["z"], {"f": 2}]}, ["a", ["b"]], (1, [2]), {}]
+)
+def test_a_copy_shares_nothing_that_could_change(doc: Any) -> None:
+    same_types(copied(doc), doc)
+    assert not shared(copied(doc), doc)
+
+
+def shared(one: Any, other: Any) -> bool:
+    if isinstance(one, str | int | float | None):
+        return False
+    pairs = [(one[key], other[key]) for key in one] if isinstance(one, dict) else list(zip(one, other, strict=True))
+    return one is other or any(shared(*pair) for pair in pairs)

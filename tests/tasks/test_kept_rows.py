@@ -17,6 +17,7 @@ from assay.tasks.documents import documents
 from assay.tasks.library import load_tasks
 from assay.tasks.rows import Rows, is_table
 from assay.types import TaskOptions
+from tests.servers.scripted import ScriptedServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -221,14 +222,17 @@ def test_a_run_over_kept_rows_does_without_the_library(data: Path, library: Any,
     tasks.mkdir()
     (tasks / "plain.yaml").write_text(TASK.format(name="sums_plain"))
     code = (
-        "import sys\nfrom assay.tasks import file_hashes\nfile_hashes._SETTLED_NS = -1\n"
-        "from assay.tasks.library import load_tasks\nfrom assay.types import TaskOptions\n"
-        "options = TaskOptions(data_dir=sys.argv[1], include_path=sys.argv[2])\n"
-        "task = load_tasks(['sums_plain'], options, {}).tasks['sums_plain']\n"
+        "import sys\nfrom assay import Specification, ModelSpec, TaskOptions, evaluate\n"
+        "from assay.tasks import file_hashes\nfile_hashes._SETTLED_NS = -1\n"
+        "url, data, tasks, output = sys.argv[1:]\n"
+        "options = TaskOptions(data_dir=data, include_path=tasks, limit=5)\n"
+        "model = ModelSpec(base_url=url, model='scripted-model')\n"
+        "evaluate(Specification(tasks=('sums_plain',), model=model, options=options, output_dir=output))\n"
         "heavy = ('datasets.load', 'pandas', 'requests.api', 'sacrebleu.metrics')\n"
-        "print(len(list(task.eval_docs)), [name for name in heavy if name in sys.modules])\n"
+        "print([name for name in heavy if name in sys.modules])\n"
         "import datasets, requests\nprint(datasets.Dataset.from_dict({'a': [1]})[0], requests.get.__name__)\n"
     )
-    command = [sys.executable, "-c", code, str(data), str(tasks)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["700 []", "{'a': 1} get"]
+    with ScriptedServer(lambda _: "5") as server:
+        command = [sys.executable, "-c", code, server.url, str(data), str(tasks), str(tmp_path / "out")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout.splitlines(), done.stderr) == (["[]", "{'a': 1} get"], "")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import reprlib
 from collections import defaultdict
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lm_eval.api.registry import metric_registry
@@ -16,7 +15,7 @@ from lm_eval.api.registry import metric_registry
 from assay.errors import TaskConfigError
 from assay.scoring.outcomes import fallbacks_of
 from assay.scoring.sample_lines import SampleLines
-from assay.tasks.documents import may_be_changed
+from assay.tasks.documents import copied, may_be_changed
 from assay.tasks.loglikelihood import lm_eval_response
 from assay.tasks.metrics import aggregation_of, may_aggregate_none
 from assay.tasks.patches.exact_match import remember_exact_matches
@@ -63,7 +62,7 @@ class Scorer:
         self._task = task
         self._ensembles = keep_filters(task)
         self._may_change = may_be_changed(task)
-        self._copy = deepcopy if self._may_change else _shallow_copy
+        self._copy = copied if self._may_change else _shallow_copy
         self.fallbacks = {ensemble.name: fallbacks_of(ensemble) for ensemble in self._ensembles}
         """For every filter, what it gives where it finds no answer."""
         self.is_foreign = _is_scored_by_foreign_code(task) or not are_of_library(self._ensembles)

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import itertools
 import sys
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
+
+from assay.tasks.rows import is_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -27,10 +30,23 @@ def are_kept(task: Any) -> bool:
 
     Rows of a data set are made anew each time.
     """
-    from datasets import Dataset
-
     docs = task.eval_docs
-    return not isinstance(docs, Dataset) and next(iter(docs), None) is next(iter(task.eval_docs), None)
+    return not is_table(docs) and next(iter(docs), None) is next(iter(task.eval_docs), None)
+
+
+def copied(doc: Any) -> Any:
+    """A deep copy of a document; of texts and numbers, and lists of them, without what ``deepcopy`` takes for more."""
+    if type(doc) is not dict:
+        return deepcopy(doc)
+    return {key: value if type(value) in _UNCHANGEABLE else _copied_list(value) for key, value in doc.items()}
+
+
+def _copied_list(value: Any) -> Any:
+    is_flat = type(value) is list and _UNCHANGEABLE.issuperset(map(type, value))
+    return value.copy() if is_flat else deepcopy(value)
+
+
+_UNCHANGEABLE = frozenset({str, int, float, bool, type(None)})
 
 
 def documents(docs: Any) -> Iterator[Any]:

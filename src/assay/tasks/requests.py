@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from assay.errors import AssayError, TaskConfigError, UnsupportedTaskError
 from assay.tasks.chat_text import ChatPrompt
-from assay.tasks.documents import are_kept, chosen, may_be_changed
+from assay.tasks.documents import are_kept, chosen, copied, may_be_changed
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.loglikelihood import LoglikelihoodBodies
 from assay.tasks.patches.fewshot import remember_fewshot_examples
@@ -137,7 +136,7 @@ class SampleBuilder:
             TaskConfigError: the task's own code fails on it, for example for want of few-shot examples.
         """
         try:
-            asked = deepcopy(doc) if self._copies else doc
+            asked = copied(doc) if self._copies else doc
             built = self._task.construct_requests(
                 doc=asked,
                 ctx=self._contexts.context(asked),
