@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from assay.errors import SpecificationError
+from assay.models.request_shape import shape_of, validate_shape
 from assay.models.urls import endpoint_url, server_root, without_secrets
+from assay.models.user_headers import header_values, without_values
 from assay.stats.multiple import bonferroni_alpha
 from assay.tasks.gen_kwargs import generation_fault
 from assay.tasks.selection import validate_samples
@@ -114,6 +116,8 @@ def validate_model(model: ModelSpec) -> None:
     if model.tokenizer is not None and model.endpoint == "chat":
         raise SpecificationError("a tokenizer is of use only on the completions endpoint (--completions)")
     _validate_concurrency(model.concurrency)
+    validate_shape(model)
+    header_values(model.headers)
     for name in ("max_attempts", "max_length", "max_gen_toks", "request_timeout", "stall_timeout", "give_up_after"):
         value = getattr(model, name)
         if value is not None and not 0 < value < float("inf"):
@@ -165,7 +169,10 @@ def recorded(specification: Specification) -> Specification:
     """The specification fit to be written down: without keys in addresses."""
     model = specification.model
     shown = msgspec.structs.replace(
-        model, base_url=without_secrets(model.base_url), replicas=tuple(map(without_secrets, model.replicas))
+        model,
+        base_url=without_secrets(model.base_url),
+        replicas=tuple(map(without_secrets, model.replicas)),
+        headers=without_values(model.headers),
     )
     return msgspec.structs.replace(specification, model=shown)
 
@@ -201,6 +208,7 @@ def fingerprint(specification: Specification) -> str:
         "custom_prefix_token_id": model.custom_prefix_token_id,
         "max_gen_toks": model.max_gen_toks,
         "eos_string": model.eos_string,
+        "shape": shape_of(model),
         "options": specification.options,
         "lm_eval": version("lm_eval"),
     }

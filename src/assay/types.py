@@ -35,6 +35,9 @@ class TLS(msgspec.Struct, frozen=True, kw_only=True):
     """Its key, where that is not in the same file."""
 
 
+Dialect = Literal["auto", "none", "openai", "azure", "mistral"]
+"""Differences of a provider's API from the protocol that servers share; ``auto``: as the server is seen to need."""
+
 USUAL_KEY_VARIABLE = "OPENAI_API_KEY"
 """Environment variable that holds the API key where none is named."""
 
@@ -94,6 +97,17 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """With a tokenizer: the token before a text without context, in place of the one that begins texts."""
     max_gen_toks: int = USUAL_MAX_GEN_TOKS
     """Tokens to generate at most, where neither the task nor ``gen_kwargs`` say how many."""
+    headers: dict[str, str] = {}
+    """Sent with every request, in place of Assay's own of the same name. A value is text, ``$VARIABLE`` or ``@FILE``;
+    what is written out is never recorded. An empty one leaves Assay's own out."""
+    dialect: Dialect = "auto"
+    """The provider's own ways; see :func:`assay.models.request_shape.dialect_shape`."""
+    rename_fields: dict[str, str] = {}
+    """Fields of every request's body that the server knows by another name, by the name that lm-eval sends."""
+    drop_fields: tuple[str, ...] = ()
+    """Fields that are left out of every request's body."""
+    extra_body: dict[str, Any] = {}
+    """Fields that are put into every request's body, in place of those of the same name."""
     eos_string: str | None = None
     """Added to the stop strings of every request that has it not among them."""
 

@@ -67,6 +67,7 @@ class ScriptedServer:
         log: a file to which every request is appended as one JSON line.
         context: if given, TLS is spoken.
         under: the path under which the endpoints are.
+        refuse: says of a request with which status and message it is refused; None where it is not.
     """
 
     usual_context: ssl.SSLContext | None = None
@@ -85,7 +86,9 @@ class ScriptedServer:
         log: Path | None = None,
         context: ssl.SSLContext | None = None,
         under: str = "/v1",
+        refuse: Callable[[Received], tuple[int, str] | None] = lambda _: None,
     ) -> None:
+        self.refuse = refuse
         self.under = under
         self.answer = answer
         self.faults = tuple(faults)
@@ -233,6 +236,8 @@ class ScriptedServer:
         self._note(request)
         if self.api_key is not None and request.headers.get("authorization") != f"Bearer {self.api_key}":
             return await wire.error(401, "Incorrect API key provided", "invalid_api_key")
+        if (refusal := self.refuse(request)) is not None:
+            return await wire.error(*refusal)
         if path not in (f"{self.under}/chat/completions", f"{self.under}/completions"):
             return await wire.error(404, f"no {path} here")
         self._at_once += 1

@@ -40,6 +40,7 @@ SHARED = {
         "add_bos_token",
         "custom_prefix_token_id",
     ),
+    "Requests that fit the server": ("dialect", "header_texts", "dropped", "renamed", "extra_body_text"),
     "Verdict": ("explain", "minimums", "maximums", "ranges", "stop_early", "alpha"),
     "Pace and patience": (
         "concurrency",

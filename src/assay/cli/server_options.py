@@ -28,6 +28,38 @@ _CONNECTION = (
         "--ca-file", help="Trust the certificates in this file (PEM), instead of the system's.", metavar="FILE"
     ),
     click.option("--client-cert", help="Certificate (PEM) that is shown to the server.", metavar="FILE"),
+    click.option(
+        "--header",
+        "header_texts",
+        multiple=True,
+        help="A header for every request; NAME=$VARIABLE or NAME=@FILE keep it off the command line. Repeatable.",
+        metavar="NAME=VALUE",
+    ),
+    click.option(
+        "--dialect",
+        type=click.Choice(["auto", "none", "openai", "azure", "mistral"]),
+        help="The provider's own ways: names of fields, and where the key goes.  [default: auto]",
+    ),
+    click.option(
+        "--drop-field",
+        "dropped",
+        multiple=True,
+        help="Leave a field out of every request, as seed where it is refused. Repeatable.",
+        metavar="NAME",
+    ),
+    click.option(
+        "--rename-field",
+        "renamed",
+        multiple=True,
+        help="Send a field by another name. Repeatable.",
+        metavar="OLD=NEW",
+    ),
+    click.option(
+        "--extra-body",
+        "extra_body_text",
+        help='Fields for every request: {"chat_template_kwargs": {"enable_thinking": false}}.',
+        metavar="JSON",
+    ),
     click.option("--client-key", help="Its key, if that is in another file.", metavar="FILE"),
 )
 _ADDRESSES = (
@@ -90,6 +122,7 @@ concurrency_option = click.option(
 )
 
 _FIELDS = (
+    "dialect",
     "api_key_env",
     "api_key_file",
     "request_timeout",
@@ -142,7 +175,24 @@ def asked_as(model: ModelSpec, options: Mapping[str, Any]) -> ModelSpec:
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     tls = msgspec.structs.replace(model.tls, **{name: given[name] for name in TLS.__struct_fields__ if name in given})
     fields = {name: given[name] for name in _FIELDS if name in given}
-    return msgspec.structs.replace(model, tls=tls, **fields)
+    return msgspec.structs.replace(model, tls=tls, **fields, **_request_fields(model, given))
+
+
+def _request_fields(model: ModelSpec, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the options add to the model's own headers and changes of bodies."""
+    from assay.models.request_shape import parse_extra_body, parse_rename
+    from assay.models.user_headers import parse_header
+
+    fields: dict[str, Any] = {}
+    if texts := given.get("header_texts"):
+        fields["headers"] = {**model.headers, **dict(map(parse_header, texts))}
+    if texts := given.get("renamed"):
+        fields["rename_fields"] = {**model.rename_fields, **dict(map(parse_rename, texts))}
+    if names := given.get("dropped"):
+        fields["drop_fields"] = (*model.drop_fields, *names)
+    if text := given.get("extra_body_text"):
+        fields["extra_body"] = {**model.extra_body, **parse_extra_body(text)}
+    return fields
 
 
 def _with(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:

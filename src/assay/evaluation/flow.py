@@ -20,7 +20,15 @@ from assay.engine import TOGETHER, ask_all
 from assay.engine.schedule import LongestFirst
 from assay.evaluation.any_order import SamplesInAnyOrder
 from assay.evaluation.finish import Evaluation, conclude
-from assay.evaluation.plan import RunPlan, make_plan, open_model, refuse_unknown_names, request_writer, run_folder
+from assay.evaluation.plan import (
+    RunPlan,
+    adapted_plan,
+    make_plan,
+    open_model,
+    refuse_unknown_names,
+    request_writer,
+    run_folder,
+)
 from assay.evaluation.snapshot import RunSnapshot
 from assay.evaluation.state import RunState, open_state
 from assay.evaluation.streams import streams
@@ -145,6 +153,7 @@ async def _evaluate(
         refuse_unknown_names(specification)
         preflight = await wait_for(_run_preflight(specification.model))
         plan = make_plan(specification, preflight)
+        plan = await wait_for(adapted_plan(plan))
         writer = await wait_for(request_writer(plan))
         with open_state(plan) as state:
             await wait_for(_answer(plan, writer, state, progress))

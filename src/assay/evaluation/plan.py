@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import msgspec
 
 from assay.checks.planned import PlannedCheck, plan_checks
 from assay.checks.verdicts import resolve_checks
+from assay.models.adaptation import adapted
 from assay.models.api_key import read_api_key
 from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
@@ -54,6 +56,10 @@ class RunPlan:
     """By task, the numbers of the documents to ask."""
     model_args: dict[str, Any]
     """With which lm-eval would ask in the same way."""
+    first_body: bytes | None
+    """Of the first request, as lm-eval would send it."""
+    adaptations: tuple[str, ...] = ()
+    """What was changed in the requests since the server refuses them otherwise, a line each."""
 
     @property
     def expected(self) -> dict[str, int]:
@@ -67,6 +73,7 @@ class RunPlan:
             *doubtful_settings(self.loaded.tasks, self.specification.options),
             *(words for check in self.checks for words in check.doubts),
             *self.preflight.remarks,
+            *self.adaptations,
         ]
 
 
@@ -86,7 +93,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     ensure_writable(folder)
     arguments = model_args(model, preflight.urls.get(server_root(model.base_url)))
     loaded = load_tasks(specification.tasks, options, arguments)
-    refuse_unscorable(loaded.tasks, model)
+    refuse_unscorable(loaded.tasks, model, specification.tasks, task_index(options.include_path))
     refuse_odd_settings(loaded.tasks)
     if specification.log_samples:
         refuse_unwritable(loaded.tasks)
@@ -98,7 +105,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
         _ = tokenizer.chat_template  # refused now, where it has none
     documents = chosen_documents(loaded.tasks, options)
     trial_source = LogprobSource.ECHO if needs_loglikelihood(loaded.tasks) else None
-    try_first_prompts(loaded.tasks, documents, RequestWriter(model, tokenizer, trial_source), options)
+    first_body = try_first_prompts(loaded.tasks, documents, RequestWriter(model, tokenizer, trial_source), options)
     return RunPlan(
         specification=specification,
         preflight=preflight,
@@ -109,6 +116,23 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
         checks=plan_checks(specification, loaded),
         documents=documents,
         model_args=arguments,
+        first_body=first_body,
+    )
+
+
+async def adapted_plan(plan: RunPlan) -> RunPlan:
+    """The plan with the changes that its first server is seen to need, where servers are looked at before a run."""
+    specification = plan.specification
+    if not specification.probe or plan.first_body is None:
+        return plan
+    spec = specification.model
+    base_url = next(url for url in spec.base_urls if server_root(url) in plan.preflight.servers)
+    model, remarks = await adapted(msgspec.structs.replace(spec, base_url=base_url), plan.first_body)
+    if not remarks:
+        return plan
+    changed = msgspec.structs.replace(model, base_url=spec.base_url)
+    return dataclasses.replace(
+        plan, specification=msgspec.structs.replace(specification, model=changed), adaptations=remarks
     )
 
 

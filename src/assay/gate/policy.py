@@ -277,7 +277,10 @@ def _resolve_paths(policy: Policy, folder: Path) -> Policy:
 
     def reached(model: ModelSpec) -> ModelSpec:
         tls = replace(model.tls, **{name: resolved(getattr(model.tls, name)) for name in _PATHS_OF_TLS})
-        return replace(model, api_key_file=resolved(model.api_key_file), tls=tls)
+        headers = {
+            name: f"@{resolved(text[1:])}" if text.startswith("@") else text for name, text in model.headers.items()
+        }
+        return replace(model, api_key_file=resolved(model.api_key_file), tls=tls, headers=headers)
 
     replace = msgspec.structs.replace
     models = {name: reached(model) for name, model in policy.models.items()}

@@ -105,7 +105,7 @@ MODEL_ARGUMENTS: Mapping[str, Treatment] = {
     "revision": _same("of the tokenizer"),
     "verify_certificate": _same(),
     "ca_cert_path": _same(),
-    "header": _refused("give the key in OPENAI_API_KEY, which is sent as Authorization: Bearer"),
+    "header": _same("as in lm-eval, in place of the key's"),
     "auth_token": _refused("it is for tokenizer_backend=remote alone; name the tokenizer (tokenizer=…)"),
     "think_end_token": _refused("have the server split the reasoning off (vLLM, SGLang: --reasoning-parser)"),
     "trust_remote_code": _none("none of a tokenizer's code is run"),

@@ -111,9 +111,20 @@ def _model(config: Any, remarks: list[str]) -> ModelSpec:
         model=str(model),
         endpoint=endpoint,
         tls=TLS(insecure=given.get("verify_certificate") is False, ca_file=given.get("ca_cert_path")),
+        headers=_headers(given.get("header")),
         **_renamed(given),
     )
     return _with_tokens(spec, given, config, remarks)
+
+
+def _headers(header: Any) -> dict[str, str]:
+    if header is None:
+        return {}
+    if not isinstance(header, dict):
+        raise SpecificationError(f"--model_args header={header}: write a dictionary, as {{'X-Team': 'inference'}}")
+    headers = {str(name): str(value) for name, value in header.items()}
+    is_key_among = any(name.lower() == "authorization" for name in headers)
+    return headers if is_key_among else {"Authorization": "", **headers}
 
 
 _FIELDS = {

@@ -11,6 +11,7 @@ import yarl
 from assay.models.addresses import Addresses
 from assay.models.http1 import HTTP1
 from assay.models.proxies import proxy_for
+from assay.models.request_shape import shape_of
 from assay.models.retry import DOWN_STATUSES, Fault, NetworkError, Retryability, reply_fault, status_fault
 from assay.models.streams import StreamReader
 from assay.models.tls import context_for
@@ -66,6 +67,7 @@ class Endpoint:
         self._streams_usage: bool | None = None
         """Whether the server takes ``stream_options``; None until that is seen."""
         self._headers = headers.fields
+        self._shape = shape_of(spec)
         self._clock = clock
         self._looking = asyncio.Lock()
         self._looked = float("-inf")
@@ -161,6 +163,7 @@ class Endpoint:
             return self._misread(error)
 
     def _post(self, body: bytes, stream: Stream | None = None) -> Awaitable[HTTPReply]:
+        body = self._shape.applied(body)
         request, addresses = self._open_client().request, self._addresses
         if addresses.is_settled:
             return request("POST", addresses[self._endpoint], body, timeout=self._timeout, stream=stream)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from assay.models.api_key import key_source, refuse_unsendable
 from assay.models.messages import Redactor
+from assay.models.user_headers import header_values, secrets_among
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,12 +31,17 @@ def request_headers(spec: ModelSpec, api_key: str | None, *, is_probe: bool = Fa
         is_probe: mark the requests as a probe's, which are not scored.
 
     Raises:
-        SpecificationError: the key cannot be sent in a header.
+        SpecificationError: the key or a header cannot be sent.
     """
     key = (api_key or "").strip()
     refuse_unsendable(key, key_source(spec))
     # lm-eval sends the header without a key too.
-    fields = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    by_key = {"api-key": key} if spec.dialect == "azure" else {"Authorization": f"Bearer {key}"}
+    fields = {**by_key, "Content-Type": "application/json"}
     if is_probe:
         fields["X-Assay-Probe"] = "1"
-    return RequestHeaders(fields, Redactor(key))
+    given = header_values(spec.headers)
+    named = {name.lower() for name in given}
+    kept = {name: value for name, value in fields.items() if name.lower() not in named}
+    sent = {name: value for name, value in given.items() if value}
+    return RequestHeaders({**kept, **sent}, Redactor(key, *secrets_among(given, spec.headers)))

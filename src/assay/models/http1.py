@@ -50,7 +50,9 @@ class HTTP1:
         """Whether it is the proxy that reads the requests."""
         # The zone of an address of IPv6 is this machine's matter.
         host = re.sub(r"^(\[[^%\]]*)%[^\]]*", r"\1", url.host_port_subcomponent or "")
-        fields = {"Host": host, **headers, "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
+        own = {"Host": host, "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
+        given = {name.lower() for name in headers}
+        fields = {**{name: value for name, value in own.items() if name.lower() not in given}, **headers}
         if proxy is not None and self._is_proxied:
             fields |= proxy_authorization(proxy)
         self._fields = _written(fields)

@@ -20,14 +20,17 @@ _SPACES = re.compile(r"\s{2,}")
 
 
 class Redactor:
-    """Cleans messages of one endpoint: knows its key, and never shows it."""
+    """Cleans messages of one endpoint: knows its key and other secrets, and never shows them."""
 
     __slots__ = ("_forms", "_forms_in_answers")
 
-    def __init__(self, secret: str | None) -> None:
-        forms = set()
-        if secret is not None and len(secret) >= _SHORTEST_SECRET:
-            forms = {secret, json.dumps(secret)[1:-1], quote(secret, safe="")}
+    def __init__(self, *secrets: str | None) -> None:
+        forms = {
+            form
+            for secret in secrets
+            if secret is not None and len(secret) >= _SHORTEST_SECRET
+            for form in (secret, json.dumps(secret)[1:-1], quote(secret, safe=""))
+        }
         self._forms = sorted(forms, key=len, reverse=True)
         self._forms_in_answers = [form.encode() for form in self._forms if len(form) >= _SHORTEST_IN_ANSWERS]
 

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from assay.models.request_shape import shape_of
 from assay.tasks.loglikelihood import needs_loglikelihood
 from assay.tasks.requests import RequestWriter, request_key, samples
 from assay.tasks.tokenizer import Tokenizer
@@ -85,7 +86,8 @@ class RecordedAnswers:
         if name == request.task:
             return request.key
         place = (name, request.doc_id, request.index, request.repeat)
-        return request_key(place, self.specification.model.endpoint, request.payload, request.scored)
+        model = self.specification.model
+        return request_key(place, model.endpoint, request.payload, request.scored, shape_of(model).identity)
 
 
 def _rewritten(sample: Sample, writer: RequestWriter) -> list[Request]:

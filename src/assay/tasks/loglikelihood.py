@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from assay.tasks.encoding import ScoredTokens
+    from assay.tasks.index import TaskIndex
     from assay.tasks.tokenizer import Tokenizer
     from assay.types import Answer
 
@@ -32,8 +33,23 @@ def needs_loglikelihood(tasks: Mapping[str, Any]) -> bool:
     return any(request_kinds(task) - {"generate_until"} for task in tasks.values())
 
 
-def refuse_unscorable(tasks: Mapping[str, Any], model: ModelSpec) -> None:
+_GENERATIVE_ENDINGS = ("_generative", "_chat")
+"""Of the names of tasks that ask the questions of a multiple-choice task and read the answer's text."""
+
+
+def generative_twin(name: str, index: TaskIndex) -> str | None:
+    """The task or group that asks the same questions, and reads the answer's text; None where there is none."""
+    return next((name + ending for ending in _GENERATIVE_ENDINGS if name + ending in index.entries), None)
+
+
+def refuse_unscorable(tasks: Mapping[str, Any], model: ModelSpec, asked_for: Sequence[str], index: TaskIndex) -> None:
     """Refuse tasks whose log-likelihoods the endpoint cannot give, before anything is asked.
+
+    Args:
+        tasks: lm-eval's Task objects by name.
+        model: which endpoint is asked.
+        asked_for: the names of tasks and groups that the user gave.
+        index: all tasks there are.
 
     Raises:
         UnsupportedTaskError: names the task and says what would do.
@@ -41,11 +57,12 @@ def refuse_unscorable(tasks: Mapping[str, Any], model: ModelSpec) -> None:
     for name, task in tasks.items():
         kinds = request_kinds(task)
         if model.endpoint == "chat" and kinds - {"generate_until"}:
+            twin = next(filter(None, (generative_twin(each, index) for each in (*asked_for, name))), None)
+            instead = f"ask for {twin}, its generative twin" if twin else "choose a generative task"
             also = "also " if "generate_until" in kinds else ""
             raise UnsupportedTaskError(
                 f"task '{name}' is {also}scored by log-likelihood ({task.OUTPUT_TYPE or ', '.join(sorted(kinds))}), "
-                "which chat completions cannot give; ask the completions endpoint (--completions), or choose a "
-                "generative task"
+                f"which chat completions cannot give; ask the completions endpoint (--completions), or {instead}"
             )
         if "loglikelihood_rolling" in kinds and model.tokenizer is None:
             raise UnsupportedTaskError(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import AssayError, TaskConfigError, UnsupportedTaskError
+from assay.models.request_shape import shape_of
 from assay.tasks.chat_text import ChatPrompt
 from assay.tasks.documents import are_kept, chosen, copied, may_be_changed
 from assay.tasks.encoding import PromptEncoder
@@ -90,7 +91,7 @@ def until_refused(name: str, build: Callable[..., Sample], refuse: Callable[[str
 
 def try_first_prompts(
     tasks: Mapping[str, Any], documents: Mapping[str, Sequence[int]], writer: RequestWriter, options: TaskOptions
-) -> None:
+) -> bytes | None:
     """Write each task's first prompt, and forget it: a task that cannot be asked is found before anything is.
 
     Args:
@@ -99,14 +100,20 @@ def try_first_prompts(
         writer: writes the requests.
         options: how documents become requests.
 
+    Returns:
+        The body of the first request; None where there is none.
+
     Raises:
         UnsupportedTaskError: a document yields requests that the endpoint cannot serve.
         TaskConfigError: a task's own code fails, for example for want of few-shot examples.
     """
+    bodies = []
     for name, task in tasks.items():
         for doc_id, doc in chosen(task.eval_docs, documents[name][:1]):
             with drawing_undone(task):
-                SampleBuilder(name, task, writer, options).build(doc_id, doc)
+                sample = SampleBuilder(name, task, writer, options).build(doc_id, doc)
+            bodies += [request.payload for request in sample.requests[:1]]
+    return next(iter(bodies), None)
 
 
 class SampleBuilder:
@@ -188,6 +195,7 @@ class RequestWriter:
         self._tokenizer = tokenizer
         self._loglikelihood = None if source is None else LoglikelihoodBodies(model, tokenizer, source)
         sends_ids = tokenizer is not None and model.tokenized_requests
+        self._shape = shape_of(model).identity
         self._encoder = PromptEncoder(tokenizer, model.max_length) if tokenizer and sends_ids else None
 
     def chat_template(self, options: TaskOptions) -> Callable[..., Any] | None:
@@ -222,7 +230,7 @@ class RequestWriter:
             bodies = [[(self._generation_body(instance), None)]] * repeats
         for repeat, bodies_of_repeat in enumerate(bodies):
             for body, scored in bodies_of_repeat:
-                key = request_key((*place, repeat), self.model.endpoint, body, scored)
+                key = request_key((*place, repeat), self.model.endpoint, body, scored, self._shape)
                 yield Request(*place, repeat, kind, body, key, scored)
 
     def _generation_body(self, instance: Any, further: int = 0) -> bytes:
@@ -300,7 +308,11 @@ def _stop_sequences(until: str | list[str] | None, eos_string: str | None) -> li
 
 
 def request_key(
-    place: tuple[str, int, int, int], endpoint: str, payload: bytes, scored: TokenSpan | TextTail | None = None
+    place: tuple[str, int, int, int],
+    endpoint: str,
+    payload: bytes,
+    scored: TokenSpan | TextTail | None = None,
+    shape: bytes = b"",
 ) -> str:
     """Identity of a request: a hash of everything that can change its answer, and of the place its answer goes to.
 
@@ -309,6 +321,7 @@ def request_key(
         endpoint: kind of endpoint asked.
         payload: the full body, the model's name and the seed in it.
         scored: for a log-likelihood, the part of the prompt that it is about.
+        shape: what tells apart in which shape bodies are sent; see :mod:`assay.models.request_shape`.
 
     Returns:
         32 hexadecimal digits.
@@ -318,6 +331,7 @@ def request_key(
     digest.update(payload)
     if scored is not None:
         digest.update(_scored_json(scored))
+    digest.update(shape)
     return digest.hexdigest()[:32]
 
 

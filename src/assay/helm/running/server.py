@@ -16,6 +16,7 @@ from assay.models.auto_concurrency import concurrency_of
 from assay.models.completions import read_completions, read_echoed
 from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
+from assay.models.request_shape import shape_of
 from assay.models.urls import endpoint_url, server_root
 from assay.tasks.loglikelihood import LoglikelihoodBodies
 from assay.types import Answer, CompleteSample, Failure, Sample
@@ -61,7 +62,9 @@ class ServerSource:
         """The endpoint and the model."""
         spec = self.spec
         address = endpoint_url(spec.base_url, spec.endpoint)
-        return {"base_url": address, "endpoint": spec.endpoint, "model": spec.model}
+        shape = shape_of(spec)
+        shaped = {"shape": msgspec.to_builtins(shape)} if shape else {}
+        return {"base_url": address, "endpoint": spec.endpoint, "model": spec.model, **shaped}
 
     def prepare(self, requests: Sequence[Request]) -> list[Request]:
         """See whether the server is there and can give what is asked for."""

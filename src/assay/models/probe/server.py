@@ -14,6 +14,7 @@ from assay.models.headers import request_headers
 from assay.models.http1 import HTTP1
 from assay.models.probe.report import Observation, no, unknown
 from assay.models.proxies import proxy_for
+from assay.models.request_shape import shape_of
 from assay.models.retry import Fault, NetworkError, Retryability, status_fault
 from assay.models.tls import context_for
 from assay.models.transport import Stream
@@ -127,6 +128,7 @@ class ServerUnderProbe:
         self.max_length: int | None = None
         headers = request_headers(spec, api_key, is_probe=True)
         self._redact = headers.redact
+        self._shape = shape_of(spec)
         self._request_timeout = request_timeout
         self._deadline = time.monotonic() + seconds
         url = self.addresses["chat"]
@@ -205,6 +207,7 @@ class ServerUnderProbe:
         return await self._exchange(self._asking(kind, payload), kind)
 
     def _asking(self, kind: EndpointKind, payload: bytes, stream: Stream | None = None) -> _Send:
+        payload = self._shape.applied(payload)
         return lambda timeout: self.addresses.ask(
             kind, lambda url: self._client.request("POST", url, payload, timeout=timeout, stream=stream)
         )

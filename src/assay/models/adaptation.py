@@ -1,0 +1,114 @@
+"""Changes of the request that a server is seen to need: it refuses a field by name, and answers without it.
+
+Nothing is guessed. A change is kept only if the same question is answered with it and was refused, by the field's name,
+without it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from assay.models.api_key import read_api_key
+from assay.models.openai import OpenAIModel
+from assay.models.refusals import short_question
+from assay.models.retry import Fault, is_bad_request
+from assay.models.wire import read_reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.types import ModelSpec
+
+_TOKENS = 16
+"""Asked for at most; some servers take no fewer."""
+
+
+class Adaptation(NamedTuple):
+    """A model as its server wants to be asked."""
+
+    model: ModelSpec
+    remarks: tuple[str, ...] = ()
+    """What was changed and why, a line each."""
+
+
+class _Change(NamedTuple):
+    """What may be done about a field that is refused."""
+
+    field: str
+    option: str
+    change: Callable[[ModelSpec], dict[str, Any]]
+
+
+def _dropped(field: str) -> _Change:
+    return _Change(field, f"--drop-field {field}", lambda spec: {"drop_fields": (*spec.drop_fields, field)})
+
+
+_REFUSED = re.compile(
+    r"unsupported|not supported?|unknown|unrecogni[sz]ed|unexpected|not (?:allowed|permitted|available)|no such|"
+    r"only the default|max_completion_tokens",
+    re.IGNORECASE,
+)
+"""Words by which servers say that they do not take a field, or no value of it but their own."""
+_RENAMED = {"max_tokens": "max_completion_tokens"}
+_CHANGES = (
+    _Change(
+        "max_tokens",
+        "--rename-field max_tokens=max_completion_tokens",
+        lambda spec: {"rename_fields": {**spec.rename_fields, **_RENAMED}},
+    ),
+    _dropped("seed"),
+    _dropped("stop"),
+    _Change(
+        "temperature",
+        "--extra-body '{\"temperature\": 1}'",
+        lambda spec: {"extra_body": {**spec.extra_body, "temperature": 1}},
+    ),
+)
+
+
+async def adapted(spec: ModelSpec, payload: bytes) -> Adaptation:
+    """The model, changed by what its first server needs to answer.
+
+    Args:
+        spec: with the dialect ``auto``; others are left as they are.
+        payload: a body as the run will send it.
+    """
+    if spec.dialect != "auto":
+        return Adaptation(spec)
+    question = _brief(short_question(payload))
+    changed = spec
+    remarks: list[str] = []
+    while (fault := await _refusal(changed, question)) is not None:
+        change = next((each for each in _CHANGES if _is_refused(each.field, fault.message)), None)
+        if change is None:
+            return Adaptation(spec)  # what is wrong is nothing that is known here: the run says it
+        after = msgspec.structs.replace(changed, **change.change(changed))
+        if after == changed:
+            return Adaptation(spec)
+        changed = after
+        remarks.append(f"the server refuses '{change.field}' ({fault.message}): it is asked with {change.option}")
+    return Adaptation(changed, tuple(remarks))
+
+
+async def _refusal(spec: ModelSpec, question: bytes) -> Fault | None:
+    """Why the server calls the question itself bad; None where it answers, or something else is wrong."""
+    one = msgspec.structs.replace(spec, replicas=())
+    async with OpenAIModel(one, api_key=read_api_key(spec), is_probe=True) as model:
+        reply = await model.endpoints[0].attempt(question, lambda body: read_reply(body, spec.endpoint))
+    return reply if isinstance(reply, Fault) and is_bad_request(reply) else None
+
+
+def _brief(question: bytes) -> bytes:
+    """The question with few tokens for its answer."""
+    body = json.loads(question)
+    return json.dumps({name: _TOKENS if name == "max_tokens" else value for name, value in body.items()}).encode()
+
+
+def _is_refused(field: str, message: str) -> bool:
+    """Whether the field itself is refused; one that is only too large is named, too."""
+    is_named = re.search(rf"(?<![A-Za-z0-9_]){field}(?![A-Za-z0-9_])", message) is not None
+    return is_named and _REFUSED.search(message) is not None

@@ -1,0 +1,117 @@
+"""How a server's requests differ from those that lm-eval would send: fields left out, renamed, and added.
+
+Bodies are written as lm-eval's everywhere, and are given their shape as they leave. What answers depend on, the shape
+among it, is part of every record's identity.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.errors import SpecificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from assay.types import ModelSpec
+
+_PROMPTS = ("messages", "prompt")
+_REASONING_MODELS = ("o1", "o3", "o4", "5")
+"""Parts of the names by which lm-eval knows OpenAI's models that take no stop strings, and no temperature but 1."""
+
+
+class RequestShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What is done to every body, in this order."""
+
+    rename: Mapping[str, str] = {}
+    drop: Sequence[str] = ()
+    extra: Mapping[str, Any] = {}
+    """Put in, in place of what has these names."""
+
+    def __bool__(self) -> bool:
+        return bool(self.rename or self.drop or self.extra)
+
+    def applied(self, body: bytes) -> bytes:
+        """The body, a JSON object, in this shape."""
+        if not self:
+            return body
+        fields = {self.rename.get(name, name): value for name, value in json.loads(body).items()}
+        for name in self.drop:
+            fields.pop(name, None)
+        return json.dumps({**fields, **self.extra}).encode("ascii")
+
+    @property
+    def identity(self) -> bytes:
+        """What tells shapes apart; empty for none."""
+        return msgspec.json.encode(self, order="sorted") if self else b""
+
+
+def shape_of(spec: ModelSpec) -> RequestShape:
+    """The shape that the model's dialect and the user's own changes make together; the user's come after."""
+    dialect = dialect_shape(spec)
+    return RequestShape(
+        rename={**dialect.rename, **spec.rename_fields},
+        drop=(*dialect.drop, *spec.drop_fields),
+        extra={**dialect.extra, **spec.extra_body},
+    )
+
+
+def dialect_shape(spec: ModelSpec) -> RequestShape:
+    """What the dialect alone does; ``auto`` does nothing until a server has been seen to need it."""
+    if spec.dialect == "mistral":
+        return RequestShape(rename={"seed": "random_seed"})
+    if spec.dialect not in ("openai", "azure") or spec.endpoint == "completions":
+        return RequestShape()
+    rename = {"max_tokens": "max_completion_tokens"}
+    if any(part in spec.model for part in _REASONING_MODELS):
+        return RequestShape(rename=rename, drop=("stop",), extra={"temperature": 1})
+    return RequestShape(rename=rename)
+
+
+def validate_shape(spec: ModelSpec) -> None:
+    """Refuse changes that would leave no request.
+
+    Raises:
+        SpecificationError: the prompt is left out, renamed or replaced, or an addition is no JSON.
+    """
+    for what, names in (
+        ("drop_fields leaves out", spec.drop_fields),
+        ("rename_fields renames", spec.rename_fields),
+        ("extra_body replaces", spec.extra_body),
+    ):
+        if prompt := next((name for name in _PROMPTS if name in names), None):
+            raise SpecificationError(f"{what} '{prompt}', which is what is asked")
+    try:
+        json.dumps(spec.extra_body, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise SpecificationError(f"extra_body cannot be sent as JSON: {error}") from None
+
+
+def parse_rename(text: str) -> tuple[str, str]:
+    """``OLD=NEW``.
+
+    Raises:
+        SpecificationError: the text is something else.
+    """
+    old, equals, new = (part.strip() for part in text.partition("="))
+    if not (old and equals and new):
+        raise SpecificationError(f"'{text}' renames no field: write OLD=NEW, as in max_tokens=max_completion_tokens")
+    return old, new
+
+
+def parse_extra_body(text: str) -> dict[str, Any]:
+    """A JSON object of fields.
+
+    Raises:
+        SpecificationError: the text is something else.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SpecificationError(f"--extra-body cannot be read as JSON ({error}): {text[:200]}") from None
+    if not isinstance(value, dict):
+        raise SpecificationError(f'--extra-body must be an object, as {{"reasoning_effort": "low"}}, not {text[:200]}')
+    return value

@@ -1,0 +1,90 @@
+"""Headers that the user wants sent: written out, or taken from a variable or a file, so that secrets stay there."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from assay._util.paths import at_home, why_unreadable
+from assay.errors import SpecificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FORBIDDEN = frozenset({"content-length", "transfer-encoding", "connection", "accept-encoding", "content-type"})
+"""Of the exchange itself, which belongs to the client."""
+_SECRET = re.compile(r"key|token|auth|secret|cookie|passw|sign", re.IGNORECASE)
+_LONGEST = 65536
+_BLANK = "***"
+
+
+def parse_header(text: str) -> tuple[str, str]:
+    """``NAME=VALUE``, or as curl has it ``NAME: VALUE``.
+
+    Raises:
+        SpecificationError: the text is neither.
+    """
+    found = re.fullmatch(r"\s*([^=:\s]+)\s*[=:]\s*(.*?)\s*", text, re.DOTALL)
+    if found is None:
+        raise SpecificationError(
+            f"the header {_named(text)} cannot be read: write NAME=VALUE, NAME=$VARIABLE or NAME=@FILE"
+        )
+    return found[1], found[2]
+
+
+def header_values(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers with their values, from wherever they are.
+
+    Raises:
+        SpecificationError: a variable is not set, a file cannot be read, or a name or value cannot be sent.
+    """
+    return {name: _value(name, text) for name, text in headers.items()}
+
+
+def secrets_among(values: Mapping[str, str], headers: Mapping[str, str]) -> list[str]:
+    """Values that are never shown: from variables and files, and those of headers whose name says so."""
+    kept_apart = [name for name, text in headers.items() if _is_reference(text) or _SECRET.search(name)]
+    return [part for name in kept_apart for part in (values[name], values[name].partition(" ")[2]) if part]
+
+
+def without_values(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers fit to be recorded: a variable or file is named, what is written out is not."""
+    return {name: text if _is_reference(text) else _BLANK for name, text in headers.items()}
+
+
+def _is_reference(text: str) -> bool:
+    return text[:1] in ("$", "@") and len(text) > 1
+
+
+def _value(name: str, text: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise SpecificationError(f"'{name}' cannot be the name of a header")
+    if name.lower() in _FORBIDDEN:
+        raise SpecificationError(f"the header {name} is the client's own affair; leave it out")
+    value = _read(name, text).strip()
+    if not (value.isprintable() and value.isascii()):
+        raise SpecificationError(f"the value of the header {name} holds characters that cannot be sent in a header")
+    return value
+
+
+def _read(name: str, text: str) -> str:
+    if not _is_reference(text):
+        return text
+    source = text[1:]
+    if text.startswith("$"):
+        value = os.environ.get(source.strip("{}"))
+        if value is None:
+            raise SpecificationError(f"the environment variable {source}, for the header {name}, is not set")
+        return value
+    try:
+        with at_home(source).open("rb") as file:
+            return file.read(_LONGEST).decode("latin-1")
+    except (OSError, ValueError) as error:
+        raise SpecificationError(f"cannot read {source}, for the header {name}: {why_unreadable(error)}") from None
+
+
+def _named(text: str) -> str:
+    """The beginning of a text that may hold a secret."""
+    return repr(re.split(r"[=:\s]", text, maxsplit=1)[0][:40])
