@@ -16,6 +16,7 @@ import msgspec
 
 from assay._util.event_loops import refuse_inside_event_loop, result_of
 from assay._util.interruption import interruptible, run_stoppable
+from assay._util.paths import keep_working_directory
 from assay.engine import TOGETHER, ask_all
 from assay.engine.schedule import LongestFirst
 from assay.evaluation.any_order import SamplesInAnyOrder
@@ -156,7 +157,8 @@ async def _evaluate(
         plan = await wait_for(adapted_plan(plan))
         writer = await wait_for(request_writer(plan))
         with open_state(plan) as state:
-            await wait_for(_answer(plan, writer, state, progress))
+            with keep_working_directory():
+                await wait_for(_answer(plan, writer, state, progress))
             return conclude(plan, state, sample_reader)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.paths import keep_working_directory
 from assay.checks.planned import PlannedCheck, plan_checks
 from assay.checks.verdicts import resolve_checks
 from assay.models.adaptation import adapted
@@ -77,6 +78,7 @@ class RunPlan:
         ]
 
 
+@keep_working_directory()
 def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     """Load the tasks and resolve the checks.
 

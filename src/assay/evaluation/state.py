@@ -91,7 +91,7 @@ def open_state(plan: RunPlan) -> Iterator[RunState]:
     """
     first, *others = fingerprints(plan.specification)
     journal = Journal.open(
-        plan.folder / "journal",
+        plan.folder.absolute() / "journal",  # a task's code may change the working directory meanwhile
         fingerprint=first,
         replicas=tuple(others),
         specification=msgspec.to_builtins(recorded(plan.specification)),

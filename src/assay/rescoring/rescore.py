@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.paths import keep_working_directory
 from assay._version import __version__
 from assay.errors import FileFormatError, UnjudgeableError, UnsupportedTaskError, UsageError
 from assay.journal.by_document import ResponsesByDocument
@@ -135,7 +136,7 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
             scores = {
                 name: TaskScores(name, task, spool, deadline, verdicts.get(name)) for name, task in loaded.tasks.items()
             }
-            with deadline.watching():
+            with keep_working_directory(), deadline.watching():
                 answers.score(scores)
         document, measured = _results(run, specification.model, loaded, scores, stopped_early)
         document["assay"] |= {"rescored": _origin(run, folder, answers)}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.paths import keep_working_directory
 from assay._util.storage import unwritten
 from assay._util.text import printable
 from assay.errors import FileFormatError, OutputError, SpecificationError, TaskConfigError
@@ -66,6 +67,7 @@ def _may_name_folder(name: str) -> bool:
         return False
 
 
+@keep_working_directory()
 def aggregate(tasks: Mapping[str, TaskScores], loaded: LoadedTasks) -> dict[str, Any]:
     """The sections that lm-eval computes from samples: results, groups, versions, n-shot, n-samples and so on.
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.paths import keep_working_directory
 from assay.errors import SpecificationError
 from assay.tasks.code_eval import runs_code
 from assay.tasks.data import data_source
@@ -48,6 +49,7 @@ class LoadedTasks(msgspec.Struct, frozen=True):
     """By data set, the files that the documents were read from."""
 
 
+@keep_working_directory()
 def load_tasks(names: Sequence[str], options: TaskOptions, metadata: dict[str, Any]) -> LoadedTasks:
     """Load tasks, groups and tags with their data, and apply the options to them.
 
