@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import subprocess
@@ -19,7 +18,6 @@ from assay.evaluation import Evaluation, evaluate
 from assay.results.verdicts import Verdict
 from assay.sandbox.pool import Sandbox
 from assay.tasks.library import load_tasks
-from assay.tasks.program_deaths import ProgramDeaths
 from assay.types import Check, EarlyStopping, FailureCause, ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import ScriptedServer
 from tests.servers.wire import Body
@@ -249,54 +247,4 @@ def test_a_program_that_kills_the_run_twice_has_no_score_and_does_not_run_again(
     assert told["results"]["passing"]["sample_len"] == 9
     [failed] = told["assay"]["failures"]
     assert failed["doc_id"] == 3
-    assert "died 2 times while this sample's programs ran" in failed["message"]
-
-
-def test_a_run_that_is_stopped_in_good_order_suspects_no_program(tmp_path: Path) -> None:
-    path = tmp_path / "run.programs"
-
-    async def stopped() -> None:
-        deaths = ProgramDeaths(path)
-        with deaths.open():
-            async with deaths.running("task", 1):
-                assert b"task/1" in path.read_bytes()
-                raise KeyboardInterrupt
-
-    for _ in range(3):
-        with pytest.raises(KeyboardInterrupt):
-            asyncio.run(stopped())
-    assert not path.exists()
-
-
-def test_a_suspected_program_runs_alone(tmp_path: Path) -> None:
-    path = tmp_path / "run.programs"
-    path.write_text('{"deaths": {"task/2": 1}, "running": ["task/1"]}')
-
-    async def together() -> list[int]:
-        deaths, running, seen = ProgramDeaths(path), [], []
-
-        async def one(doc_id: int) -> None:
-            async with deaths.running("task", doc_id):
-                running.append(doc_id)
-                await asyncio.sleep(0.01)
-                if doc_id in (1, 2):
-                    seen.append(len(running))
-                running.remove(doc_id)
-
-        await asyncio.gather(*(one(doc_id) for doc_id in (5, 1, 6, 2, 7)))
-        return seen
-
-    assert asyncio.run(together()) == [1, 1]
-
-
-def test_a_damaged_note_of_programs_is_as_none_and_its_folder_may_be_removed(tmp_path: Path) -> None:
-    path = tmp_path / "journal" / "run.programs"
-
-    async def runs() -> None:
-        async with ProgramDeaths(path).running("task", 1):
-            assert b"task/1" in path.read_bytes()
-
-    asyncio.run(runs())
-    for damaged in (b'{"x":' + b"[" * 100_000, b'{"running":["\xff"]}', b"", b"[]"):
-        path.write_bytes(damaged)
-        asyncio.run(runs())
+    assert "died 2 times while this sample was scored" in failed["message"]

@@ -8,9 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from assay.scoring.deaths import ScoringDeaths
 from tests.servers.scripted import ScriptedServer
 
 TASK = """
@@ -68,30 +65,3 @@ def test_a_scorer_that_kills_the_run_twice_leaves_one_sample_without_a_score(tmp
 
 def newest_results(folder: Path) -> Any:
     return json.loads(max(folder.glob("out/*/results_*.json")).read_text())
-
-
-def test_only_deaths_are_remembered(tmp_path: Path) -> None:
-    path = tmp_path / "run.scoring"
-    path.write_text("'a b' 7\n")
-
-    def stopped() -> None:
-        deaths = ScoringDeaths(path)
-        with deaths.open():
-            with deaths.scoring("task with a long name", 1):
-                assert path.read_text() == "'a b' 7\n'task with a long name' 1\n"
-            with deaths.scoring("a\nb", 2):
-                assert path.read_text().startswith("'a b' 7\n'a\\nb' 2\n")
-                raise KeyboardInterrupt
-
-    for _ in range(3):
-        with pytest.raises(KeyboardInterrupt):
-            stopped()
-    assert path.read_text() == "'a b' 7\n"
-    assert ScoringDeaths(path).refusal("a b", 7) is None
-
-
-def test_without_a_place_to_write_nothing_is_remembered(tmp_path: Path) -> None:
-    deaths = ScoringDeaths(tmp_path / "gone" / "run.scoring")
-    with deaths.open(), deaths.scoring("task", 1):
-        pass
-    assert deaths.refusal("task", 1) is None

@@ -17,12 +17,11 @@ from assay.evaluation.totals import RunTotals
 from assay.journal import Journal
 from assay.models.auto_concurrency import concurrency_of
 from assay.scoring.deadline import SCORING_SECONDS, Deadline
-from assay.scoring.deaths import ScoringDeaths
 from assay.scoring.spool import Spool
 from assay.scoring.task_scores import TaskScores, receive_all
 from assay.specification import fingerprints, recorded
 from assay.tasks.code_eval import verdicts_of
-from assay.tasks.program_deaths import ProgramDeaths
+from assay.tasks.sample_deaths import SampleDeaths
 from assay.types import CompleteSample
 
 if TYPE_CHECKING:
@@ -99,14 +98,12 @@ def open_state(plan: RunPlan) -> Iterator[RunState]:
         newest=plan.specification.retry_failed,
     )
     tasks = plan.loaded.tasks
-    again = plan.specification.retry_failed
-    programs = ProgramDeaths(journal.path.with_suffix(".programs"), forget=again)
-    scoring = ScoringDeaths(journal.path.with_suffix(".scoring"), forget=again)
-    with journal, scoring.open(), Spool(plan.folder) as spool, verdicts_of(tasks, programs) as (verdicts, confinement):
+    deaths = SampleDeaths(journal.path.with_suffix(".scoring"), forget=plan.specification.retry_failed)
+    with journal, deaths.open(), Spool(plan.folder) as spool, verdicts_of(tasks, deaths) as (verdicts, confinement):
         refuse_itself(plan.checks, journal.path.name)
         deadline = Deadline(SCORING_SECONDS)
         scores = {
-            name: TaskScores(name, task, spool, deadline, verdicts.get(name), scoring) for name, task in tasks.items()
+            name: TaskScores(name, task, spool, deadline, verdicts.get(name), deaths) for name, task in tasks.items()
         }
         concurrency = concurrency_of(plan.specification.model)
         state = RunState(journal, scores, LiveScores(scores), RunTotals(), concurrency, confinement=confinement)

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from assay.scoring.deadline import Deadline
-    from assay.scoring.deaths import ScoringDeaths
     from assay.scoring.spool import Spool
     from assay.tasks.code_eval import Verdicts
+    from assay.tasks.sample_deaths import SampleDeaths
     from assay.types import CompleteSample, Sample
 
 _RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
@@ -63,7 +63,7 @@ class TaskScores:
         spool: Spool,
         deadline: Deadline,
         verdicts: Verdicts | None = None,
-        deaths: ScoringDeaths | None = None,
+        deaths: SampleDeaths | None = None,
     ) -> None:
         """Begin with nothing scored.
 
@@ -73,7 +73,7 @@ class TaskScores:
             spool: takes the sample lines.
             deadline: how long one sample may take to score.
             verdicts: for a task that runs code which the model writes.
-            deaths: remembers what was scored when the process died; None where nothing goes on after that.
+            deaths: remembers at which samples the process died; None where nothing goes on after that.
         """
         self.name = name
         self.task = task
@@ -83,7 +83,7 @@ class TaskScores:
         self._deadline = deadline
         self._verdicts = verdicts
         self._scorer = Scorer(task)
-        self._deaths = deaths if self._scorer.is_foreign else None
+        self._deaths = deaths if self._scorer.is_foreign or verdicts is not None else None
         self._filters = self._scorer.fallbacks
         self._process = os.getpid()
         self._random_state = _own_random_state if self._scorer.is_foreign else _shared_random_state

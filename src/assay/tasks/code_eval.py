@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.sandbox.program import Confinement, Program
-    from assay.tasks.program_deaths import ProgramDeaths
+    from assay.tasks.sample_deaths import SampleDeaths
 
 _SECONDS = 3.0
 _NOT_YET = RunResult(Ending.DIED)
@@ -42,7 +42,7 @@ class Verdicts:
         deaths: remembers which of them ran when the process died.
     """
 
-    def __init__(self, task: str, sandbox: Sandbox, deaths: ProgramDeaths | None = None) -> None:
+    def __init__(self, task: str, sandbox: Sandbox, deaths: SampleDeaths | None = None) -> None:
         self._task = task
         self._sandbox = sandbox
         self._deaths = deaths
@@ -68,7 +68,7 @@ class Verdicts:
                 return
 
     def _noted(self, doc_id: int) -> AbstractAsyncContextManager[None]:
-        return contextlib.nullcontext() if self._deaths is None else self._deaths.running(self._task, doc_id)
+        return contextlib.nullcontext() if self._deaths is None else self._deaths.running_programs(self._task, doc_id)
 
     @contextlib.contextmanager
     def known_for(self, doc_id: int) -> Iterator[None]:
@@ -101,13 +101,13 @@ class Verdicts:
 
 @contextlib.contextmanager
 def verdicts_of(
-    tasks: Mapping[str, Any], deaths: ProgramDeaths | None = None
+    tasks: Mapping[str, Any], deaths: SampleDeaths | None = None
 ) -> Iterator[tuple[dict[str, Verdicts], Confinement | None]]:
     """A sandbox for the tasks that run code which the model writes, if there are any.
 
     Args:
         tasks: lm-eval's Task objects by name.
-        deaths: remembers which programs ran when the process died; None where nothing goes on after that.
+        deaths: remembers at which samples the process died; None where nothing goes on after that.
 
     Yields:
         Their verdicts, and what keeps their programs in.
@@ -119,7 +119,7 @@ def verdicts_of(
     if not names:
         yield {}, None
         return
-    with Sandbox() as sandbox, contextlib.nullcontext() if deaths is None else deaths.open():
+    with Sandbox() as sandbox:
         yield {name: Verdicts(name, sandbox, deaths) for name in names}, sandbox.start()
 
 
