@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.evaluation import evaluate
-from assay.rescoring.rescore import Rescoring, rescore
+from assay.rescoring.rescore import score
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import ScriptedServer
 
@@ -69,7 +69,7 @@ def test_relative_places_stay_where_they_are(tmp_path: Path, monkeypatch: pytest
         assert server.count == 16, "the first one is finished"
     assert Path.cwd() == tmp_path
     assert [file.parent for file in files] == [Path("out/scripted")] * 2
-    assert rescore(files[1], Rescoring(output_dir="again")).differences == ()
+    assert score(files[1], output_dir="again").differences == ()
     assert Path.cwd() == tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again", "out", "tasks", "temporary"]
     assert not list((tmp_path / "temporary").iterdir())
