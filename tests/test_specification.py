@@ -11,7 +11,7 @@ import pytest
 
 from assay.errors import SpecificationError
 from assay.specification import fingerprint, validate
-from assay.types import TLS, Check, ModelSpec, Specification, TaskOptions
+from assay.types import TLS, Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
 BASE = Specification(
     tasks=("gsm8k",), model=ModelSpec(base_url="http://localhost:8000", model="m"), options=TaskOptions(limit=10)
@@ -151,3 +151,10 @@ def test_checks_share_the_runs_alpha_unless_they_have_one() -> None:
     assert validate(mixed) == mixed
     with pytest.raises(SpecificationError, match=r"alpha is 0\.7; it must lie between 0 and 0.5"):
         validate(changed(alpha=0.7))
+
+
+@pytest.mark.parametrize("budget", [Budget(documents=0), Budget(tokens=-1), Budget(minutes=float("nan"))], ids=str)
+def test_a_budget_is_refused_from_python_as_in_a_policy(budget: Budget) -> None:
+    stopping = EarlyStopping(budget=budget)
+    with pytest.raises(SpecificationError, match=r"budget\.\w+ is (0|-1|nan); it must be greater than 0"):
+        validate(changed(checks=(Check(metric="acc,none", min=0.5),), early_stopping=stopping))

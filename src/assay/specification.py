@@ -18,7 +18,7 @@ from assay.tasks.gen_kwargs import generation_fault
 from assay.tasks.selection import validate_samples
 
 if TYPE_CHECKING:
-    from assay.types import ModelSpec, Specification, TaskOptions
+    from assay.types import Budget, ModelSpec, Specification, TaskOptions
 
 
 _MOST_CONNECTIONS = 65_535
@@ -44,6 +44,8 @@ def validate(specification: Specification) -> Specification:
     if specification.fresh and specification.retry_failed:
         raise SpecificationError("--fresh starts anew and --retry-failed goes on with the last run: choose one")
     refuse_alpha(specification.alpha)
+    if specification.early_stopping is not None:
+        refuse_budget(specification.early_stopping.budget)
     validate_model(specification.model)
     _validate_options(specification.options)
     if specification.options.apply_chat_template and specification.model.endpoint == "completions":
@@ -59,6 +61,18 @@ def refuse_alpha(alpha: float, name: str = "alpha") -> None:
     """
     if not 0 < alpha < 0.5:
         raise SpecificationError(f"{name} is {alpha:g}; it must lie between 0 and 0.5, for example 0.01")
+
+
+def refuse_budget(budget: Budget, name: str = "budget") -> None:
+    """Refuse a budget that could not be meant.
+
+    Raises:
+        SpecificationError: with the value and what would be right.
+    """
+    for field in budget.__struct_fields__:
+        value = getattr(budget, field)
+        if value is not None and not value > 0:
+            raise SpecificationError(f"{name}.{field} is {value:g}; it must be greater than 0")
 
 
 def _with_shares_of_alpha(specification: Specification) -> Specification:

@@ -285,3 +285,18 @@ def test_the_command_says_that_it_stopped(server: ScriptedServer, tmp_path: Path
     done = CliRunner().invoke(run_command, options, standalone_mode=False)
     assert done.return_value == 0
     assert re.search(r"stopped early: \d+ of 60 documents judged, \d+ asked, in random order", done.output)
+
+
+def test_an_inconclusive_run_goes_on_with_a_larger_budget(server: ScriptedServer, tmp_path: Path) -> None:
+    """In its own order, with the answers that it has."""
+    server.answer = lambda body: right(body) if random.Random(right(body)).random() < 0.7 else wrong(body)
+    small = specification(server, tmp_path, minimum(0.7), stopping=EarlyStopping(budget=Budget(documents=10)))
+    first = evaluate(small)
+    assert (first.checks[0].verdict, server.count) == (Verdict.INCONCLUSIVE, 10)
+    larger = EarlyStopping(budget=Budget(documents=30))
+    second = evaluate(msgspec.structs.replace(small, early_stopping=larger, retry_failed=True))
+    assert second.checks[0].n > 10
+    assert first.stopped_early is not None
+    assert second.stopped_early is not None
+    assert second.stopped_early.order_seed == first.stopped_early.order_seed
+    assert server.count == second.stopped_early.asked

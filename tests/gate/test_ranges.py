@@ -218,12 +218,14 @@ def test_explain_says_that_all_documents_decide_and_how_to_change_that(tmp_path:
     [
         (Check(metric="errors,none", task="mistakes", min=0.3), "less is better, so that min = 0.3 fails good servers"),
         (Check(metric="acc,none", task="partial", max=0.9), "more is better, so that max = 0.9 fails good servers"),
+        (Check(metric="acc,none", task="partial", min=0.0), "min = 0 is met whatever the scores are"),
+        (Check(metric="errors,none", task="mistakes", max=3, range=(0, 3)), "max = 3 is met whatever the scores are"),
         (Check(metric="errors,none", task="mistakes", max=0.3), None),
         (Check(metric="acc,none", task="partial", min=0.9), None),
     ],
-    ids=["min", "max", "errors", "credit"],
+    ids=["min", "max", "least", "most", "errors", "credit"],
 )
-def test_a_demand_in_the_wrong_direction_is_asked_about(
+def test_a_demand_that_is_hardly_meant_is_asked_about(
     server: ScriptedServer, tmp_path: Path, check: Check, words: str | None
 ) -> None:
     answering(server, half_credit)
@@ -234,7 +236,9 @@ def test_a_demand_in_the_wrong_direction_is_asked_about(
             noted.append(remark)
 
     evaluate(specification(server, tmp_path, check), Noting())
-    assert any(f"for this metric {words}; did you mean" in remark for remark in noted) is (words is not None)
+    said = [remark for remark in noted if "fails good servers; did you mean" in remark or "cannot fail" in remark]
+    assert len(said) == (words is not None)
+    assert words is None or words in said[0]
 
 
 def test_a_range_on_the_command_line(server: ScriptedServer, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from assay.checks.against_baseline import judge_against_baseline, mismatch_words
 from assay.checks.early_stopping import EarlyStopper
 from assay.checks.exact import ExactScore, Stratum, exact_score
 from assay.checks.live_scores import LiveScores, task_settings
-from assay.checks.scope import Scope, direction_doubt, scope_of
+from assay.checks.scope import Scope, doubts_of, scope_of
 from assay.checks.sequential import SequentialCheck, outside_words, plan_of
 from assay.checks.verdicts import describe, judge, resolve_checks
 from assay.errors import BaselineMismatchError, SpecificationError
@@ -49,8 +49,7 @@ class PlannedCheck:
     @property
     def doubts(self) -> list[str]:
         """What of the check is probably not meant, in words."""
-        words = direction_doubt(self.check, self.scope)
-        return [] if words is None else [f"{self.check.task} {self.check.metric}: {words}"]
+        return [f"{self.check.task} {self.check.metric}: {words}" for words in doubts_of(self.check, self.scope)]
 
 
 def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[PlannedCheck, ...]:

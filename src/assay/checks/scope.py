@@ -94,7 +94,23 @@ def _scope(check: Check, tasks: list[Any], names: tuple[str, ...], metric: str, 
     return scope
 
 
-def direction_doubt(check: Check, scope: Scope) -> str | None:
+def doubts_of(check: Check, scope: Scope) -> list[str]:
+    """What of a check is probably not meant, in words."""
+    return [words for words in (_direction_doubt(check, scope), _certainty_doubt(check, scope)) if words is not None]
+
+
+def _certainty_doubt(check: Check, scope: Scope) -> str | None:
+    """Say that every score passes; None where one could fail, as far as the range is known."""
+    if scope.range is None:
+        return None
+    low, high = scope.range
+    for name, met_by_all in (("min", low), ("max", high), ("margin", high - low)):
+        if (value := getattr(check, name)) == met_by_all:
+            return f"{name} = {value:g} is met whatever the scores are, so that this check cannot fail"
+    return None
+
+
+def _direction_doubt(check: Check, scope: Scope) -> str | None:
     """Say that a check lets worse scores pass and fails better ones; None if it does not, as far as the tasks say."""
     if not scope.says_direction or check.baseline is not None or scope.higher_is_better is (check.min is not None):
         return None

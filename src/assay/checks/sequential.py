@@ -168,7 +168,7 @@ class SequentialCheck:
             return describe(self.check, Verdict.INVALID, self.fault, **figures)
         asked = f"{self.seen} of {self._population} documents"
         if not self._scored:
-            return describe(self.check, Verdict.INVALID, f"none of the {asked} asked so far was scored", **figures)
+            return describe(self.check, Verdict.INVALID, f"no document was scored ({asked} asked)", **figures)
         if self.test is None:
             mean = "" if figures["value"] is None else f"so far {figures['value']:.4f}; "
             reason = f"the budget ended after {asked}; {mean}only all documents together decide: {self.why_all}"
@@ -283,7 +283,9 @@ class _Before:
 def _range_words(interval: Interval, *, is_difference: bool) -> str:
     """Where the full run's score or difference lies, in words."""
     sign = "+" if is_difference else ""
-    return f"{100 * interval.confidence:.4g} % confidence: {interval.low:{sign}.4f} to {interval.high:{sign}.4f}"
+    per_cent = f"{100 * interval.confidence:.4g}"
+    shown = "over 99.99" if per_cent == "100" else per_cent
+    return f"{shown} % confidence: {interval.low:{sign}.4f} to {interval.high:{sign}.4f}"
 
 
 def _mean_words(figures: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from assay.checks.scope import direction_doubt, scope_of
+from assay.checks.scope import doubts_of, scope_of
 from assay.checks.sequential import plan_of, why_all_decide
 from assay.gate.policy import Policy, load_policy, specifications
 from assay.results.verdicts import demand_of
@@ -136,8 +136,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
 
 
 def _remarks(check: Check, scope: Scope, tasks: list[Any], specification: Specification) -> Iterator[str]:
-    if (doubt := direction_doubt(check, scope)) is not None:
-        yield doubt
+    yield from doubts_of(check, scope)
     stopping = specification.early_stopping
     if stopping is not None and not scope.may_stop_early:
         yield f"cannot stop early, asks all documents: {why_all_decide(scope, check.metric)}"

@@ -29,7 +29,7 @@ from assay._util.paths import at_home
 from assay.checks.verdicts import validate_check
 from assay.errors import FileFormatError, SpecificationError
 from assay.gate.wrong_types import in_words
-from assay.specification import fingerprints, refuse_alpha
+from assay.specification import fingerprints, refuse_alpha, refuse_budget
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
 if TYPE_CHECKING:
@@ -247,10 +247,7 @@ def _validate(policy: Policy, path: str) -> None:
     refuse_alpha(policy.alpha, f"{path}: alpha")
     if policy.budget != Budget() and not policy.stop_early:
         raise SpecificationError(f"{path}: a budget needs stop_early = true; a full run asks everything")
-    for name in Budget.__struct_fields__:
-        value = getattr(policy.budget, name)
-        if value is not None and not value > 0:
-            raise SpecificationError(f"{path}: budget.{name} is {value:g}; it must be greater than 0")
+    refuse_budget(policy.budget, f"{path}: budget")
     for entry in policy.checks:
         if entry.model is not None and entry.model not in policy.models:
             raise SpecificationError(
