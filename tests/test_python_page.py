@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gate.conftest import KEY, TASKS, right
+from tests.helm.running.runs import number_of, write_run
 from tests.servers.scripted import ScriptedServer
 
 PAGE = Path(__file__).parents[1] / "docs" / "from-python.md"
@@ -28,9 +29,14 @@ min = 0.8
 
 @pytest.fixture
 def namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What the page's reader has: a server, and a policy in the working directory."""
+    """What the page's reader has: a server; in the working directory a policy, and a run of HELM's."""
     monkeypatch.chdir(tmp_path)
-    with ScriptedServer(answer=right, models=["my-model"]) as server:
+    write_run(tmp_path / "runs/v1/gsm:model=openai_gpt2")
+
+    def answer(body: dict[str, Any]) -> str:
+        return f"a{number_of(body)}" if "prompt" in body else right(body)
+
+    with ScriptedServer(answer=answer, models=["my-model"]) as server:
         (tmp_path / "gate.toml").write_text(POLICY.format(tasks=TASKS, url=server.url, key=KEY))
         yield {"url": server.url}
 
@@ -55,6 +61,7 @@ def test_every_example_runs(namespace: dict[str, Any], capsys: pytest.CaptureFix
     assert f"counting {KEY} 1.0 Interval(low=" in said
     assert "no verdict: nothing answers" in said
     assert "no harness cause found" in said
+    assert "exact_match 1.0" in said
 
 
 def test_every_function_of_the_page_is_there() -> None:

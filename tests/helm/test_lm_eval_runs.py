@@ -22,7 +22,7 @@ from assay.errors import (
 )
 from assay.evaluation import Evaluation, evaluate
 from assay.helm import RunSpec, StateFile
-from assay.helm.lm_eval_runs import _stat_names, write_helm_runs
+from assay.helm.lm_eval_runs import _stat_names, export
 from assay.helm.stat_files import read_stats
 from assay.runs.samples import read_samples, results_file_of
 from assay.types import ModelSpec, Specification, TaskOptions
@@ -59,8 +59,8 @@ def read(folder: Path, name: str) -> Any:
 
 
 def test_each_task_becomes_a_run_with_lm_evals_values(tmp_path: Path, run: Evaluation) -> None:
-    written = write_helm_runs(run.results_file, tmp_path)
-    assert written == [tmp_path / f"runs/assay/{task}:model=owner_scripted" for task in ("counting", "naming")]
+    written = export(run.results_file, tmp_path)
+    assert list(written) == [tmp_path / f"runs/assay/{task}:model=owner_scripted" for task in ("counting", "naming")]
     for folder, task in zip(written, ("counting", "naming"), strict=True):
         spec = RunSpec.from_json((folder / "run_spec.json").read_bytes())
         assert (spec.name, spec.groups) == (folder.name, [task])
@@ -73,16 +73,16 @@ def test_each_task_becomes_a_run_with_lm_evals_values(tmp_path: Path, run: Evalu
 
 
 def test_a_task_that_would_lose_statistics_keeps_no_other_from_being_written(tmp_path: Path, run: Evaluation) -> None:
-    counting, naming = write_helm_runs(run.results_file, tmp_path)
+    counting, naming = export(run.results_file, tmp_path)
     more = read(counting, "stats.json")
     more.append({**more[0], "name": {"name": "a_score_of_yesterday"}})
     (counting / "stats.json").write_text(json.dumps(more))
     shutil.rmtree(naming)
     with pytest.raises(FewerStatisticsError, match=r"lose a_score_of_yesterday.*; 1 of 2 are written$"):
-        write_helm_runs(run.results_file, tmp_path)
+        export(run.results_file, tmp_path)
     assert read(counting, "stats.json") == more
     assert (naming / "stats.json").exists()
-    write_helm_runs(run.results_file, tmp_path, allow_fewer=True)
+    export(run.results_file, tmp_path, allow_fewer=True)
     assert len(read(counting, "stats.json")) < len(more)
 
 
@@ -92,7 +92,7 @@ def test_a_score_that_is_no_number_is_no_statistic() -> None:
 
 
 def test_every_scored_sample_is_there_with_its_answer(tmp_path: Path, run: Evaluation) -> None:
-    folder, _ = write_helm_runs(run.results_file, tmp_path)
+    folder, _ = export(run.results_file, tmp_path)
     samples = [one for one in read_samples(run.results_file) if one.task == "counting" and one.failure is None]
     assert 40 < len(samples) < 60, "some failed, and have no place in HELM's files"
     state = StateFile(folder / "scenario_state.json").load()
@@ -117,7 +117,7 @@ def test_every_scored_sample_is_there_with_its_answer(tmp_path: Path, run: Evalu
 
 def test_choices_are_references_with_their_log_probabilities(tmp_path: Path, oracles_dir: Path) -> None:
     results_file = results_file_of(oracles_dir / "lm_eval/loglik_arc_challenge")
-    (folder,) = write_helm_runs(results_file, tmp_path)
+    (folder,) = export(results_file, tmp_path)
     state = StateFile(folder / "scenario_state.json").load()
     assert state.adapter_spec.method == "multiple_choice_separate_original"
     records = {one["instance_id"]: one["stats"] for one in read(folder, "per_instance_stats.json")}
@@ -136,7 +136,7 @@ def test_choices_are_references_with_their_log_probabilities(tmp_path: Path, ora
 
 def test_filters_are_named_where_there_are_several(tmp_path: Path, oracles_dir: Path) -> None:
     results_file = results_file_of(oracles_dir / "lm_eval/chat_gsm8k_cot")
-    (folder,) = write_helm_runs(results_file, tmp_path, "v1")
+    (folder,) = export(results_file, tmp_path, "v1")
     assert folder.parent == tmp_path / "runs/v1"
     stats = {stat.name.name: stat.mean for stat in read_stats(folder / "stats.json")}
     expected = json.loads(results_file.read_bytes())["results"]["gsm8k_cot"]
@@ -147,7 +147,7 @@ def test_filters_are_named_where_there_are_several(tmp_path: Path, oracles_dir: 
 def test_a_run_whose_prompts_are_not_kept_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path, {"some": [1, 0]})
     with pytest.raises(NothingMeasuredError, match="nothing to write for HELM"):
-        write_helm_runs(results_file_of(tmp_path), tmp_path / "helm")
+        export(tmp_path, tmp_path / "helm")
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_damage_is_one_clear_line(
     assert count
     damaged.write_text(text)
     with pytest.raises(error, match=message):
-        write_helm_runs(results_file_of(tmp_path / "run"), tmp_path / "helm")
+        export(tmp_path / "run", tmp_path / "helm")
 
 
 def test_assay_run_writes_them_on_the_way(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_helm_summarize_shows_them(tmp_path: Path, run: Evaluation) -> None:
     python = os.environ.get("ASSAY_HELM_PYTHON")
     if python is None:
         pytest.skip("ASSAY_HELM_PYTHON names no interpreter that has crfm-helm")
-    folder, _ = write_helm_runs(run.results_file, tmp_path)
+    folder, _ = export(run.results_file, tmp_path)
     summarize = [python, "-m", "helm.benchmark.presentation.summarize", "--suite", "assay", "-o", str(tmp_path)]
     schema = ["--schema-path", str(tmp_path / "schema_assay.yaml")]
     subprocess.run([*summarize, *schema], check=True, capture_output=True, cwd=tmp_path)
@@ -208,7 +208,7 @@ def test_helm_summarize_shows_them(tmp_path: Path, run: Evaluation) -> None:
 
 
 def test_lm_evals_scores_are_not_computed_anew_but_helms_are(tmp_path: Path, run: Evaluation) -> None:
-    folder, _ = write_helm_runs(run.results_file, tmp_path)
+    folder, _ = export(run.results_file, tmp_path)
     for command in (["evaluate", folder], ["run", folder, "--base-url", "http://127.0.0.1:9", "--model", "m"]):
         with pytest.raises(UnsupportedTaskError, match=r"lm-eval's task.*assay run .*--metric NAME --output-dir"):
             helm.main(args=[str(word) for word in command], standalone_mode=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from assay.cli.helm_options import allow_fewer_option, metric_options, output_options, unsafe_code_of
+from assay.cli.helm_options import allow_fewer_option, metric_options, metric_options_of, output_options
 from assay.cli.helm_run import run
 from assay.cli.remarks import remark_parts
 
@@ -46,61 +47,29 @@ helm.add_command(run)
 def evaluate(
     path: Path,
     metrics: tuple[str, ...],
-    run_spec: Path | None,
-    output_dir: Path | None,
-    parallelism: int,
-    tokenizer: str | None,
-    plugins: tuple[str, ...],
-    allow_fewer: bool,
-    first_metric_only: bool,
-    confirm_run_unsafe_code: bool,
-    code_tests: Path | None,
-    as_json: bool,
+    **options: Any,
 ) -> None:
     """Compute HELM's metrics from the requests and results that a run has saved.
 
     Writes stats.json and per_instance_stats.json, and with --output-dir the run's other files beside them.
     """
     from assay.cli.helm_output import counting, print_stats, remark_evaluated, remark_lines
-    from assay.errors import NothingMeasuredError, SpecificationError
-    from assay.helm.evaluation import plan
-    from assay.helm.metrics.registry import create_metric
-    from assay.helm.run_directory import RunFiles, metrics_of, write_run
-    from assay.helm.selection import find_run, import_plugins, load_tokenizer, select_metrics
+    from assay.helm.saved_run import evaluate as compute
 
-    import_plugins(plugins)
-    run = find_run(path, run_spec)
-    if metrics:
-        chosen = [create_metric(spec) for spec in select_metrics(metrics, run.run_spec)]
-    elif run.run_spec is not None:
-        chosen = metrics_of(run.run_spec, first_metric_only)
-    else:
-        raise SpecificationError(
-            "which metrics? there is no run_spec.json beside the state; use --metric or --run-spec"
+    with counting() as count:
+        scored = compute(
+            path,
+            metrics,
+            metric_options_of(options),
+            run_spec=options["run_spec"],
+            output_dir=options["output_dir"],
+            plugins=options["plugins"],
+            progress=count,
         )
-    service = None if tokenizer is None else load_tokenizer(tokenizer)
-    unsafe_code = unsafe_code_of(confirm_run_unsafe_code, code_tests, run.folder)
-    plans = plan(chosen, run.state, service is not None, unsafe_code)
-    remark_lines(plans.left_out)
-    if not plans.metrics:
-        raise NothingMeasuredError("no metric can be computed")
-    files = RunFiles(run.run_spec, run.scenario, run.state)
-    with counting() as tell:
-        evaluated = write_run(
-            files,
-            plans.metrics,
-            output_dir or run.folder,
-            service,
-            parallelism,
-            tell,
-            unsafe_code,
-            allow_fewer=allow_fewer,
-        )
-    remark_evaluated(evaluated)
-    print_stats(evaluated.stats, as_json, show_all=False)
-    evaluated.check_metrics()
-    if evaluated.nothing_measured:
-        raise NothingMeasuredError(evaluated.nothing_measured)
+    remark_lines(scored.left_out)
+    remark_evaluated(scored.evaluated)
+    print_stats(scored.stats, options["as_json"], show_all=False)
+    scored.raise_if_incomplete()
 
 
 @helm.command(short_help="Write a finished run of lm-eval's tasks as HELM's run directories.")
@@ -112,12 +81,11 @@ def export(run_: str, output_dir: Path, suite: str, allow_fewer: bool) -> None:
 
     RUN is a results file, a samples file, or a folder of results. A schema for helm-summarize is written beside them.
     """
-    from assay.helm.lm_eval_runs import write_helm_runs
+    from assay.helm.lm_eval_runs import export as write
     from assay.helm.schema import SCHEMA
-    from assay.runs.samples import results_file_of
 
     remark_parts(run_)
-    for folder in write_helm_runs(results_file_of(run_), output_dir, suite, allow_fewer=allow_fewer):
+    for folder in write(run_, output_dir, suite, allow_fewer=allow_fewer):
         print(folder)
     print(f"helm-summarize --output-path {output_dir} --suite {suite} --schema-path {output_dir / SCHEMA} reads them")
 
@@ -130,10 +98,9 @@ def show(run_dir: Path, show_all: bool, as_json: bool) -> None:
     """Show what stats.json of a run directory says: scores, and worst cases over perturbations."""
     from assay.cli.helm_output import print_stats
     from assay.errors import NothingMeasuredError
-    from assay.helm.stat_files import STATS, read_stats
+    from assay.helm.stat_files import read_stats
 
-    path = run_dir / STATS if run_dir.is_dir() else run_dir
-    stats = read_stats(path)
+    stats = read_stats(run_dir)
     print_stats(stats, as_json, show_all)
     if not any(stat.count for stat in stats):
-        raise NothingMeasuredError(f"{path} holds no statistic that has a value")
+        raise NothingMeasuredError(f"stats.json holds no statistic that has a value: {run_dir}")

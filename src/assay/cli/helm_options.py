@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from assay.helm.scoring.code import UnsafeCode
+    from assay.helm.options import MetricOptions
 
     Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def _suite(_: click.Context, __: click.Parameter, value: str) -> str:
-    if value in ("", ".", "..") or "/" in value:
-        raise click.BadParameter(f"{value!r} is no name of a directory")
-    return value
 
 
 _OUTPUT = (
@@ -30,9 +25,7 @@ _OUTPUT = (
         help="HELM's output path; what is written goes to runs/SUITE/ in it.",
         metavar="DIR",
     ),
-    click.option(
-        "--suite", default="assay", show_default=True, callback=_suite, help="HELM's suite of runs.", metavar="NAME"
-    ),
+    click.option("--suite", default="assay", show_default=True, help="HELM's suite of runs.", metavar="NAME"),
 )
 _ALLOW_FEWER = click.option(
     "--allow-fewer", is_flag=True, help="Replace statistics that are there, even by fewer of them."
@@ -71,21 +64,11 @@ def metric_options(command: Command) -> Command:
     return _with(command, _METRICS)
 
 
-def unsafe_code_of(is_allowed: bool, tests: Path | None, *folders: Path | None) -> UnsafeCode | None:
-    """What the options say of running what the model wrote; None where it is not allowed.
+def metric_options_of(options: Mapping[str, Any]) -> MetricOptions:
+    """What the command's options say of how metrics are computed."""
+    from assay.helm.options import MetricOptions
 
-    Args:
-        is_allowed: ``--confirm-run-unsafe-code``.
-        tests: ``--code-tests``.
-        folders: run's directories, from the first of which HELM's own tests are seen.
-    """
-    from assay.helm.scoring.code import UnsafeCode
-    from assay.helm.selection import find_code_tests
-
-    if not is_allowed:
-        return None
-    kept = [found for folder in folders if folder and (found := find_code_tests(folder))]
-    return UnsafeCode(tests or next(iter(kept), None))
+    return MetricOptions(**{field.name: options[field.name] for field in fields(MetricOptions)})
 
 
 def _with(command: Command, options: tuple[Callable[[Command], Command], ...]) -> Command:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
+import functools
 import sys
-from pathlib import Path
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.helm_options import allow_fewer_option, metric_options, output_options, unsafe_code_of
+from assay.cli.helm_options import allow_fewer_option, metric_options, metric_options_of, output_options
 from assay.cli.sections import SHARED, SectionedCommand
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
 
 if TYPE_CHECKING:
-    from assay.helm.running.answering import Answered, Source
-    from assay.helm.running.runs import RunToAnswer
-    from assay.helm.tokenization import TokenizerService
+    from assay.helm.options import EntryOptions, LocalModel
+    from assay.helm.running.run import AnsweredRun
+    from assay.types import ModelSpec
 
 _LOCAL = "hf:"
 _FAILURES_SHOWN = 5
@@ -102,101 +101,51 @@ def run(**options: Any) -> None:
     Example:
       assay helm run runs/v1/gsm:model=openai_gpt2 --base-url http://localhost:8000 --model my-model
     """
-    from assay._util.interruption import interruptible
-    from assay.cli.helm_output import print_stats, remark_evaluated, remark_lines
-    from assay.cli.output import what_to_do
-    from assay.errors import MissingDependencyError, NothingMeasuredError, SamplesFailedError, SpecificationError
-    from assay.helm.evaluation import plan
-    from assay.helm.run_directory import RunFiles, possible_metrics, write_run
-    from assay.helm.running.answering import answered
-    from assay.helm.running.preflight import check_outcome
-    from assay.helm.selection import import_plugins
+    from assay.helm.running.run import run as answer
     from assay.reports.progress import show_progress
 
-    output_dir: Path = options["output_dir"]
-    journals = output_dir / "journal"
-    with interruptible(journals):
-        source = _source(options)
-        run = _run(options, source)
-        service = _tokenizer(options)
-        folder = run.folder_in(output_dir / "runs" / options["suite"])
-        unsafe_code = unsafe_code_of(options["confirm_run_unsafe_code"], options["code_tests"], folder, run.read_from)
-        if importlib.util.find_spec("helm") is not None:  # else their metrics cannot be computed here anyway
-            import_plugins(options["plugins"])
-        possible = possible_metrics(run.run_spec, options["first_metric_only"])
-        plans = plan(possible.metrics, run.state, service is not None, unsafe_code)
-        remark_lines([*possible.only_helms, *possible.missing, *plans.left_out])
-        if run.run_spec.annotators:
-            remark_lines(["the run's annotators are HELM's own and do not run here; what rests on them is left out"])
-        if not plans.metrics:
-            raise NothingMeasuredError("no metric can be computed")
-        if run.is_in(folder):
-            raise SpecificationError(f"{folder} would be replaced, which is the run to be asked; name another --suite")
-        check_outcome(
-            run,
-            plans.metrics,
-            folder,
-            service,
-            gives_tokens=source.gives_tokens,
-            allow_fewer=options["allow_fewer"],
-        )
-        with (
-            show_progress() as progress,
-            answered(run.run_spec, run.state, source, journals, progress, fresh=options["fresh"]) as done,
-        ):
-            evaluated = write_run(
-                RunFiles(run.run_spec, run.scenario, done.state),
-                plans.metrics,
-                folder,
-                service,
-                options["parallelism"],
-                unsafe_code=unsafe_code,
-                allow_fewer=options["allow_fewer"],
-            )
-        remark_evaluated(evaluated)
-        print_stats(evaluated.stats, options["as_json"], show_all=False)
-        _remark_answered(done, folder, is_quiet=options["as_json"])
-        sys.stdout.flush()
-    done.finish()
-    if done.failures:
-        raise SamplesFailedError(
-            f"{len(done.failures)} of {len(done.state.request_states)} requests have no answer ({done.causes}) and are "
-            f"not scored; {what_to_do([failure.cause for failure in done.failures.values()])}"
-        )
-    evaluated.check_metrics()
-    if evaluated.nothing_measured:
-        raise NothingMeasuredError(evaluated.nothing_measured)
-    if possible.missing:
-        raise MissingDependencyError(
-            f"all other statistics are written, but {'; '.join(possible.missing)}; once that is there, assay helm "
-            f"evaluate {folder} computes them"
-        )
+    outcome = answer(
+        options["what"],
+        _model(options),
+        metric_options_of(options),
+        entry=_entry_options(options),
+        helm_name=options["helm_name"],
+        output_dir=options["output_dir"],
+        suite=options["suite"],
+        fresh=options["fresh"],
+        progress=show_progress(),
+        tell=functools.partial(_tell, as_json=options["as_json"]),
+    )
+    outcome.raise_if_incomplete()
 
 
-def _source(options: dict[str, Any]) -> Source:
+def _tell(outcome: AnsweredRun, *, as_json: bool) -> None:
+    from assay.cli.helm_output import print_stats, remark_evaluated, remark_lines
+
+    remark_evaluated(outcome.evaluated)
+    print_stats(outcome.stats, as_json, show_all=False)
+    if cut := outcome.num_cut:
+        remark_lines([f"{cut} prompts were longer than the model's window and are cut at their end, as HELM cuts them"])
+    if empty := outcome.num_empty:
+        remark_lines([f"{empty} of {outcome.num_requests} answers are empty, and are scored as that"])
+    places = sorted(outcome.failures)[:_FAILURES_SHOWN]
+    remark_lines([f"  request {place}: {outcome.failures[place].message}" for place in places])
+    if not as_json:
+        print(f"run  {outcome.folder}")
+    sys.stdout.flush()
+
+
+def _model(options: dict[str, Any]) -> ModelSpec | LocalModel:
     from assay.errors import SpecificationError
+    from assay.helm.options import LocalModel
     from assay.types import ModelSpec
 
     model = options["model"]
     if model.startswith(_LOCAL):
         if options["base_urls"] or options["base_urls_file"]:
             raise SpecificationError(f"{model} is loaded in this process: leave out --base-url, or name a served model")
-        from assay.helm.engines.huggingface import HuggingFaceEngine
-        from assay.helm.engines.local import LocalSource
-
-        engine = HuggingFaceEngine(
-            model.removeprefix(_LOCAL),
-            batch_size=options["batch_size"],
-            dtype=options["dtype"],
-            device=options["device"],
-            window=options["max_length"],
-            begins=options["bos"],
-            seed=options["seed"],
-        )
-        return LocalSource(engine)
-    from assay.helm.running.server import ServerSource
-    from assay.specification import validate_model
-
+        given = {field.name: options[field.name] for field in fields(LocalModel) if field.name in options}
+        return LocalModel(path=model.removeprefix(_LOCAL), **given)
     base_url, *replicas = addresses(options)
     spec = ModelSpec(
         base_url=base_url,
@@ -204,58 +153,12 @@ def _source(options: dict[str, Any]) -> Source:
         model=model,
         endpoint="completions" if options["completions"] else "chat",
         concurrency=options["concurrency"],
+        max_length=options["max_length"],
     )
-    spec = asked_as(spec, options)
-    validate_model(spec)
-    if spec.stream:
-        raise SpecificationError("HELM's runs need whole replies, with all completions and tokens: leave out --stream")
-    return ServerSource(spec)
+    return asked_as(spec, options)
 
 
-def _run(options: dict[str, Any], source: Source) -> RunToAnswer:
-    from assay.errors import SpecificationError
-    from assay.helm.running.entry import Entry, build_run
-    from assay.helm.running.runs import helm_name, read_run
+def _entry_options(options: dict[str, Any]) -> EntryOptions:
+    from assay.helm.options import EntryOptions
 
-    model = options["model"].removeprefix(_LOCAL)
-    path = Path(options["what"])
-    if os.path.exists(path):  # Path.exists fails where the description is too long to be a file's name
-        if options["max_eval_instances"] or options["num_train_trials"] or options["plugins"]:
-            raise SpecificationError(f"{path} is a run directory: its requests are taken as they are")
-        return read_run(path, helm_name(model, options["helm_name"]))
-    tokenizer = options["tokenizer"] or (options["model"] if options["model"].startswith(_LOCAL) else None)
-    entry = Entry(
-        description=options["what"],
-        model=helm_name(model, options["helm_name"]),
-        is_named=options["helm_name"] is not None,
-        tokenizer=tokenizer.removeprefix(_LOCAL) if tokenizer and tokenizer.startswith(_LOCAL) else None,
-        window=source.window or options["max_length"],
-        max_eval_instances=options["max_eval_instances"],
-        num_train_trials=options["num_train_trials"],
-        plugins=options["plugins"],
-    )
-    return build_run(entry, options["output_dir"], options["helm_python"])
-
-
-def _tokenizer(options: dict[str, Any]) -> TokenizerService | None:
-    from assay.helm.selection import load_tokenizer
-
-    name = options["tokenizer"] or (options["model"] if options["model"].startswith(_LOCAL) else None)
-    return None if name is None else load_tokenizer(name)
-
-
-def _remark_answered(done: Answered, folder: Path, *, is_quiet: bool) -> None:
-    from assay.cli.helm_output import remark_lines
-
-    if done.num_cut:
-        remark_lines(
-            [f"{done.num_cut} prompts were longer than the model's window and were cut at their end, as HELM cuts them"]
-        )
-    if done.num_empty:
-        remark_lines(
-            [f"{done.num_empty} of {len(done.state.request_states)} answers are empty, and are scored as that"]
-        )
-    places = sorted(done.failures)[:_FAILURES_SHOWN]
-    remark_lines([f"  request {place}: {done.failures[place].message}" for place in places])
-    if not is_quiet:
-        print(f"run  {folder}")
+    return EntryOptions(**{field.name: options[field.name] for field in fields(EntryOptions)})

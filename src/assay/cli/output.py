@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay._util.json_text import json_line
@@ -11,13 +10,13 @@ from assay._util.text import printable
 from assay.cli import leave_pipe
 from assay.cli.remarks import remark
 from assay.errors import AssayError, NothingMeasuredError
+from assay.results.failures import what_to_do
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
     from assay.evaluation import Evaluation
     from assay.reports.gathered import Gathering
-    from assay.types import FailureCause
 
 _FAILURES_SHOWN = 5
 
@@ -43,10 +42,10 @@ def report_beside(results_file: Path, gathered: Gathering | None = None) -> Path
 
 def helm_runs_of(results_file: Path, helm_dir: str) -> None:
     """Write the run for HELM's tools; a remark says where, or why that failed: the run itself is done."""
-    from assay.helm.lm_eval_runs import write_helm_runs
+    from assay.helm.lm_eval_runs import export
 
     try:
-        written = write_helm_runs(results_file, Path(helm_dir))
+        written = export(results_file, helm_dir)
     except Exception as error:
         reason = str(error) if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
         remark(
@@ -142,20 +141,3 @@ def _remark_failures(evaluation: Evaluation) -> None:
     remark(what_to_do([failed.cause for failed in failures]))
     if not evaluation.checks and any(score.n for score in evaluation.scores):
         remark("no check (--min, --max) has judged the scores without them: exit code 4")
-
-
-def what_to_do(causes: Sequence[FailureCause]) -> str:
-    """What to do about failures, in one line.
-
-    Args:
-        causes: of each; at least one.
-    """
-    lasting = sum(not cause.may_pass for cause in causes)
-    if not lasting:
-        return "run the same command again to ask only these"
-    if lasting == len(causes):
-        return "asking again changes nothing: mend first what the messages name, then run the same command again"
-    return (
-        f"run the same command again to ask only these; {lasting} of them fail again unless what the messages name is "
-        "mended first"
-    )

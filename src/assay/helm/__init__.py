@@ -36,15 +36,29 @@ from assay.helm.stats import MetricContext, MetricName, MetricResult, PerInstanc
 from assay.helm.tokenization import OptTokenizer
 
 if TYPE_CHECKING:
+    from assay.helm.lm_eval_runs import export
     from assay.helm.metrics.base import Metric
     from assay.helm.metrics.registry import create_metric
+    from assay.helm.options import EntryOptions, LocalModel, MetricOptions
     from assay.helm.run_directory import run_entry
+    from assay.helm.running.run import AnsweredRun, run
+    from assay.helm.saved_run import ScoredRun, evaluate
     from assay.helm.scoring.code import UnsafeCode
+    from assay.helm.stat_files import read_stats
 
 _LATER = {
+    "AnsweredRun": "assay.helm.running.run",
+    "EntryOptions": "assay.helm.options",
+    "LocalModel": "assay.helm.options",
     "Metric": "assay.helm.metrics.base",
+    "MetricOptions": "assay.helm.options",
+    "ScoredRun": "assay.helm.saved_run",
     "UnsafeCode": "assay.helm.scoring.code",
     "create_metric": "assay.helm.metrics.registry",
+    "evaluate": "assay.helm.saved_run",
+    "export": "assay.helm.lm_eval_runs",
+    "read_stats": "assay.helm.stat_files",
+    "run": "assay.helm.running.run",
     "run_entry": "assay.helm.run_directory",
 }
 """Name -> module of what is imported only when it is used."""
@@ -59,13 +73,17 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "AdapterSpec",
     "AnnotatorSpec",
+    "AnsweredRun",
     "DataAugmenterSpec",
+    "EntryOptions",
     "GeneratedOutput",
     "Input",
     "Instance",
+    "LocalModel",
     "Metric",
     "MetricContext",
     "MetricName",
+    "MetricOptions",
     "MetricResult",
     "MetricSpec",
     "OptTokenizer",
@@ -81,6 +99,7 @@ __all__ = [
     "Scenario",
     "ScenarioSpec",
     "ScenarioState",
+    "ScoredRun",
     "Stat",
     "StateFile",
     "Substitution",
@@ -88,6 +107,10 @@ __all__ = [
     "UnsafeCode",
     "asdict_without_nones",
     "create_metric",
+    "evaluate",
+    "export",
+    "read_stats",
+    "run",
     "run_entry",
     "write",
 ]

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import FewerStatisticsError, NothingMeasuredError
 from assay.helm.adaptation import ScenarioState
 from assay.helm.lm_eval_states import CHOICES, adapter_spec, method_of, request_states
 from assay.helm.metrics.registry import LM_EVALS
+from assay.helm.options import suite_folder
 from assay.helm.run_directory import RunFiles, write_scored_run
 from assay.helm.run_spec import MetricSpec, RunSpec
 from assay.helm.running.runs import as_in_names, helm_name
@@ -22,12 +24,11 @@ from assay.helm.schema import SCHEMA, write_schema
 from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
 from assay.results.sample_files import reading, samples_file_of
 from assay.runs.record import mean
-from assay.runs.samples import RunSamples
+from assay.runs.samples import RunSamples, results_file_of
 from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from assay.helm.adaptation import AdapterSpec, RequestState
     from assay.helm.structs import Number
@@ -78,16 +79,16 @@ class _Task:
         return MetricName(name, self.split)
 
 
-def write_helm_runs(
-    results_file: Path, output_path: Path, suite: str = SUITE, *, allow_fewer: bool = False
-) -> list[Path]:
+def export(
+    run: str | Path, output_dir: str | Path = "benchmark_output", suite: str = SUITE, *, allow_fewer: bool = False
+) -> tuple[Path, ...]:
     """Write a finished run's tasks as HELM's runs, and a schema for ``helm-summarize``.
 
     Samples that failed are left out: they have no score, and their prompts are not kept.
 
     Args:
-        results_file: Assay's or lm-eval's, with its samples files beside it.
-        output_path: HELM's output path.
+        run: Assay's or lm-eval's: a results file, a samples file or a folder of results (its newest run).
+        output_dir: HELM's output path.
         suite: the runs go to ``runs/<suite>/`` in it.
         allow_fewer: replace statistics that are there by fewer.
 
@@ -100,7 +101,9 @@ def write_helm_runs(
         OutputError: the directories cannot be written.
         FewerStatisticsError: some would lose statistics; the others are written.
     """
-    folder = output_path / "runs" / suite
+    output_path = Path(output_dir)
+    folder = suite_folder(output_path, suite)
+    results_file = results_file_of(run)
     written: list[Path] = []
     refused: list[FewerStatisticsError] = []
     with RunSamples(results_file) as samples:
@@ -119,7 +122,7 @@ def write_helm_runs(
     if refused:
         others = f" ({len(refused) - 1} more likewise)" if len(refused) > 1 else ""
         raise FewerStatisticsError(f"{refused[0]}{others}; {len(written)} of {len(written) + len(refused)} are written")
-    return written
+    return tuple(written)
 
 
 def _collect(samples: RunSamples, task: str, model: str) -> _Task | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import FileFormatError
@@ -10,7 +11,6 @@ from assay.helm.structs import dump_json, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 STATS = "stats.json"
 PER_INSTANCE_STATS = "per_instance_stats.json"
@@ -37,12 +37,16 @@ def what_would_be_lost(old: Path, new: Path) -> str | None:
         return f"statistics that cannot be counted, for {error}"
 
 
-def read_stats(path: Path) -> list[Stat]:
+def read_stats(run: str | Path) -> list[Stat]:
     """Read the statistics of a run.
+
+    Args:
+        run: The run's directory, or its ``stats.json``.
 
     Raises:
         FileFormatError: The file is missing, damaged, or holds no statistics.
     """
+    path = Path(run) / STATS if Path(run).is_dir() else Path(run)
     value = parse_json(_read(path), str(path))
     if not isinstance(value, list):
         raise FileFormatError(f"{path} holds no list of statistics")

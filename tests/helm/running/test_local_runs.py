@@ -15,7 +15,7 @@ from assay.helm.engines.local import LocalSource
 from assay.helm.running.answering import answered
 from assay.helm.running.runs import read_run
 from assay.progress import Progress
-from assay.types import Completion, CompletionToken
+from assay.types import Completion, CompletionToken, FailureCause
 from tests.helm.running.runs import number_of, write_run
 
 
@@ -107,7 +107,7 @@ def test_a_prompt_that_is_scored_is_never_cut(tmp_path: Path) -> None:
     run = read_run(run_dir, "local/words")
     with answered(run.run_spec, run.state, LocalSource(engine), tmp_path, Progress()) as done:
         assert set(done.failures) == {10, 11}
-    assert done.causes == "2 context_too_long"
+    assert {failure.cause for failure in done.failures.values()} == {FailureCause.CONTEXT_TOO_LONG}
     assert done.state.request_states[10].result is None
     assert done.state.request_states[10].request.prompt == "question 10:"
 

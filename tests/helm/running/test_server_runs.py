@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 import pytest
 
@@ -219,8 +218,8 @@ def test_a_described_run_is_answered_again(tmp_path: Path, entry: str) -> None:
 
 @pytest.mark.parametrize("suite", ["", "..", "a/b"])
 def test_a_suite_is_the_name_of_a_directory(tmp_path: Path, suite: str) -> None:
-    with pytest.raises(click.BadParameter, match="no name of a directory"):
-        run_command(write_run(tmp_path), "--model", "x", "--suite", suite)
+    with pytest.raises(SpecificationError, match="no name of a directory"):
+        run_command(write_run(tmp_path), "--base-url", "http://x", "--model", "x", "--suite", suite)
 
 
 def test_programs_are_run_with_permission_only(tmp_path: Path) -> None:

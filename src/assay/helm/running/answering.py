@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -83,12 +82,6 @@ class Answered:
     num_empty: int
     """Answers without a text; they are scored as such."""
     journal: Path
-
-    @property
-    def causes(self) -> str:
-        """How often what kept a request from being answered."""
-        counts = Counter(failure.cause for failure in self.failures.values())
-        return ", ".join(f"{count} {cause}" for cause, count in counts.most_common())
 
     def finish(self) -> None:
         """Let the run count as finished, once its outcome is told: until then the same call asks nothing again."""
