@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from assay.errors import SpecificationError, UnsupportedTaskError
+from assay.reports.html import write_report
 from assay.rescoring.rescore import score
 from assay.runs.compare import compare
 from assay.runs.files import read_run
@@ -108,6 +109,21 @@ def test_what_functions_change_in_a_document(scene: Scene, endpoint: str) -> Non
 def test_what_a_class_changes_in_documents_that_it_keeps(scene: Scene) -> None:
     run = scene.run_both("keeping", endpoint="completions", tokenizer=True)
     assert {line["doc"]["asked"] for line in sample_lines(run, "keeping")} == {1}
+
+
+def test_an_empty_text_is_scored_without_a_question(scene: Scene) -> None:
+    run = scene.run_both("gaps", endpoint="completions", tokenizer=True)
+    assert [score.n for score in run.scores] == [5, 5, 5]
+    assert score(run.results_file).differences == ()
+    assert write_report(run.results_file).exists()
+    early = scene.run_assay(
+        "gaps",
+        endpoint="completions",
+        tokenizer=True,
+        checks=(Check(metric="word_perplexity,none", max=1e9),),
+        early_stopping=EarlyStopping(),
+    )
+    assert sample_lines(early, "gaps") == sample_lines(run, "gaps")
 
 
 @pytest.mark.parametrize("task", ["lacking", "bypassing", "many_kinds"])

@@ -76,6 +76,7 @@ def test_nothing_is_kept_unless_asked_for(both: Evaluation) -> None:
     assert again.comparison is not None
     assert again.comparison.candidate == "the same answers, scored again"  # no file that is gone by now
     assert sorted(both.results_file.parent.rglob("*")) == before
+    assert not any("same run" in remark for remark in again.comparison.remarks)
 
 
 def test_what_was_kept_still_knows_the_journal(both: Evaluation, tmp_path: Path) -> None:

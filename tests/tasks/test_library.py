@@ -245,6 +245,14 @@ def test_names_that_stand_for_nothing(tmp_path: Path) -> None:
         load_tasks([str(tmp_path / "nowhere.yaml")], TaskOptions(), {})
 
 
+@pytest.mark.parametrize("members", ["own", "[]"], ids=["a name in place of a list", "an empty list"])
+def test_a_group_without_tasks_is_refused(tmp_path: Path, members: str) -> None:
+    write_task(tmp_path, "own")
+    write(tmp_path / "group.yaml", f"group: own_group\ntask: {members}\n")
+    with pytest.raises(TaskConfigError, match="there are no tasks in own_group"):
+        load_tasks(["own_group"], TaskOptions(include_path=str(tmp_path)), {})
+
+
 def test_a_task_asked_for_twice(tmp_path: Path) -> None:
     write_task(tmp_path, "own")
     write(tmp_path / "group.yaml", "group: own_group\ntask: [own]\n")

@@ -147,7 +147,7 @@ class TaskScores:
         """Score samples, or note why they have no score."""
         answered = []
         for sample, responses in complete:
-            if not sample.requests:
+            if not sample.instances:  # an empty text has some, and nothing to ask: its log-likelihood is 0
                 self._fail(sample.doc_id, FailureCause.UNSCORABLE, self._refusal or "the document asks nothing")
                 continue
             answers: list[Answer] = []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay._util.paths import keep_working_directory
-from assay.errors import SpecificationError
+from assay.errors import SpecificationError, TaskConfigError
 from assay.tasks.code_eval import runs_code
 from assay.tasks.data import data_source
 from assay.tasks.index import Kind, TaskEntry, TaskIndex, entry_from_file, task_index
@@ -139,6 +139,8 @@ def build(
         loaded = TaskManager(include_defaults=False).load(built)
     except ValueError as error:
         raise SpecificationError(_twice_asked(built) or str(error)) from None
+    if not loaded["tasks"]:
+        raise TaskConfigError(f"there are no tasks in {', '.join(entry.name for entry in entries)}")
     for name, task in loaded["tasks"].items():
         refuse_missing_metrics(name, task)
         refuse_unsupported(name, runs_code(task) and not may_run_code, getattr(task, "MULTIMODAL", False))
