@@ -34,6 +34,7 @@ def text(more: str, arguments: str = "") -> str:
 
 
 JSON_ARGUMENTS = f'{{"model": "imaginary", "base_url": "{URL}/v1/chat/completions"}}'
+WITH_HEADER = JSON_ARGUMENTS.replace("}", ', "header": {"X-Team": "inference"}}')
 COMMANDS = {
     "with run": chat("--tasks drawing"),
     "old form": chat("--tasks drawing").removeprefix("run "),
@@ -59,6 +60,8 @@ COMMANDS = {
     "max_gen_toks": text("--tasks drawing", ",max_gen_toks=77"),
     "eos_string": text("--tasks drawing", ",eos_string=END"),
     "eos_string of several at once": text("--tasks drawing", ",eos_string=END,num_concurrent=4"),
+    "think_end_token": chat("--tasks drawing", ",think_end_token=I"),
+    "header": f"run -M local-chat-completions --apply_chat_template -a '{WITH_HEADER}' -t drawing",
     "predict_only": chat("--tasks drawing --predict_only"),
     "metadata": chat("--tasks drawing --metadata length=4096 kind=long"),
     "metadata as JSON": chat("""--tasks drawing --metadata '{"length": 4096}'"""),

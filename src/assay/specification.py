@@ -223,6 +223,7 @@ def fingerprint(specification: Specification) -> str:
         "max_gen_toks": model.max_gen_toks,
         "eos_string": model.eos_string,
         "shape": shape_of(model),
+        "think_end_token": model.think_end_token,
         "options": specification.options,
         "lm_eval": version("lm_eval"),
     }

@@ -97,6 +97,9 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """With a tokenizer: the token before a text without context, in place of the one that begins texts."""
     max_gen_toks: int = USUAL_MAX_GEN_TOKS
     """Tokens to generate at most, where neither the task nor ``gen_kwargs`` say how many."""
+    think_end_token: str | None = None
+    """What reasoning in an answer's text ends with: only what follows is scored, as with lm-eval's argument of that
+    name. None: the text is scored as it comes."""
     headers: dict[str, str] = {}
     """Sent with every request, in place of Assay's own of the same name. A value is text, ``$VARIABLE`` or ``@FILE``;
     what is written out is never recorded. An empty one leaves Assay's own out."""
@@ -381,7 +384,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     """The content; None where the server sent null (scored as lm-eval scores it), and for log-likelihoods."""
     finish_reason: str | None = None
     reasoning: str | None = None
-    """``reasoning_content`` (or ``reasoning``) where the server separates it."""
+    """``reasoning_content`` (or ``reasoning``) where the server separates it, and what was taken out of the text by the
+    model's ``think_end_token``."""
+    reasoning_tokens: int | None = None
+    """Of the completion's tokens, those of reasoning, where the server counts them."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     latency: float = 0.0

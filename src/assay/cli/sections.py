@@ -40,7 +40,15 @@ SHARED = {
         "add_bos_token",
         "custom_prefix_token_id",
     ),
-    "Requests that fit the server": ("dialect", "header_texts", "dropped", "renamed", "extra_body_text"),
+    "Requests that fit the server": (
+        "dialect",
+        "header_texts",
+        "dropped",
+        "renamed",
+        "extra_body_text",
+        "reasoning",
+        "think_end_token",
+    ),
     "Verdict": ("explain", "minimums", "maximums", "ranges", "stop_early", "alpha"),
     "Pace and patience": (
         "concurrency",

@@ -36,6 +36,16 @@ _CONNECTION = (
         metavar="NAME=VALUE",
     ),
     click.option(
+        "--think-end-token",
+        help="Score only what follows this in an answer, as lm-eval's argument of that name.",
+        metavar="TEXT",
+    ),
+    click.option(
+        "--reasoning",
+        type=click.Choice(["keep", "strip"]),
+        help="Strip: the same as --think-end-token '</think>'.  [default: keep]",
+    ),
+    click.option(
         "--dialect",
         type=click.Choice(["auto", "none", "openai", "azure", "mistral"]),
         help="The provider's own ways: names of fields, and where the key goes.  [default: auto]",
@@ -123,6 +133,7 @@ concurrency_option = click.option(
 
 _FIELDS = (
     "dialect",
+    "think_end_token",
     "api_key_env",
     "api_key_file",
     "request_timeout",
@@ -181,9 +192,12 @@ def asked_as(model: ModelSpec, options: Mapping[str, Any]) -> ModelSpec:
 def _request_fields(model: ModelSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     """What the options add to the model's own headers and changes of bodies."""
     from assay.models.request_shape import parse_extra_body, parse_rename
+    from assay.models.thinking import USUAL_END
     from assay.models.user_headers import parse_header
 
     fields: dict[str, Any] = {}
+    if given.get("reasoning") == "strip" and not given.get("think_end_token"):
+        fields["think_end_token"] = USUAL_END
     if texts := given.get("header_texts"):
         fields["headers"] = {**model.headers, **dict(map(parse_header, texts))}
     if texts := given.get("renamed"):

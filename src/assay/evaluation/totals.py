@@ -6,10 +6,14 @@ from array import array
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from assay.models.thinking import USUAL_END
 from assay.types import Answer, Response
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_BEGINS_THINKING = "<think>"
 
 
 class RunTotals:
@@ -19,6 +23,9 @@ class RunTotals:
         self._prompt_tokens = 0
         self._completion_tokens = 0
         self._without_usage = 0
+        self._reasoned = 0
+        self._reasoning_tokens = 0
+        self._cut_off_thinking = 0
         self._attempts = 0
         self._latencies = array("d")
         self._ttfts = array("d")
@@ -40,6 +47,9 @@ class RunTotals:
             self._prompt_tokens += response.prompt_tokens or 0
             self._completion_tokens += response.completion_tokens or 0
             self._without_usage += response.completion_tokens is None
+            self._reasoned += bool(response.reasoning)
+            self._reasoning_tokens += response.reasoning_tokens or 0
+            self._cut_off_thinking += is_cut_off_thinking(response)
 
     @property
     def answers(self) -> int:
@@ -61,10 +71,25 @@ class RunTotals:
             "completion_tokens": self._completion_tokens,
             "answers_without_usage": self._without_usage,
             "latency_seconds": _quantiles(latencies),
+            **self._reasoning(),
             **({"ttft_seconds": _quantiles(sorted(self._ttfts))} if self._ttfts else {}),
             **({"other_models": dict(self._other_models.most_common())} if self._other_models else {}),
             "seconds": seconds,
         }
+
+    def _reasoning(self) -> dict[str, Any]:
+        if not (self._reasoned or self._cut_off_thinking):
+            return {}
+        counted = {"tokens": self._reasoning_tokens} if self._reasoning_tokens else {}
+        return {"reasoning": {"answers": self._reasoned, **counted, "cut_off": self._cut_off_thinking}}
+
+
+def is_cut_off_thinking(answer: Answer) -> bool:
+    """Whether an answer ends at its limit of tokens before the reasoning does."""
+    if answer.finish_reason != "length":
+        return False
+    text = answer.text or ""
+    return bool(answer.reasoning) if not text.strip() else _BEGINS_THINKING in text and USUAL_END not in text
 
 
 def _quantiles(ordered: Sequence[float]) -> dict[str, float | None]:

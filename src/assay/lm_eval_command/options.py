@@ -107,7 +107,7 @@ MODEL_ARGUMENTS: Mapping[str, Treatment] = {
     "ca_cert_path": _same(),
     "header": _same("as in lm-eval, in place of the key's"),
     "auth_token": _refused("it is for tokenizer_backend=remote alone; name the tokenizer (tokenizer=…)"),
-    "think_end_token": _refused("have the server split the reasoning off (vLLM, SGLang: --reasoning-parser)"),
+    "think_end_token": _same("with local-chat-completions"),
     "trust_remote_code": _none("none of a tokenizer's code is run"),
     "use_fast_tokenizer": _none("tokenizers are read from tokenizer.json, which is the fast one"),
     "truncate": _none(_BY_API),

@@ -111,6 +111,7 @@ def _model(config: Any, remarks: list[str]) -> ModelSpec:
         model=str(model),
         endpoint=endpoint,
         tls=TLS(insecure=given.get("verify_certificate") is False, ca_file=given.get("ca_cert_path")),
+        think_end_token=given.get("think_end_token") if endpoint == "chat" else None,
         headers=_headers(given.get("header")),
         **_renamed(given),
     )

@@ -24,6 +24,7 @@ from assay.models.refusals import short_question, what_to_do
 from assay.models.retry import NOT_NOW, Fault, Retryability, is_bad_request, retry_delay
 from assay.models.server_info import ServerInfo, bare_name, server_info
 from assay.models.single_server import SingleServer
+from assay.models.thinking import without_thinking
 from assay.models.wire import read_reply
 from assay.types import Answer, Failure
 
@@ -173,10 +174,12 @@ class OpenAIModel:
         if isinstance(reply, Failure):
             return reply
         parsed = reply.content
+        text, reasoning = without_thinking(parsed.text, parsed.reasoning, self.spec.think_end_token)
         return Answer(
-            text=parsed.text,
+            text=text,
             finish_reason=parsed.finish_reason,
-            reasoning=parsed.reasoning,
+            reasoning=reasoning,
+            reasoning_tokens=parsed.reasoning_tokens,
             prompt_tokens=parsed.prompt_tokens,
             completion_tokens=parsed.completion_tokens,
             latency=reply.latency,

@@ -22,6 +22,7 @@ from assay.models.wire import (
     mended,
     read_finish_reason,
     read_reply,
+    reasoning_tokens,
     says_error,
     str_or_none,
     token_count,
@@ -152,6 +153,7 @@ class StreamReader:
                 self._usage.get("completion_tokens"), nothing_counted=not text and not reasoning
             ),
             model=self._model,
+            reasoning_tokens=reasoning_tokens(self._usage),
             ttft=None if self._first_token is None else self._first_token - started,
         )
 

@@ -39,6 +39,7 @@ class ParsedReply(msgspec.Struct, frozen=True):
     prompt_tokens: int | None
     completion_tokens: int | None
     model: str | None
+    reasoning_tokens: int | None = None
     ttft: float | None = None
     """Seconds to the first token; None where the reply was not streamed, or is empty."""
 
@@ -125,6 +126,7 @@ def parsed_reply(reply: ReplyBody, body: bytes, endpoint: EndpointKind) -> Parse
         prompt_tokens=token_count(usage.get("prompt_tokens")),
         completion_tokens=token_count(usage.get("completion_tokens"), nothing_counted=not text and not reasoning),
         model=str_or_none(reply.model),
+        reasoning_tokens=reasoning_tokens(usage),
     )
 
 
@@ -340,6 +342,12 @@ def _excerpt(body: bytes) -> str:
 def str_or_none(value: Any) -> str | None:
     """The value, if it is a string."""
     return value if isinstance(value, str) else None
+
+
+def reasoning_tokens(usage: dict[str, Any]) -> int | None:
+    """The tokens of reasoning among those of a completion, where the server counts them."""
+    details = usage.get("completion_tokens_details")
+    return token_count(details.get("reasoning_tokens")) if isinstance(details, dict) else None
 
 
 def token_count(value: Any, *, nothing_counted: bool = False) -> int | None:

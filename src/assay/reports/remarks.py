@@ -23,7 +23,19 @@ def remarks(results: Mapping[str, Any]) -> list[str]:
         results: the results document.
     """
     totals = results["assay"]["totals"]
-    return [*_first_tokens(totals), *other_models(totals, results["model_name"])]
+    return [*_first_tokens(totals), *_reasoning(totals), *other_models(totals, results["model_name"])]
+
+
+def _reasoning(totals: Mapping[str, Any]) -> list[str]:
+    reasoning = totals.get("reasoning")
+    if not reasoning:
+        return []
+    line = f"reasoning: in {reasoning['answers']} of {totals['answers']} answers"
+    if tokens := reasoning.get("tokens"):
+        line += f", {tokens / max(1, reasoning['answers']):.0f} tokens on average"
+    if cut_off := reasoning["cut_off"]:
+        line += f"; {cut_off} cut off before an answer: allow more tokens (--gen-kwargs max_gen_toks=…)"
+    return [line]
 
 
 def _first_tokens(totals: Mapping[str, Any]) -> list[str]:

@@ -37,6 +37,8 @@ def model_args(model: ModelSpec, url: str | None = None) -> dict[str, Any]:
         arguments["max_length"] = model.max_length
     if model.max_gen_toks != USUAL_MAX_GEN_TOKS:
         arguments["max_gen_toks"] = model.max_gen_toks
+    if model.think_end_token is not None:
+        arguments["think_end_token"] = model.think_end_token
     if model.eos_string is not None:
         arguments["eos_string"] = model.eos_string
     return arguments
