@@ -502,6 +502,16 @@ def test_no_proxy_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(response, Answer)
 
 
+def test_a_proxy_that_is_not_there_is_what_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look() -> None:
+        async with OpenAIModel(ModelSpec(base_url="http://model.example", model="m"), api_key=None) as model:
+            await model.server_info()
+
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with pytest.raises(ServerUnreachableError, match=r"cannot be asked \(no connection to the proxy .* proxy running"):
+        asyncio.run(look())
+
+
 def test_a_proxy_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "")

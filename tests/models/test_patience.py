@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from assay.errors import ServerRefusedError, ServerUnreachableError
@@ -77,6 +78,12 @@ def test_a_server_that_is_not_there_is_waited_for_no_longer() -> None:
         "far are kept: start the server, then run the same command again"
     )
     assert played.seconds == pytest.approx(300, abs=1)
+
+
+def test_a_proxy_that_is_not_there_is_named_as_what_to_start() -> None:
+    no_proxy = msgspec.structs.replace(NO_CONNECTION, is_at_proxy=True)
+    played = play(lambda *_: no_proxy, healthy=lambda _: False, give_up_after=300)
+    assert str(played.error).endswith("start the proxy, then run the same command again")
 
 
 def test_meanwhile_lines_say_what_is_refused_and_when_the_run_ends() -> None:

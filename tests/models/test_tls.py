@@ -22,6 +22,7 @@ from assay.models.retry import NetworkError, Retryability
 from assay.models.tls import client_context
 from assay.models.tls_faults import lost_connection_fault
 from assay.types import TLS, Answer, ModelSpec, Request, Response
+from tests.servers.proxy import Proxy
 from tests.servers.scripted import ScriptedServer
 
 REQUEST = Request("task", 0, 0, 0, "generate_until", b'{"model": "scripted-model", "messages": []}', "key")
@@ -204,6 +205,95 @@ def test_a_handshake_without_an_answer_is_told_as_such(monkeypatch: pytest.Monke
         with pytest.raises(NetworkError, match=r"does not answer in TLS.*http://") as caught:
             asyncio.run(connector.connect(asyncio.Protocol))
     assert caught.value.fault.retryability is Retryability.SERVER_DOWN
+
+
+def read_to_the_end_of_a_head(connection: socket.socket) -> None:
+    """As cpp-httplib does, on which llama.cpp's server is built: it waits for a line's end that TLS does not have."""
+    head = b""
+    while b"\r\n\r\n" not in head and (part := connection.recv(4096)):
+        head += part
+    if part:
+        connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+
+
+@contextlib.contextmanager
+def connections(serve: Callable[[socket.socket], None]) -> Iterator[int]:
+    """As :func:`one_connection`, for any number at the same time."""
+
+    def run(connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            serve(connection)
+
+    def take_all(listening: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the test is over
+            while True:
+                threading.Thread(target=run, args=(listening.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=take_all, args=(listening,), daemon=True).start()
+        yield listening.getsockname()[1]
+
+
+@pytest.mark.parametrize("through_proxy", [False, True])
+def test_a_handshake_that_gets_no_answer_is_not_waited_for_where_the_server_speaks_http(
+    through_proxy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "_PATIENCE_WITH_HANDSHAKE", 0.1)
+    with connections(read_to_the_end_of_a_head) as port, Proxy() as proxy:
+        url = yarl.URL(f"https://127.0.0.1:{port}")
+        connector = Connector(url, yarl.URL(proxy.url) if through_proxy else None, client_context(TLS()))
+        with pytest.raises(NetworkError, match=r"does not speak TLS at this port.*http://") as caught:
+            asyncio.run(connector.connect(asyncio.Protocol))
+    assert caught.value.fault.retryability is Retryability.NO
+
+
+def test_a_slow_handshake_is_waited_for_where_the_server_says_that_it_wants_tls(
+    authority: trustme.CA, files: Files, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "_PATIENCE_WITH_HANDSHAKE", 0.01)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    was_asked_plainly = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        if connection.recv(1, socket.MSG_PEEK) == b"G":
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\nThe plain HTTP request was sent to HTTPS port")
+            was_asked_plainly.set()
+            return
+        was_asked_plainly.wait(10)
+        with context.wrap_socket(connection, server_side=True) as encrypted:
+            encrypted.recv(1)
+
+    class Opened(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            transport.abort()
+
+    with connections(serve) as port:
+        connector = Connector(yarl.URL(f"https://127.0.0.1:{port}"), None, client_context(TLS(ca_file=files.authority)))
+        asyncio.run(connector.connect(Opened))
+    assert was_asked_plainly.is_set()
+
+
+def test_a_server_of_tls_that_says_nothing_to_plain_http_is_known(authority: trustme.CA) -> None:
+    """As asyncio's do, and so uvicorn and vLLM."""
+    with served(authority) as server:
+        url = server.url.replace("https", "http")
+        with pytest.raises(ServerUnreachableError, match=r"speaks TLS at this port.*https://"):
+            asyncio.run(ask(url, TLS()))
+
+
+def test_nor_does_such_a_server_say_that_a_certificate_is_wanted(authority: trustme.CA, files: Files) -> None:
+    async def look(url: str) -> None:
+        spec = ModelSpec(base_url=url, model="scripted-model", tls=TLS(ca_file=files.authority))
+        async with OpenAIModel(spec, api_key=None) as model:
+            await model.server_info()
+
+    with (
+        served(authority, wants_certificate=True) as server,
+        pytest.raises(ServerUnreachableError, match=r"does it want a certificate of yours.*\(--client-cert\)"),
+    ):
+        asyncio.run(look(server.url))
 
 
 @pytest.mark.parametrize("reason", ["WRONG_VERSION_NUMBER", "DECRYPTION_FAILED_OR_BAD_RECORD_MAC"])

@@ -10,18 +10,18 @@ import asyncio
 import base64
 import re
 import socket
+import ssl
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohappyeyeballs import start_connection
 
 from assay.models.retry import Fault, NetworkError, Retryability, os_reason, proxy_fault
-from assay.models.tls_faults import handshake_fault
+from assay.models.tls_faults import handshake_fault, no_tls_fault
 from assay.models.transport import is_success
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     import yarl
 
@@ -29,6 +29,10 @@ CONNECT_TIMEOUT = 30.0
 """Seconds for all of it."""
 HANDSHAKE_TIMEOUT = 20.0
 """Seconds of them for TLS, so that it can be told what did not come about."""
+_PATIENCE_WITH_HANDSHAKE = 2.0
+"""Seconds after which it is looked whether the server speaks without TLS."""
+_FINDING_OUT = 5.0
+"""Seconds for finding out what else a server speaks."""
 _ADDRESSES_LAST = 10.0
 _SECOND_FAMILY_AFTER = 0.25
 _LARGEST_HEAD = 2**16
@@ -55,6 +59,8 @@ class Connector:
         self._addresses: list[Any] = []
         self._addresses_until = 0.0
         self._resolving = asyncio.Lock()
+        self._spoke_tls = False
+        """Whether the server has, once."""
 
     async def connect(self, make: Callable[[], C]) -> C:
         """A connection, made by `make`, to the server.
@@ -68,38 +74,49 @@ class Connector:
         except NetworkError:
             raise
         except TimeoutError:
-            raise _unreachable(f"no connection{self._to_proxy} in time") from None
+            raise self._no_connection(" in time") from None
         except (OSError, UnicodeError) as error:  # the latter for a proxy's name that cannot be looked up
-            raise _unreachable(f"no connection{self._to_proxy}: {os_reason(error)}") from error
+            raise self._no_connection(f": {os_reason(error)}") from error
 
-    @property
-    def _to_proxy(self) -> str:
-        return "" if self._proxy is None else f" to the proxy {self._proxy.host_subcomponent}:{self._proxy.port}"
+    async def speaks_tls(self) -> bool:
+        """Whether the server of an ``http`` address speaks TLS at its port, whatever its certificate."""
+        if self._url.scheme != "http" or self._proxy is not None:
+            return False
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return await self._finds_out(lambda bare: _begins_tls(bare, context))
+
+    async def _speaks_plain_http(self) -> bool:
+        """Whether the server of an ``https`` address answers without TLS, and not only to say that TLS is wanted."""
+        return await self._finds_out(lambda bare: _answers_plainly(bare, self._url))
+
+    async def _finds_out(self, about: Callable[[asyncio.Transport], Awaitable[bool]]) -> bool:
+        """What `about` finds out over a connection of its own; False where there is none."""
+        try:
+            async with asyncio.timeout(_FINDING_OUT):
+                bare = await self._bare(asyncio.Protocol)
+                try:
+                    return await about(await self._to_server(bare))
+                finally:
+                    bare.abort()
+        except (OSError, UnicodeError):
+            return False
+
+    def _no_connection(self, why: str) -> NetworkError:
+        proxy = self._proxy
+        to_proxy = "" if proxy is None else f" to the proxy {proxy.host_subcomponent}:{proxy.port}"
+        message, down = f"no connection{to_proxy}{why}", Retryability.SERVER_DOWN
+        return NetworkError(Fault(FailureCause.UNREACHABLE, message, down, is_at_proxy=proxy is not None))
 
     async def _connect(self, make: Callable[[], C]) -> C:
-        loop = asyncio.get_running_loop()
-        sock = await start_connection(
-            await self._resolve(), happy_eyeballs_delay=_SECOND_FAMILY_AFTER, socket_factory=_watched_socket
-        )
+        if self._proxy is None and self._url.scheme == "http":
+            connection: C = (await self._bare(make)).get_protocol()  # type: ignore[assignment]
+            return connection
+        bare = await self._bare(asyncio.Protocol)
+        connection = make()
         try:
-            if self._proxy is None and self._url.scheme == "http":
-                _, connection = await loop.create_connection(make, sock=sock)
-                return connection
-            transport, _ = await loop.create_connection(asyncio.Protocol, sock=sock)
-        except BaseException:
-            sock.close()
-            raise
-        return await self._dressed(transport, make())
-
-    async def _dressed(self, bare: asyncio.Transport, connection: C) -> C:
-        """The connection over a bare one, with the layers between them: TLS with the proxy, a tunnel, TLS."""
-        try:
-            transport = bare
-            if self._proxy is not None and self._proxy.scheme == "https":
-                transport = await self._encrypted(transport, self._proxy)
+            transport = await self._to_server(bare)
             if self._url.scheme == "https":
-                if self._proxy is not None:
-                    await _open_tunnel(transport, self._proxy, self._url)
                 transport = await self._encrypted(transport, self._url, connection)
             else:
                 transport.set_protocol(connection)
@@ -109,12 +126,36 @@ class Connector:
             raise
         return connection
 
+    async def _bare(self, make: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
+        """A connection to the server, or else its proxy, over which nothing has been said."""
+        sock = await start_connection(
+            await self._resolve(), happy_eyeballs_delay=_SECOND_FAMILY_AFTER, socket_factory=_watched_socket
+        )
+        try:
+            transport, _ = await asyncio.get_running_loop().create_connection(make, sock=sock)
+        except BaseException:
+            sock.close()
+            raise
+        return transport
+
+    async def _to_server(self, bare: asyncio.Transport) -> asyncio.Transport:
+        """What the server is reached by over a bare connection, whose ends may be TLS with the proxy, and a tunnel."""
+        transport = bare
+        if self._proxy is not None:
+            if self._proxy.scheme == "https":
+                transport = await self._encrypted(transport, self._proxy)
+            if self._url.scheme == "https":
+                await _open_tunnel(transport, self._proxy, self._url)
+        return transport
+
     async def _encrypted(
         self, transport: asyncio.Transport, peer: yarl.URL, protocol: asyncio.BaseProtocol | None = None
     ) -> asyncio.Transport:
         if self._context is None:
             raise RuntimeError(f"{peer} asks for TLS, for which there is no context")
         loop = asyncio.get_running_loop()
+        is_in_doubt = peer is self._url and not self._spoke_tls
+        looking = asyncio.create_task(self._end_if_plain(transport)) if is_in_doubt else None
         try:
             encrypted = await loop.start_tls(
                 transport,
@@ -124,10 +165,29 @@ class Connector:
                 ssl_handshake_timeout=HANDSHAKE_TIMEOUT,
             )
         except (OSError, UnicodeError) as error:
-            raise NetworkError(handshake_fault(error, self._named(peer))) from error
+            encrypted, reason = None, error
+        else:
+            reason = ConnectionResetError()
+        finally:
+            is_plain = looking is not None and looking.done() and looking.result()
+            if looking is not None:
+                looking.cancel()
         if encrypted is None:
-            raise NetworkError(handshake_fault(ConnectionResetError(), self._named(peer)))
+            who = self._named(peer)
+            raise NetworkError(no_tls_fault(who) if is_plain else handshake_fault(reason, who)) from reason
+        self._spoke_tls = self._spoke_tls or peer is self._url
         return encrypted
+
+    async def _end_if_plain(self, transport: asyncio.Transport) -> bool:
+        """End a handshake that gets no answer where the server turns out to speak without TLS.
+
+        Servers that read a line of HTTP wait for the end of it, and say nothing to who speaks TLS.
+        """
+        await asyncio.sleep(_PATIENCE_WITH_HANDSHAKE)
+        is_plain = await self._speaks_plain_http()
+        if is_plain:
+            transport.abort()
+        return is_plain
 
     def _named(self, peer: yarl.URL) -> str:
         return "the server" if peer is self._url else "the proxy"
@@ -158,22 +218,43 @@ def proxy_authorization(proxy: yarl.URL) -> dict[str, str]:
 
 async def _open_tunnel(transport: asyncio.Transport, proxy: yarl.URL, url: yarl.URL) -> None:
     """Have the proxy pass on, from now on, all that is sent to the server of `url`."""
-    answer = _TunnelAnswer(asyncio.get_running_loop().create_future())
-    transport.set_protocol(answer)
     target = f"{url.host_subcomponent}:{url.port}"
     fields = "".join(f"{name}: {value}\r\n" for name, value in {"Host": target, **proxy_authorization(proxy)}.items())
-    transport.write(f"CONNECT {target} HTTP/1.1\r\n{fields}\r\n".encode("latin-1"))
-    status, reason = await answer.is_there
+    status, reason = await _status_of(transport, f"CONNECT {target} HTTP/1.1\r\n{fields}\r\n", "the proxy")
     if not is_success(status):
         raise NetworkError(proxy_fault(status, reason))
 
 
-class _TunnelAnswer(asyncio.Protocol):
-    """What a proxy says when asked for a tunnel."""
+async def _answers_plainly(transport: asyncio.Transport, url: yarl.URL) -> bool:
+    target = f"{url.host_subcomponent}:{url.port}"
+    request = f"GET /health HTTP/1.1\r\nHost: {target}\r\nConnection: close\r\n\r\n"
+    status, _ = await _status_of(transport, request, "the server")
+    return status != 400  # "The plain HTTP request was sent to HTTPS port"
 
-    def __init__(self, is_there: asyncio.Future[tuple[int, str]]) -> None:
+
+async def _begins_tls(transport: asyncio.Transport, context: ssl.SSLContext) -> bool:
+    return await asyncio.get_running_loop().start_tls(transport, asyncio.Protocol(), context) is not None
+
+
+async def _status_of(transport: asyncio.Transport, request: str, who: str) -> tuple[int, str]:
+    """Status and reason of the reply to a request, after which the connection may be used for something else.
+
+    Raises:
+        OSError: there is no reply of HTTP.
+    """
+    answer = _Status(asyncio.get_running_loop().create_future(), who)
+    transport.set_protocol(answer)
+    transport.write(request.encode("latin-1"))
+    return await answer.is_there
+
+
+class _Status(asyncio.Protocol):
+    """Reads the head of a reply for its status."""
+
+    def __init__(self, is_there: asyncio.Future[tuple[int, str]], who: str) -> None:
         self.is_there = is_there
         """Its status and the words after it."""
+        self._who = who
         self._head = b""
 
     def data_received(self, data: bytes) -> None:
@@ -183,19 +264,15 @@ class _TunnelAnswer(asyncio.Protocol):
         if _END_OF_HEAD.search(self._head):
             line = _STATUS_LINE.match(self._head)
             if line is None:
-                self.is_there.set_exception(ConnectionAbortedError("the proxy answers something else than HTTP"))
+                self.is_there.set_exception(ConnectionAbortedError(f"{self._who} answers something else than HTTP"))
             else:
                 self.is_there.set_result((int(line[1]), (line[2] or b"").decode("latin-1")))
         elif len(self._head) > _LARGEST_HEAD:
-            self.is_there.set_exception(ConnectionAbortedError("the proxy's answer does not end"))
+            self.is_there.set_exception(ConnectionAbortedError(f"the answer of {self._who} does not end"))
 
     def connection_lost(self, error: Exception | None) -> None:
         if not self.is_there.done():
-            self.is_there.set_exception(error or ConnectionResetError("the proxy closed the connection"))
-
-
-def _unreachable(message: str) -> NetworkError:
-    return NetworkError(Fault(FailureCause.UNREACHABLE, message, Retryability.SERVER_DOWN))
+            self.is_there.set_exception(error or ConnectionResetError(f"{self._who} closed the connection"))
 
 
 def _watched_socket(address: Any) -> socket.socket:

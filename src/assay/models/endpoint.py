@@ -174,7 +174,10 @@ class Endpoint:
     def _fault_of(self, reply: HTTPReply) -> Fault | None:
         """What is wrong with a reply as HTTP."""
         if not reply.is_good:
-            return self._cleaned(status_fault(reply.status, reply.body or b"", reply.headers, self._asked))
+            fault = status_fault(reply.status, reply.body or b"", reply.headers, self._asked)
+            if self.open_proxy and reply.status in DOWN_STATUSES:  # It may be the proxy that says so.
+                fault = msgspec.structs.replace(fault, message=f"{fault.message} (through the proxy {self.open_proxy})")
+            return self._cleaned(fault)
         if reply.body is None:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
             return Fault(FailureCause.MALFORMED_REPLY, message, Retryability.YES, reply.status)
@@ -253,4 +256,4 @@ class Endpoint:
         return msgspec.structs.replace(parsed, **{name: blanked(text) for name, text in texts.items()})
 
     def _cleaned(self, fault: Fault) -> Fault:
-        return Fault(fault.cause, self.redact(fault.message), fault.retryability, fault.status, fault.retry_after)
+        return msgspec.structs.replace(fault, message=self.redact(fault.message))

@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Literal
 
 from assay.models.connecting import Connector, proxy_authorization
 from assay.models.http1_reply import ReplyReader
+from assay.models.retry import NetworkError
+from assay.models.tls_faults import tls_fault, wordless_fault
 from assay.models.transport import KEEPALIVE, HTTPReply
+from assay.types import FailureCause
 
 if TYPE_CHECKING:
     import ssl
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     import yarl
 
+    from assay.models.retry import Fault
     from assay.models.transport import Stream
 
 _BUFFER = 2**16
@@ -63,6 +67,9 @@ class HTTP1:
         """What comes over any connection passes through it, and leaves it at once."""
         self._idle: list[_Connection] = []
         """The one used last comes last, and is used first."""
+        self._speaks_tls = url.scheme == "https"
+        self._was_answered = False
+        """Whether any request was, by whatever status."""
         self._keeps_after_streams = False
         """Seen to. llama.cpp promises to keep every connection, and closes it after a stream."""
         self._watched: _Connection | None = None
@@ -94,15 +101,26 @@ class HTTP1:
         end_of_head = b"Content-Length: %d\r\n\r\n" % len(body) if method == "POST" else b"\r\n"
         try:
             reply = await connection.send(b"".join((head, end_of_head, body)), timeout, stream)
+        except NetworkError as error:
+            if error.fault.cause is FailureCause.RESET and not self._was_answered:
+                raise NetworkError(await self._explained(error.fault)) from error
+            raise
         finally:
             if stream is None or self._keeps_after_streams:
                 self._put_back(connection)
             else:
                 self._watch(connection)
+        self._was_answered = True
         if stream is not None and reply.body and reply.is_good:  # It came compressed all the same.
             stream.feed(reply.body)
             return HTTPReply(reply.status, reply.fields, b"")
         return reply
+
+    async def _explained(self, fault: Fault) -> Fault:
+        """What keeps a server that has not replied to anything yet from it, as far as can be found out."""
+        if await self._connector.speaks_tls():
+            return tls_fault()
+        return wordless_fault(fault) if self._speaks_tls else fault
 
     async def close(self) -> None:
         """Close all connections."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httptools
 
 from assay.models.retry import Fault, NetworkError, Retryability, os_reason
-from assay.models.tls_faults import lost_connection_fault
+from assay.models.tls_faults import lost_connection_fault, tls_fault
 from assay.models.transport import LARGEST_ERROR_BODY, LARGEST_REPLY, HTTPReply, is_success
 from assay.types import FailureCause
 
@@ -19,12 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LARGEST_HEAD = 2**18
-_OTHER_PROTOCOLS = {
-    re.compile(rb"\x15\x03[\x00-\x04]"): "the server speaks TLS at this port: should the address begin with https://?",
-    re.compile(rb"\x00[\x00-\x01].\x04[\x00\x01]\x00{4}", re.DOTALL): "the server speaks HTTP/2 alone at this port: "
-    "is it a gRPC port?",
-}
-"""By how their servers begin: what to say."""
+_ALERT_OF_TLS = re.compile(rb"\x15\x03[\x00-\x04]")
+_BEGINNING_OF_HTTP2 = re.compile(rb"\x00[\x00-\x01].\x04[\x00\x01]\x00{4}", re.DOTALL)
 # What aiohttp, and so lm-eval, forgives servers.
 _FORGIVEN = {
     "lenient_headers": True,
@@ -224,9 +220,11 @@ class ReplyReader:
 
 
 def _not_http(error: Exception, beginning: bytes) -> Fault:
-    for protocol, advice in _OTHER_PROTOCOLS.items():
-        if protocol.match(beginning):
-            return Fault(FailureCause.UNREACHABLE, advice, Retryability.NO)
+    if _ALERT_OF_TLS.match(beginning):
+        return tls_fault()
+    if _BEGINNING_OF_HTTP2.match(beginning):
+        message = "the server speaks HTTP/2 alone at this port: is it a gRPC port?"
+        return Fault(FailureCause.UNREACHABLE, message, Retryability.NO)
     return Fault(FailureCause.MALFORMED_REPLY, f"not a reply of HTTP: {error}", Retryability.YES)
 
 

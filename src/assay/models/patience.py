@@ -345,12 +345,15 @@ class Patience:
         return f"{self._no_answer()} for {duration_words(seconds)}{self._words()}: the run ends {when}"
 
     def _answered_nothing(self, seconds: float) -> str:
-        what = "start" if self._is_down else "see to"
-        which = "servers" if self._servers > 1 else "server"
         return (
-            f"{self._no_answer()} for {duration_words(seconds)}{self._words()}; {_KEPT}: {what} the {which}, then run "
-            "the same command again"
+            f"{self._no_answer()} for {duration_words(seconds)}{self._words()}; {_KEPT}: {self._what_to_do()}, then "
+            "run the same command again"
         )
+
+    def _what_to_do(self) -> str:
+        if self._last is not None and self._last.fault.is_at_proxy:
+            return "start the proxy"
+        return f"{'start' if self._is_down else 'see to'} the server{'s' if self._servers > 1 else ''}"
 
     def _asked_to_wait(self, endpoint: Endpoint, seconds: float) -> str:
         all_do = len(self._long_waits) == self._servers

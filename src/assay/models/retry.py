@@ -46,6 +46,8 @@ class Fault(msgspec.Struct, frozen=True):
     status: int | None = None
     retry_after: float | None = None
     """Seconds that the server asks to wait."""
+    is_at_proxy: bool = False
+    """Whether the server was not asked at all, for want of the proxy through which it is reached."""
 
     def waiting_at_most(self, seconds: float) -> Fault:
         """The same fault, with no longer wait than so many seconds."""
@@ -113,9 +115,9 @@ def status_fault(status: int, body: bytes, headers: Mapping[str, str], asked: st
             f"redirected ({status}){whence} to {target}; requests are not sent on, give the final address as base URL"
         )
         return Fault(FailureCause.BAD_REQUEST, message, Retryability.NO, status)
-    parsed = error_body_text(body[:65536])
+    said = error_body_text(body[:65536])
     where = f" at {asked}" if asked and status in REFUSALS else ""
-    message = f"HTTP {status}{where}: {parsed}" if parsed.strip() else f"HTTP {status}{where}"
+    message = f"HTTP {status}{where}: {said}" if said.strip() else f"HTTP {status}{where}"
     cause = _cause(status, body[:65536].decode("utf-8", "replace"), FailureCause.SERVER_ERROR)
     return Fault(cause, message, _retryability(status, cause), status, _retry_after(headers))
 

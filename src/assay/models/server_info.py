@@ -87,8 +87,9 @@ async def _ask_once(server: Endpoint) -> ServerInfo:
     for path in ("/health", "/v1/models"):
         status, body = await _get(server, path)
         if status in DOWN_STATUSES:
-            parsed = server.redact(error_body_text(body))
-            raise ServerUnreachableError(f"the server at {server.address} is not ready (HTTP {status}: {parsed})")
+            said = f"HTTP {status}: {server.redact(error_body_text(body))}"
+            through = f", through the proxy {server.open_proxy}," if server.open_proxy else ""
+            raise ServerUnreachableError(f"the server at {server.address}{through} is not ready ({said})")
     return ServerInfo(url=server.address, models=_listed(body) if status == 200 else ())
 
 
@@ -102,6 +103,11 @@ async def _get(server: Endpoint, path: str) -> tuple[int, bytes]:
             return 0, b""
         if fault.retryability is Retryability.NO:
             raise ServerUnreachableError(f"{server.address}: {server.redact(fault.message)}") from None
+        if fault.is_at_proxy:
+            raise ServerUnreachableError(
+                f"{server.address} cannot be asked ({server.redact(fault.message)}); is the proxy running? A server "
+                "that needs none is named in NO_PROXY"
+            ) from None
         raise ServerUnreachableError(
             f"nothing answers at {server.address} ({server.redact(fault.message)}); is the server running?"
         ) from None

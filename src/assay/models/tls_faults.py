@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ssl
 
+import msgspec
+
 from assay.models.retry import Fault, Retryability, os_reason
 from assay.types import FailureCause
 
@@ -12,6 +14,7 @@ _NO_COMMON_VERSION = frozenset(
     {"UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "TLSV1_ALERT_PROTOCOL_VERSION", "WRONG_SSL_VERSION"}
 )
 _NO_SUCH_HOST = frozenset({"TLSV1_UNRECOGNIZED_NAME", "UNRECOGNIZED_NAME"})
+_WANTS_CERTIFICATE = "does it want a certificate of yours, or another one (--client-cert)?"
 _ABOUT_OUR_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE")
 """In the names of alerts by which a server refuses whoever shows no certificate, or one that it does not trust."""
 
@@ -33,7 +36,7 @@ def handshake_fault(error: Exception, peer: str) -> Fault:
         return Fault(FailureCause.UNREACHABLE, message, Retryability.SERVER_DOWN)
     reason = _reason(error)
     if reason in _SPEAKS_NO_TLS:
-        return _final(f"{peer} does not speak TLS at this port: should the address begin with http://?")
+        return no_tls_fault(peer)
     if reason in _NO_COMMON_VERSION:
         return _final(f"{peer} speaks no version of TLS that is taken here (1.2 or later): {_words(error)}")
     if reason in _NO_SUCH_HOST:
@@ -41,6 +44,16 @@ def handshake_fault(error: Exception, peer: str) -> Fault:
     if _is_about_certificate(reason):
         return _final(_refused(error, peer))
     return Fault(FailureCause.UNREACHABLE, f"{peer} ended the TLS handshake: {_words(error)}", Retryability.SERVER_DOWN)
+
+
+def no_tls_fault(peer: str) -> Fault:
+    """The fault of a TLS connection to somebody who is known to speak something else."""
+    return _final(f"{peer} does not speak TLS at this port: should the address begin with http://?")
+
+
+def tls_fault() -> Fault:
+    """The fault of a plain connection to a server that is known to speak TLS."""
+    return _final("the server speaks TLS at this port: should the address begin with https://?")
 
 
 def lost_connection_fault(error: ssl.SSLError) -> Fault:
@@ -54,13 +67,17 @@ def lost_connection_fault(error: ssl.SSLError) -> Fault:
     return Fault(FailureCause.RESET, message, Retryability.UNSURE)
 
 
+def wordless_fault(fault: Fault) -> Fault:
+    """The fault of a TLS connection that was closed without alert or reply, as asyncio's servers do (vLLM, uvicorn)."""
+    return msgspec.structs.replace(fault, message=f"{fault.message}; {_WANTS_CERTIFICATE}")
+
+
 def _final(message: str) -> Fault:
     return Fault(FailureCause.UNREACHABLE, message, Retryability.NO)
 
 
 def _refused(error: Exception, peer: str) -> str:
-    wish = "does it want a certificate of yours, or another one (--client-cert)?"
-    return f"{peer} refused the TLS connection ({_words(error)}); {wish}"
+    return f"{peer} refused the TLS connection ({_words(error)}); {_WANTS_CERTIFICATE}"
 
 
 def _is_about_certificate(reason: str) -> bool:
