@@ -119,6 +119,13 @@ def test_a_plugin_that_ends_the_builder_is_named(
         build_run(Entry(description="gsm", model="local/x", plugins=("a_plugin",)), tmp_path, sys.executable)
 
 
+def test_an_interpreter_without_helm_is_named(tmp_path: Path) -> None:
+    if importlib.util.find_spec("helm") is not None:
+        pytest.skip("crfm-helm is installed here")
+    with pytest.raises(SpecificationError, match=r"python.* has no crfm-helm: pip install crfm-helm there"):
+        build_run(Entry(description="gsm", model="local/x"), tmp_path, sys.executable)
+
+
 def test_an_interpreter_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(SpecificationError, match="cannot be run"):
         build_run(Entry(description="gsm", model="local/x"), tmp_path, str(tmp_path / "python"))

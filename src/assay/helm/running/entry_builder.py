@@ -19,14 +19,9 @@ def main() -> None:
         build(order)
     except PluginError as error:
         _end(str(error))
-    except ModuleNotFoundError as error:
-        lacks_helm = error.name == "helm"
-        _end(
-            f"{sys.executable} has no crfm-helm: pip install crfm-helm there"
-            if lacks_helm
-            else f"{type(error).__name__}: {error}"
-        )
     except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and error.name == "helm":
+            _end(f"{sys.executable} has no crfm-helm: pip install crfm-helm there")
         _end(f"{type(error).__name__}: {error}")
 
 
