@@ -215,3 +215,13 @@ def test_lm_evals_scores_are_not_computed_anew_but_helms_are(tmp_path: Path, run
     words = ["evaluate", folder, "--metric", "exact_match", "--output-dir", tmp_path / "scored"]
     helm.main(args=[str(word) for word in words], standalone_mode=False)
     assert "exact_match" in {stat.name.name for stat in read_stats(tmp_path / "scored/stats.json")}
+
+
+def test_names_of_models_and_tasks_are_none_that_lead_elsewhere(tmp_path: Path, run: Evaluation) -> None:
+    results_file = Path(shutil.copytree(run.results_file.parent, tmp_path / "run")) / run.results_file.name
+    results = json.loads(results_file.read_bytes())
+    results_file.write_text(json.dumps({**results, "model_name": "../a\0b\nc"}))
+    assert [folder.name for folder in export(results_file, tmp_path)] == [
+        "counting:model=.._a_b_c",
+        "naming:model=.._a_b_c",
+    ]

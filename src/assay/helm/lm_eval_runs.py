@@ -179,7 +179,7 @@ def _bookkeeping(sample: RunSample, method: str) -> Iterator[tuple[str, Number]]
 
 def _write(results: Mapping[str, Any], task: _Task, folder: Path, allow_fewer: bool) -> Path:
     config = results.get("configs", {}).get(task.name, {})
-    name = f"{task.name.replace('/', '_')}:model={as_in_names(task.spec.model)}"
+    name = f"{as_in_names(task.name)}:model={as_in_names(task.spec.model)}"
     version = results.get("versions", {}).get(task.name)
     run_spec = RunSpec(
         name=name,

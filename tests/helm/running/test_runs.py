@@ -36,7 +36,8 @@ def test_names_have_a_creator() -> None:
     assert helm_name("/models/opt", "meta/opt") == "meta/opt"
     assert helm_name("a/b,c=1") == "a/b_c=1"
     assert helm_name("/") == "local/model"
-    for wanted in ("opt", "/opt", "a/b/c", "a/", "a/b,c"):
+    assert helm_name("a\x00/b\n\ud800") == "a_/b__"
+    for wanted in ("opt", "/opt", "a/b/c", "a/", "a/b,c", "a/b\nc", "a\x00/b"):
         with pytest.raises(SpecificationError, match="CREATOR/NAME"):
             helm_name("x", wanted)
 
@@ -48,9 +49,19 @@ def test_files_of_helm_0_2_stay_as_they_are(oracles_dir: Path) -> None:
     assert all(one.result is None for one in run.state.request_states)
 
 
-def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("../../elsewhere", "no directory"),
+        ("a\\u0000b", "no directory"),
+        ("a\\nb", "no directory"),
+        ("\\ud800", "no directory"),
+        ("é" * 128, "256 bytes, and no directory's has more than 255: é"),
+    ],
+)
+def test_a_name_for_which_there_is_no_directory_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     folder = write_run(tmp_path / "run")
     spec = folder / "run_spec.json"
-    spec.write_text(spec.read_text().replace("orc:task=x,model=m_m", "../../elsewhere"))
-    with pytest.raises(FileFormatError, match="no directory"):
+    spec.write_text(spec.read_text().replace("orc:task=x,model=m_m", name))
+    with pytest.raises(FileFormatError, match=reason):
         read_run(folder, "m/m").folder_in(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from assay.helm.adaptation import RequestState, ScenarioState
     from assay.helm.run_spec import RunSpec
     from assay.helm.scenario import Scenario
+
+_NOT_IN_NAMES = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_LONGEST_NAME = 255
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,13 @@ class RunToAnswer:
             FileFormatError: the name is none for a directory.
         """
         name = self.run_spec.name
-        if name in ("", ".", "..") or "/" in name or "\0" in name:
+        if name in ("", ".", "..") or as_in_names(name) != name:
             raise FileFormatError(f"the run is called {name!r}, for which there can be no directory")
+        if len(name.encode()) > _LONGEST_NAME:
+            raise FileFormatError(
+                f"the run's name has {len(name.encode())} bytes, and no directory's has more than {_LONGEST_NAME}: "
+                f"{name:.60}…"
+            )
         return suite / name
 
 
@@ -82,9 +91,9 @@ def renamed(run: RunToAnswer, model: str) -> RunToAnswer:
     )
 
 
-def as_in_names(model: str) -> str:
-    """A model's name as it stands in the names of runs, which are names of directories."""
-    return model.replace("/", "_")
+def as_in_names(text: str) -> str:
+    """A model's or task's name as it stands in the names of runs, which are names of directories, shown on a line."""
+    return _NOT_IN_NAMES.sub("_", text)
 
 
 def helm_name(model: str, wanted: str | None = None) -> str:
@@ -99,13 +108,14 @@ def helm_name(model: str, wanted: str | None = None) -> str:
     """
     if wanted is not None:
         creator, _, name = wanted.partition("/")
-        if not creator or not name or "/" in name or "," in name:
+        if not creator or not name or "," in wanted or as_in_names(name) != name or as_in_names(creator) != creator:
             raise SpecificationError(f"HELM has no names like {wanted!r}; its models are called CREATOR/NAME")
         return wanted
     parts = [part for part in model.split("/") if part]
     creator = parts[-2] if len(parts) == 2 and not model.startswith("/") else "local"
     # A comma would end the name in descriptions and in names of runs.
-    return f"{creator}/{parts[-1] if parts else 'model'}".replace(",", "_")
+    creator, name = (as_in_names(part).replace(",", "_") for part in (creator, parts[-1] if parts else "model"))
+    return f"{creator}/{name}"
 
 
 def _name_with(name: str, model: str) -> str:
