@@ -9,12 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assay.errors import UsageError
 from assay.evaluation import evaluate, evaluate_async
 from assay.gate.calibrate import calibrate
 from assay.gate.run import run_gate
+from assay.rescoring.rescore import score
 from assay.runners import run_accuracy_gsm8k
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.evaluation.test_flow import TASKS, answer
@@ -133,3 +135,29 @@ def test_inside_an_event_loop_what_can_be_written_is_named(server: ScriptedServe
         with pytest.raises(UsageError, match=words):
             asyncio.run(call(what))
     assert not (tmp_path / "runner").exists()
+
+
+def test_scoring_again_waits_too_and_stops_no_event_loop(server: ScriptedServer, tasks: Path, tmp_path: Path) -> None:
+    model = ModelSpec(base_url=server.url, model="scripted", concurrency=4)
+    options = TaskOptions(include_path=str(tasks), limit=20)
+
+    def specification(name: str) -> Specification:
+        return Specification(tasks=(name,), model=model, options=options, output_dir=str(tmp_path / name))
+
+    first = evaluate(specification("one")).results_file
+    evaluate(specification("other"))
+    alone = Counter(map(json.dumps, server.answered[20:]))
+    server.answered.clear()
+
+    async def at_the_same_time() -> Any:
+        run = asyncio.create_task(evaluate_async(msgspec.structs.replace(specification("other"), fresh=True)))
+        while not server.answered:
+            await asyncio.sleep(0.01)
+        with pytest.raises(UsageError, match=r"await asyncio.to_thread\(score, …\)"):
+            score(first)
+        again = await asyncio.to_thread(score, first)
+        assert run.done()
+        return again
+
+    assert asyncio.run(at_the_same_time()).differences == ()
+    assert Counter(map(json.dumps, server.answered)) == alone

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -39,10 +38,11 @@ from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
 from assay.progress import Progress
 from assay.specification import validate
+from assay.tasks.one_at_a_time import alone, alone_in_event_loop
 from assay.tasks.requests import until_refused
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+    from collections.abc import Awaitable, Coroutine, Iterator
     from pathlib import Path
 
     from assay.journal import Journal
@@ -58,10 +58,6 @@ _T = TypeVar("_T")
 
 _PROBE_SECONDS = 10.0
 """Longest that a run waits for what its server is seen to do."""
-_one_at_a_time = threading.Lock()
-"""lm-eval and its tasks keep things in the process: random streams, the data sets' loader, what is printed."""
-_LOOK_AGAIN = 0.05
-"""Seconds between two looks at whether another run has ended."""
 
 
 def evaluate(
@@ -109,12 +105,10 @@ def _journals(specification: Specification) -> Path:
 @contextmanager
 def _alone_in_thread(specification: Specification) -> Iterator[None]:
     """Wait until no other run goes on, and keep others waiting."""
-    with interruptible(_journals(specification)):
-        _one_at_a_time.acquire()
-    try:
+    with ExitStack() as held:
+        with interruptible(_journals(specification)):
+            held.enter_context(alone("evaluate"))
         yield
-    finally:
-        _one_at_a_time.release()
 
 
 async def evaluate_async(
@@ -130,7 +124,7 @@ async def evaluate_async(
         return work
 
     specification = validate(specification)
-    async with _alone():
+    async with alone_in_event_loop():
         evaluation = await _evaluate(specification, progress or Progress(), in_this_loop, sample_reader)
         if finish:
             evaluation.finish()
@@ -160,17 +154,6 @@ async def _evaluate(
             with keep_working_directory():
                 await wait_for(_answer(plan, writer, state, progress))
             return conclude(plan, state, sample_reader)
-
-
-@asynccontextmanager
-async def _alone() -> AsyncIterator[None]:
-    """Wait until no other run goes on, whichever thread and event loop it has, and keep others waiting."""
-    while not _one_at_a_time.acquire(blocking=False):  # a thread that waits for it could not be cancelled
-        await asyncio.sleep(_LOOK_AGAIN)
-    try:
-        yield
-    finally:
-        _one_at_a_time.release()
 
 
 async def _run_preflight(spec: ModelSpec) -> Preflight:

@@ -99,10 +99,12 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     from assay.specification import validate
     from assay.tasks.library import load_tasks
     from assay.tasks.model_args import model_args
+    from assay.tasks.one_at_a_time import alone
     from assay.tasks.selection import chosen_documents
 
     specification = validate(specification)
-    loaded = load_tasks(specification.tasks, specification.options, model_args(specification.model))
+    with alone("explain_gate"):
+        loaded = load_tasks(specification.tasks, specification.options, model_args(specification.model))
     chosen = chosen_documents(loaded.tasks, specification.options)
     sizes = {task: len(numbers) for task, numbers in chosen.items()}
     read_baseline = functools.cache(read_run)

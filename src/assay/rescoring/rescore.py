@@ -34,6 +34,7 @@ from assay.scoring.task_scores import TaskScores
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.model_args import model_args
+from assay.tasks.one_at_a_time import alone
 from assay.tasks.settings_check import refuse_odd_settings
 from assay.types import ModelSpec, Specification, StoppedEarly, score_keys
 
@@ -117,7 +118,7 @@ def score(
     """
     renamed = dict(tasks) if isinstance(tasks, Mapping) else {name: name for name in tasks}
     rescoring = _Rescoring(tasks=renamed, include_path=include_path, data_dir=data_dir, output_dir=output_dir)
-    with RunSamples(results_file_of(run)) as samples:
+    with alone("score"), RunSamples(results_file_of(run)) as samples:
         return _rescore(samples, rescoring)
 
 
