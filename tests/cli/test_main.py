@@ -1,5 +1,8 @@
 """What every command has in common."""
 
+import shlex
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -54,3 +57,19 @@ def test_where_no_traceback_can_be_kept_the_error_is_said_all_the_same(
         cli.main(["tasks"])
     assert ended.value.code == 70
     assert "RuntimeError: odd; traceback in no file (No such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_as_streams_to_nowhere(tmp_path: Path, closed: str) -> None:
+    """Neither does a command miss them, nor does a file that is opened later take their place."""
+    journal = tmp_path / "empty.journal"
+    journal.write_bytes(b"assay-journal\n")
+    command = shlex.join([sys.executable, "-m", "assay", "journal", "export", str(journal)])
+    assert subprocess.run(f"{command} {closed}", shell=True, check=False).returncode == 0
+    said = (
+        "import os, sys; from assay import cli; cli._replace_closed_streams(); "
+        f"named = os.open({str(journal)!r}, os.O_RDONLY); print('kept'); sys.exit(named < 3)"
+    )
+    assert (
+        subprocess.run(f"{shlex.join([sys.executable, '-c', said])} {closed}", shell=True, check=False).returncode == 0
+    )

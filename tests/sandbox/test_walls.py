@@ -562,6 +562,8 @@ def test_signals_to_itself_still_work() -> None:
 HARMLESS = {
     "a lower priority of its own": "import os; before = os.nice(0); assert os.nice(1) == min(before + 1, 19)",
     "its own slice of time": "import os; os.sched_rr_get_interval(0)",
+    "a lock on a part of its own file": "import fcntl; fcntl.lockf(open('mine', 'w'), fcntl.LOCK_EX)",
+    "a data base in a file": "import sqlite3; sqlite3.connect('data').execute('create table t (x)')",
     "a named pipe": """
 import os, threading
 os.mkfifo("pipe")
@@ -584,6 +586,7 @@ BESIDE_IT = {
     "another's priority": "os.setpriority(os.PRIO_PROCESS, os.getppid(), 5)",
     "a device": "os.mknod('device', 0o020666, os.makedev(1, 3))",
     "a disk": "os.mknod('disk', 0o060666, os.makedev(7, 0))",
+    "a lock on others' files, journals say": "import fcntl; fcntl.flock(os.open('/bin', os.O_RDONLY), fcntl.LOCK_EX)",
     "a socket's name": "os.mknod('socket', 0o140666)",
 }
 

@@ -101,6 +101,21 @@ def cli() -> None:
     """Tell whether a served language model still answers as it should, how sure that is, and if not, why."""
 
 
+def _replace_closed_streams() -> None:
+    """Let /dev/null stand for what was closed by whoever started this (``>&-``).
+
+    The next file that is opened, a journal say, would get its number, and with it what libraries and child processes
+    print.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            nothing = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nothing, number)
+            if nothing != number:
+                os.close(nothing)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - as all streams are
+
+
 def _escape_what_cannot_be_shown() -> None:
     """Models and files hold characters that not every terminal's encoding has, and lone surrogates, which none has."""
     for stream in (sys.stdout, sys.stderr):
@@ -136,6 +151,7 @@ def _leave_out_lm_evals_log() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every deliberate error becomes one line on stderr and its exit code."""
     if arguments is None:
+        _replace_closed_streams()
         _escape_what_cannot_be_shown()
         _spare_the_garbage_collector()
         _spare_unused_threads()

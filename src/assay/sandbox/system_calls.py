@@ -2,8 +2,8 @@
 
 It needs no privileges. What a Python program needs to compute, to keep files and to run threads is allowed; whatever is
 not listed here is refused, so also what kernels will learn. There are no sockets but connected pairs, no other
-processes, no signals to them and no views into them, no memory that the limits do not count, and nothing that changes
-mounts, namespaces, keys or clocks.
+processes, no signals to them and no views into them, no locks on whole files (which need no right to write them), no
+memory that the limits do not count, and nothing that changes mounts, namespaces, keys or clocks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "pause": (34, None), "nanosleep": (35, 101), "getitimer": (36, 102), "alarm": (37, None), "setitimer": (38, 103),
     "getpid": (39, 172), "sendfile": (40, 71), "socketpair": (53, 199), "recvfrom": (45, 207), "shutdown": (48, 210),
     "getsockname": (51, 204), "getpeername": (52, 205), "setsockopt": (54, 208), "getsockopt": (55, 209),
-    "exit": (60, 93), "wait4": (61, 260), "waitid": (247, 95), "uname": (63, 160), "flock": (73, 32),
+    "exit": (60, 93), "wait4": (61, 260), "waitid": (247, 95), "uname": (63, 160),
     "fsync": (74, 82), "fdatasync": (75, 83), "truncate": (76, 45), "ftruncate": (77, 46), "getdents": (78, None),
     "getdents64": (217, 61), "getcwd": (79, 17), "chdir": (80, 49), "fchdir": (81, 50), "rename": (82, None),
     "mkdir": (83, None), "rmdir": (84, None), "creat": (85, None), "link": (86, None), "unlink": (87, None),
