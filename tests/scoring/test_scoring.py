@@ -196,7 +196,7 @@ def test_any_pair_of_texts(reference: str, prediction: str) -> None:
             self._metric_fn_kwargs = {"exact_match": {"ignore_case": True}}
             self._metric_fn_list = {"exact_match": exact_match_fn}
 
-    task = Task()
+    task: Any = Task()
     remember_exact_matches(task)
     pair = {"references": [reference], "predictions": [prediction], "ignore_case": True}
     assert task._metric_fn_list["exact_match"](**pair) == exact_match_fn(**pair)

@@ -208,8 +208,9 @@ def test_a_task_takes_kept_rows_unless_its_own_python_sees_them(data: Path, libr
     (tasks / "own.yaml").write_text(TASK.format(name="sums_own") + "process_docs: !function utils.prepared\n")
     options = TaskOptions(data_dir=str(data), include_path=str(tasks))
     loaded = load_tasks(["sums_plain", "sums_own"], options, {})
-    assert type(loaded.tasks["sums_plain"].eval_docs) is Rows
-    assert type(loaded.tasks["sums_own"].dataset["test"]) is datasets.Dataset
+    assert isinstance(loaded.tasks["sums_plain"].eval_docs, Rows)
+    own: Any = loaded.tasks["sums_own"]
+    assert type(own.dataset["test"]) is datasets.Dataset
     same(loaded.tasks["sums_plain"].eval_docs, library["test"])
     assert [file.path for file in loaded.data_files["owner/Sums"]] == [
         "owner/Sums/test.jsonl",

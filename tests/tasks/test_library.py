@@ -288,10 +288,11 @@ def test_random_preparation_happens_once_and_is_the_same_in_every_run(tmp_path: 
     for _ in range(2):
         sys.modules.pop(str(tmp_path / "code"), None)
         loaded = load_tasks(["own_a", "own_b"], options, {})
-        for task in loaded.tasks.values():
+        own: list[Any] = list(loaded.tasks.values())
+        for task in own:
             assert task.eval_docs["a"][:] == task.eval_docs["a"][:]
             assert task.fewshot_docs()["a"][:] == task.eval_docs["a"][:]
-        runs.append([task.eval_docs["a"][:] for task in loaded.tasks.values()])
+        runs.append([task.eval_docs["a"][:] for task in own])
     assert runs[0] == runs[1]
     assert runs[0][0] != runs[0][1]
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.scoring.task_scores import TaskScores
+    from assay.tasks.protocol import Task
 
 
 class LiveScores:
@@ -58,6 +59,6 @@ class LiveScores:
         )
 
 
-def task_settings(task: Any) -> dict[str, Any]:
+def task_settings(task: Task) -> dict[str, Any]:
     """What of a loaded task must be equal for scores to be comparable."""
     return comparable_settings(as_written(task.dump_config()), task.VERSION)

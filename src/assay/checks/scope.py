@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from assay.stats.plans import Weight
     from assay.tasks.library import LoadedTasks
+    from assay.tasks.protocol import Task
     from assay.types import Check
 
 
@@ -77,7 +78,7 @@ def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
     )
 
 
-def _scope(check: Check, tasks: list[Any], names: tuple[str, ...], metric: str, *, by_size: bool) -> Scope:
+def _scope(check: Check, tasks: list[Task], names: tuple[str, ...], metric: str, *, by_size: bool) -> Scope:
     known = {known_range(task, metric) for task in tasks}
     directions = {task.higher_is_better().get(metric) for task in tasks}
     scope = Scope(

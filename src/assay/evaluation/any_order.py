@@ -9,13 +9,14 @@ where in the stream each begins.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import UnsupportedTaskError
 from assay.tasks.requests import SampleBuilder
 from assay.tasks.selection import documents_of
 
 if TYPE_CHECKING:
+    from assay.tasks.protocol import Task
     from assay.tasks.requests import RequestWriter
     from assay.types import Sample, TaskOptions
 
@@ -44,7 +45,7 @@ class _Place(NamedTuple):
 class SamplesInAnyOrder:
     """Builds the samples of one task by their number."""
 
-    def __init__(self, name: str, task: Any, writer: RequestWriter, options: TaskOptions) -> None:
+    def __init__(self, name: str, task: Task, writer: RequestWriter, options: TaskOptions) -> None:
         self._name = name
         self._docs = task.eval_docs
         self._numbers = documents_of(name, task, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.engine.schedule import Stream
 from assay.tasks.randomness import may_draw_for_prompts
@@ -14,12 +14,13 @@ from assay.types import USUAL_MAX_GEN_TOKS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from assay.tasks.protocol import Task
     from assay.tasks.requests import RequestWriter
     from assay.types import Sample, TaskOptions
 
 
 def streams(
-    tasks: Mapping[str, Any],
+    tasks: Mapping[str, Task],
     writer: RequestWriter,
     options: TaskOptions,
     refuse: Callable[[str, str], None] | None = None,
@@ -48,7 +49,7 @@ def streams(
     ]
 
 
-def longest_answer(task: Any) -> int:
+def longest_answer(task: Task) -> int:
     """Tokens that an answer may have at most, by the task's settings; 1 for log-likelihoods."""
     if task.OUTPUT_TYPE != "generate_until":
         return 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from assay.checks.scope import Scope
     from assay.stats.plans import SequentialPlan
     from assay.stats.validate import Support
+    from assay.tasks.protocol import Task
     from assay.types import Check, Specification
 
 _RUNS = 100
@@ -137,7 +138,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
         yield outlook
 
 
-def _remarks(check: Check, scope: Scope, tasks: list[Any], specification: Specification) -> Iterator[str]:
+def _remarks(check: Check, scope: Scope, tasks: list[Task], specification: Specification) -> Iterator[str]:
     yield from doubts_of(check, scope)
     stopping = specification.early_stopping
     if stopping is not None and not scope.may_stop_early:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from assay.scoring.task_scores import TaskScores
+    from assay.tasks.protocol import Task
     from assay.types import ModelSpec
 
 _LETTER_FREQUENCY = "keywords:letter_frequency"
@@ -108,7 +109,7 @@ def _symbols_taken_for_letters(scores: TaskScores) -> Correction | None:
     )
 
 
-def _letter_checker(task: Any) -> Any:
+def _letter_checker(task: Task) -> Any:
     """IFEval's class that counts letters, where a task is scored with it."""
     names = getattr(task.get_config("process_results"), "__globals__", {})
     registry = getattr(names.get("instructions_registry"), "INSTRUCTION_DICT", {})

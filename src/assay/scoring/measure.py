@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from assay.scoring.task_scores import TaskScores
     from assay.stats.validate import Support
     from assay.tasks.library import LoadedTasks
+    from assay.tasks.protocol import Task
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,7 +202,7 @@ def _support(values: Sequence[float]) -> tuple[float, float]:
     return UNIT if all(0 <= value <= 1 for value in values) else UNBOUNDED
 
 
-def aggregates_by_mean(task: Any, metric: str) -> bool:
+def aggregates_by_mean(task: Task, metric: str) -> bool:
     """Whether a task's metric is the mean of its documents' scores."""
     from lm_eval.api.metrics import mean
 

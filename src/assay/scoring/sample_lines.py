@@ -20,6 +20,7 @@ from assay.tasks.patches.shared_settings import SharedSettings
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from assay.tasks.protocol import Task
     from assay.types import Sample
 
 
@@ -32,7 +33,7 @@ class SampleLines(msgspec.Struct):
     """SHA-256 of document, prompt and target, one after another."""
 
     @classmethod
-    def of(cls, sample: Sample, task: Any, doc: Any) -> SampleLines:
+    def of(cls, sample: Sample, task: Task, doc: Any) -> SampleLines:
         """Of a sample whose instances hold their responses.
 
         Args:

@@ -24,6 +24,7 @@ from assay.tasks.patches.filters import are_of_library, keep_filters
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from assay.tasks.protocol import Task
     from assay.types import Answer, Sample
 
 _LIBRARY_METRICS = "lm_eval.api.metrics"
@@ -58,7 +59,7 @@ class Scorer:
         task: lm-eval's Task object.
     """
 
-    def __init__(self, task: Any) -> None:
+    def __init__(self, task: Task) -> None:
         self._task = task
         self._ensembles = keep_filters(task)
         self._may_change = may_be_changed(task)
@@ -139,7 +140,7 @@ def _shallow_copy(doc: Any) -> Any:
     return dict(doc) if isinstance(doc, dict) else doc
 
 
-def _is_scored_by_foreign_code(task: Any) -> bool:
+def _is_scored_by_foreign_code(task: Task) -> bool:
     custom = (
         task.get_config("process_results")
         or any(

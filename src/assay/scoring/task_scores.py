@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from assay.scoring.deadline import Deadline
     from assay.scoring.spool import Spool
     from assay.tasks.code_eval import Verdicts
+    from assay.tasks.protocol import Task
     from assay.tasks.sample_deaths import SampleDeaths
     from assay.types import CompleteSample, Sample
 
@@ -59,7 +60,7 @@ class TaskScores:
     def __init__(
         self,
         name: str,
-        task: Any,
+        task: Task,
         spool: Spool,
         deadline: Deadline,
         verdicts: Verdicts | None = None,

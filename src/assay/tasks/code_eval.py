@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.sandbox.program import Confinement, Program
+    from assay.tasks.protocol import Task
     from assay.tasks.sample_deaths import SampleDeaths
 
 _SECONDS = 3.0
@@ -101,7 +102,7 @@ class Verdicts:
 
 @contextlib.contextmanager
 def verdicts_of(
-    tasks: Mapping[str, Any], deaths: SampleDeaths | None = None
+    tasks: Mapping[str, Task], deaths: SampleDeaths | None = None
 ) -> Iterator[tuple[dict[str, Verdicts], Confinement | None]]:
     """A sandbox for the tasks that run code which the model writes, if there are any.
 
@@ -123,7 +124,7 @@ def verdicts_of(
         yield {name: Verdicts(name, sandbox, deaths) for name in names}, sandbox.start()
 
 
-def runs_code(task: Any) -> bool:
+def runs_code(task: Task) -> bool:
     """Whether a task says that it runs code which the model writes (``unsafe_code``)."""
     return bool(getattr(task, "UNSAFE_CODE", False))
 

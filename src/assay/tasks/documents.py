@@ -16,16 +16,18 @@ from assay.tasks.rows import is_table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from assay.tasks.protocol import Task
+
 _BLOCK = 256
 
 
-def may_be_changed(task: Any) -> bool:
+def may_be_changed(task: Task) -> bool:
     """Whether Python that comes with `task`, an lm-eval Task, is given its documents, and so may change them."""
     given = any(callable(task.get_config(name)) for name in _GIVEN_DOCUMENTS)
     return given or type(task).__name__ != "ConfigurableTask"
 
 
-def are_kept(task: Any) -> bool:
+def are_kept(task: Task) -> bool:
     """Whether `task` gives the same objects each time, so that what is changed in a document stays changed.
 
     Rows of a data set are made anew each time.

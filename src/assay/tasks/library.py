@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from assay.tasks.data import DataSource
     from assay.tasks.file_hashes import DataFile
+    from assay.tasks.protocol import Task
     from assay.types import TaskOptions
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ DATA_DIR_VARIABLE = "ASSAY_DATA_DIR"
 class LoadedTasks(msgspec.Struct, frozen=True):
     """Tasks ready to build requests and to score."""
 
-    tasks: dict[str, Any]
+    tasks: dict[str, Task]
     """lm-eval's Task objects by name, in lm-eval's order."""
     groups: dict[str, Any]
     """lm-eval's Group objects by name; each holds its tasks and groups."""
@@ -207,7 +208,7 @@ def _seed(options: TaskOptions) -> None:
         torch.manual_seed(options.torch_seed)
 
 
-def _apply_options(task: Any, options: TaskOptions) -> None:
+def _apply_options(task: Task, options: TaskOptions) -> None:
     if options.gen_kwargs and task.get_config("output_type") == "generate_until":
         task.set_config(key="generation_kwargs", value=deepcopy(options.gen_kwargs), update=True)
     own_shots = task.get_config("num_fewshot")

@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
     from assay.tasks.encoding import ScoredTokens
     from assay.tasks.index import TaskIndex
+    from assay.tasks.protocol import Task
     from assay.tasks.tokenizer import Tokenizer
     from assay.types import Answer
 
 Scored = TokenSpan | TextTail
 
 
-def needs_loglikelihood(tasks: Mapping[str, Any]) -> bool:
+def needs_loglikelihood(tasks: Mapping[str, Task]) -> bool:
     """Whether any of lm-eval's `tasks` asks for log-likelihoods."""
     return any(request_kinds(task) - {"generate_until"} for task in tasks.values())
 
@@ -42,7 +43,7 @@ def generative_twin(name: str, index: TaskIndex) -> str | None:
     return next((name + ending for ending in _GENERATIVE_ENDINGS if name + ending in index.entries), None)
 
 
-def refuse_unscorable(tasks: Mapping[str, Any], model: ModelSpec, asked_for: Sequence[str], index: TaskIndex) -> None:
+def refuse_unscorable(tasks: Mapping[str, Task], model: ModelSpec, asked_for: Sequence[str], index: TaskIndex) -> None:
     """Refuse tasks whose log-likelihoods the endpoint cannot give, before anything is asked.
 
     Args:

@@ -13,10 +13,11 @@ cent for others): who uses such a metric states its range.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from assay.stats.validate import Support
+    from assay.tasks.protocol import Task
 
 UNIT = (0.0, 1.0)
 _SHARES = frozenset({"acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match"})
@@ -25,7 +26,7 @@ _COMPARED_BY_LM_EVAL = frozenset({"multiple_choice", "loglikelihood"})
 """Kinds of tasks for which lm-eval compares choices itself: right or wrong, nothing between."""
 
 
-def known_range(task: Any, metric: str) -> Support | None:
+def known_range(task: Task, metric: str) -> Support | None:
     """Least and greatest score that a document of a task can have; None where that is not known.
 
     Args:
@@ -36,7 +37,7 @@ def known_range(task: Any, metric: str) -> Support | None:
     return UNIT if is_share and task.higher_is_better().get(metric) is not False else None
 
 
-def is_right_or_wrong(task: Any, metric: str) -> bool:
+def is_right_or_wrong(task: Task, metric: str) -> bool:
     """Whether every document surely scores 0 or 1: lm-eval itself compares choices, or one answer with its target.
 
     Of several answers to a document ``exact_match`` is the mean, and a task's own Python may grade.
@@ -51,7 +52,7 @@ def is_right_or_wrong(task: Any, metric: str) -> bool:
     return task.get_config("output_type") in _COMPARED_BY_LM_EVAL or (metric == "exact_match" and _gives_one(task))
 
 
-def _gives_one(task: Any) -> bool:
+def _gives_one(task: Task) -> bool:
     """Whether all its filters are lm-eval's own and end with one answer, as they do where none is named."""
     pipelines = [entry["filter"] for entry in task.get_config("filter_list") or ()]
     return all(

@@ -8,6 +8,7 @@ from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from assay.tasks.library import LoadedTasks
+    from assay.tasks.protocol import Task
 
 
 def metric_keys_by_name(loaded: LoadedTasks) -> dict[str, list[str]]:
@@ -17,7 +18,7 @@ def metric_keys_by_name(loaded: LoadedTasks) -> dict[str, list[str]]:
     return {name: known for name, known in keys.items() if known}
 
 
-def expected_task_keys(task: Any) -> list[str]:
+def expected_task_keys(task: Task) -> list[str]:
     """``"<metric>,<filter>"`` for every filter and metric that the task declares, in the order of lm-eval's results."""
     filters = [ensemble.name for ensemble in getattr(task, "_filters", [])]
     return [
@@ -28,14 +29,14 @@ def expected_task_keys(task: Any) -> list[str]:
     ]
 
 
-def aggregation_of(task: Any, metric: str) -> Any:
+def aggregation_of(task: Task, metric: str) -> Any:
     """The function that makes one number of the documents' values: the task's own, or lm-eval's mean."""
     from lm_eval.api.metrics import mean
 
     return task.aggregation().get(metric, mean)
 
 
-def may_aggregate_none(task: Any, metric: str) -> bool:
+def may_aggregate_none(task: Task, metric: str) -> bool:
     """Whether the metric's value may be None for some documents: lm-eval's own aggregations but one fail on that."""
     from lm_eval.api.metrics import bypass_agg
 
@@ -43,7 +44,7 @@ def may_aggregate_none(task: Any, metric: str) -> bool:
     return function is bypass_agg or getattr(function, "__module__", None) != bypass_agg.__module__
 
 
-def _reported(task: Any, metric: str) -> list[str]:
+def _reported(task: Task, metric: str) -> list[str]:
     """The names under which a declared metric is reported: pass@k gives one value for each k that it is asked for."""
     if metric != "pass_at_k":
         return [metric]

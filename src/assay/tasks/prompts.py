@@ -17,6 +17,7 @@ from assay.tasks.chat_text import ChatPrompt, Opening
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from assay.tasks.protocol import Task
     from assay.types import TaskOptions
 
     Turn = dict[str, str]
@@ -34,7 +35,7 @@ def chat_prompt(chat_history: Sequence[Turn], add_generation_prompt: bool = True
 class ContextBuilder:
     """Writes the prompt before each document's answer, as the task's ``fewshot_context`` does; in document order."""
 
-    def __init__(self, task: Any, options: TaskOptions, chat_template: Callable[..., Any] | None) -> None:
+    def __init__(self, task: Task, options: TaskOptions, chat_template: Callable[..., Any] | None) -> None:
         self._task = task
         self._options = options
         self._shots: int = task.get_config("num_fewshot") or 0
@@ -110,7 +111,7 @@ class _Examples:
         return Opening(f"[{before}{self._text}, ")
 
 
-def _may_have_same_examples(task: Any) -> bool:
+def _may_have_same_examples(task: Task) -> bool:
     """Whether lm-eval's own code chooses the examples, and chooses them without regard to document and chance."""
     from lm_eval.api.samplers import FirstNSampler
     from lm_eval.api.task import ConfigurableTask
@@ -125,7 +126,7 @@ def _may_have_same_examples(task: Any) -> bool:
     )
 
 
-def _is_inherited(task: Any, method: str, base: type) -> bool:
+def _is_inherited(task: Task, method: str, base: type) -> bool:
     return getattr(getattr(task, method), "__func__", None) is getattr(base, method)
 
 

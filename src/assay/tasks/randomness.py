@@ -15,10 +15,12 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from assay.tasks.protocol import Task
+
 _WRITE_PROMPTS = ("doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix", "description", "fewshot_config")
 
 
-def may_draw_for_prompts(task: Any) -> bool:
+def may_draw_for_prompts(task: Task) -> bool:
     """Whether writing the prompts of `task`, an lm-eval Task, may draw from the streams that all tasks share."""
     kind: Callable[..., Any] = type(task)
     if kind.__name__ != "ConfigurableTask" and not surely_draws_nothing(kind):
@@ -44,7 +46,7 @@ def _may_draw(value: Any) -> bool:
 
 
 @contextmanager
-def drawing_undone(task: Any) -> Iterator[None]:
+def drawing_undone(task: Task) -> Iterator[None]:
     """Whatever writing a prompt of `task` draws in this block, its next one draws again."""
     own = list(_streams_of(task))
     states = [stream.getstate() for stream in own]
@@ -58,7 +60,7 @@ def drawing_undone(task: Any) -> Iterator[None]:
         np.random.set_state(numpys)
 
 
-def _streams_of(task: Any) -> Iterator[random.Random]:
+def _streams_of(task: Task) -> Iterator[random.Random]:
     """The streams that the task and its sampler hold, and those of the modules whose functions write its prompts."""
     written_by = [task.get_config(name) for name in _WRITE_PROMPTS]
     functions = [value.func if isinstance(value, functools.partial) else value for value in written_by]

@@ -7,11 +7,12 @@ SQuAD 2.0 does: an answer, and how likely it is that there is none.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.tasks.documents import documents
 
 if TYPE_CHECKING:
+    from assay.tasks.protocol import Task
     from assay.types import RequestKind
 
 _KINDS: dict[str, RequestKind] = {
@@ -23,7 +24,7 @@ _KINDS: dict[str, RequestKind] = {
 """By lm-eval's output types."""
 
 
-def request_kinds(task: Any) -> frozenset[RequestKind]:
+def request_kinds(task: Task) -> frozenset[RequestKind]:
     """The kinds of one of lm-eval's tasks: those of its first document, where its own Python makes the requests."""
     kinds = {_KINDS[task.OUTPUT_TYPE]} if task.OUTPUT_TYPE in _KINDS else set()
     if _makes_its_own_requests(task):
@@ -31,14 +32,14 @@ def request_kinds(task: Any) -> frozenset[RequestKind]:
     return frozenset(kinds)
 
 
-def _makes_its_own_requests(task: Any) -> bool:
+def _makes_its_own_requests(task: Task) -> bool:
     from lm_eval.api.task import ConfigurableTask
 
     construct = getattr(task, "construct_requests", None)
     return construct is not None and getattr(construct, "__func__", None) is not ConfigurableTask.construct_requests
 
 
-def _kinds_of_first_document(task: Any) -> set[RequestKind]:
+def _kinds_of_first_document(task: Task) -> set[RequestKind]:
     state = random.getstate()
     try:
         doc = next(iter(documents(task.eval_docs)))

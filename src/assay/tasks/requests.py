@@ -30,6 +30,7 @@ from assay.types import LogprobSource, ModelSpec, Request, Sample, TaskOptions, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from assay.tasks.protocol import Task
     from assay.tasks.tokenizer import Tokenizer
     from assay.types import RequestKind
 
@@ -39,7 +40,7 @@ _MAX_CHAT_STOPS = 4
 
 def samples(
     name: str,
-    task: Any,
+    task: Task,
     writer: RequestWriter,
     options: TaskOptions,
     refuse: Callable[[str], None] | None = None,
@@ -90,7 +91,7 @@ def until_refused(name: str, build: Callable[..., Sample], refuse: Callable[[str
 
 
 def try_first_prompts(
-    tasks: Mapping[str, Any], documents: Mapping[str, Sequence[int]], writer: RequestWriter, options: TaskOptions
+    tasks: Mapping[str, Task], documents: Mapping[str, Sequence[int]], writer: RequestWriter, options: TaskOptions
 ) -> bytes | None:
     """Write each task's first prompt, and forget it: a task that cannot be asked is found before anything is.
 
@@ -119,7 +120,7 @@ def try_first_prompts(
 class SampleBuilder:
     """Makes samples of one task's documents. Prompts may depend on those built before."""
 
-    def __init__(self, name: str, task: Any, writer: RequestWriter, options: TaskOptions) -> None:
+    def __init__(self, name: str, task: Task, writer: RequestWriter, options: TaskOptions) -> None:
         self._name = name
         self._task = task
         self._writer = writer

@@ -19,6 +19,8 @@ from assay.errors import MissingDependencyError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from assay.tasks.protocol import Task
+
 _METHODS = ("process_results", "aggregation")
 _PACKAGES = {
     "antlr4": "antlr4-python3-runtime==4.11",
@@ -61,7 +63,7 @@ def _release_of(module: str) -> str:
         return module
 
 
-def require_scoring_needs(tasks: Mapping[str, Any]) -> None:
+def require_scoring_needs(tasks: Mapping[str, Task]) -> None:
     """Make sure that the tasks' scorers find what they import and load.
 
     Args:
@@ -86,7 +88,7 @@ def require_scoring_needs(tasks: Mapping[str, Any]) -> None:
                     )
 
 
-def _scorers(task: Any) -> Iterator[Callable[..., Any]]:
+def _scorers(task: Task) -> Iterator[Callable[..., Any]]:
     """The functions of the task's own that score."""
     config = task.get_config
     yield from (value for entry in config("metric_list") or () for value in entry.values() if callable(value))

@@ -12,10 +12,11 @@ from assay.errors import FileFormatError, SpecificationError
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from assay.tasks.protocol import Task
     from assay.types import TaskOptions
 
 
-def chosen_documents(tasks: Mapping[str, Any], options: TaskOptions) -> dict[str, Sequence[int]]:
+def chosen_documents(tasks: Mapping[str, Task], options: TaskOptions) -> dict[str, Sequence[int]]:
     """The numbers of the documents to ask, by task, in the tasks' own order.
 
     Args:
@@ -32,7 +33,7 @@ def chosen_documents(tasks: Mapping[str, Any], options: TaskOptions) -> dict[str
     return {name: documents_of(name, task, options) for name, task in tasks.items()}
 
 
-def documents_of(name: str, task: Any, options: TaskOptions) -> Sequence[int]:
+def documents_of(name: str, task: Task, options: TaskOptions) -> Sequence[int]:
     """The numbers of one task's documents to ask, in the task's own order.
 
     Raises:
@@ -68,7 +69,7 @@ def chosen_of(name: str, numbers: Collection[int], options: TaskOptions) -> int:
     return sum(number < options.limit for number in numbers)
 
 
-def part_words(tasks: Sequence[Any], options: TaskOptions) -> str | None:
+def part_words(tasks: Sequence[Task], options: TaskOptions) -> str | None:
     """Say which part of some tasks' documents is asked: "the first 15 of 60 documents"; None where that is all.
 
     Args:

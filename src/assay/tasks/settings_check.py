@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.errors import SpecificationError, TaskConfigError
 from assay.tasks.gen_kwargs import generation_fault, near_misses
@@ -12,10 +12,11 @@ from assay.tasks.selection import some_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from assay.tasks.protocol import Task
     from assay.types import TaskOptions
 
 
-def refuse_odd_settings(tasks: Mapping[str, Any]) -> None:
+def refuse_odd_settings(tasks: Mapping[str, Task]) -> None:
     """Refuse repeats, generation settings and filters that would fail at the first request or the first answer.
 
     Args:
@@ -34,7 +35,7 @@ def refuse_odd_settings(tasks: Mapping[str, Any]) -> None:
         _refuse_odd_filters(name, task)
 
 
-def refuse_unlogged_answers(tasks: Mapping[str, Any]) -> None:
+def refuse_unlogged_answers(tasks: Mapping[str, Task]) -> None:
     """Refuse tasks that are only asked, and not scored, where their answers are not to be written either.
 
     Args:
@@ -51,7 +52,7 @@ def refuse_unlogged_answers(tasks: Mapping[str, Any]) -> None:
             )
 
 
-def doubtful_settings(tasks: Mapping[str, Any], options: TaskOptions) -> list[str]:
+def doubtful_settings(tasks: Mapping[str, Task], options: TaskOptions) -> list[str]:
     """Settings that are taken as they are, and may not be meant so; one line each.
 
     Args:
@@ -78,7 +79,7 @@ def doubtful_settings(tasks: Mapping[str, Any], options: TaskOptions) -> list[st
     return found
 
 
-def _refuse_odd_filters(name: str, task: Any) -> None:
+def _refuse_odd_filters(name: str, task: Task) -> None:
     for ensemble in getattr(task, "_filters", []):
         for make in ensemble.filters:
             try:

@@ -57,7 +57,7 @@ def test_llama_cpp_answers_a_run(tmp_path: Path, server: DemoServer) -> None:
         run_command(run_dir, *where, "--chat", "--suite", "chat")
         scoring = write_run(tmp_path / "scoring", count=1, max_tokens=0, echo_prompt=True)
         with pytest.raises(UnsupportedTaskError, match="log-likelihood"):
-            run_command(scoring, *where)
+            run_command(scoring, *where, "--suite", "scoring")
     answered = tmp_path / f"runs/assay/orc:task=x,model=local_{server.model}"
     results = [one["result"] for one in read(answered, "scenario_state.json")["request_states"]]
     for (completion,) in (one["completions"] for one in results):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assay.tasks.data import DataSource
+    from assay.tasks.protocol import Task
 
 
 @contextmanager
@@ -38,15 +39,15 @@ def taking_kept_rows(source: DataSource) -> Iterator[None]:
         ConfigurableTask.download = download
 
 
-def _only_goes_through_rows(task: Any) -> bool:
+def _only_goes_through_rows(task: Task) -> bool:
     """Whether nobody's Python but lm-eval's own sees the rows as a table."""
     from lm_eval.api.task import ConfigurableTask
 
     if type(task) is not ConfigurableTask or callable(task.config.custom_dataset):
         return False
+    examples = vars(task)["fewshot_cfg"]
     return all(
-        function is None or _is_of_lm_eval(function)
-        for function in (task.config.process_docs, task.fewshot_cfg.process_docs)
+        function is None or _is_of_lm_eval(function) for function in (task.config.process_docs, examples.process_docs)
     )
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assay.tasks.protocol import Task
+
 import functools
 from typing import Any
 
@@ -11,13 +16,13 @@ _LONGEST = 500
 """Characters; what a filter extracts is short, a whole response is hardly ever seen twice."""
 
 
-def remember_exact_matches(task: Any) -> None:
+def remember_exact_matches(task: Task) -> None:
     """Let the task keep lm-eval's verdicts on pairs of short strings. Doing it again changes nothing."""
     from lm_eval.api.metrics import exact_match_fn
 
     functions = getattr(task, "_metric_fn_list", {})
     if functions.get("exact_match") is exact_match_fn:
-        functions["exact_match"] = _Remembering(exact_match_fn, task._metric_fn_kwargs["exact_match"])
+        functions["exact_match"] = _Remembering(exact_match_fn, vars(task)["_metric_fn_kwargs"]["exact_match"])
 
 
 class _Remembering:

@@ -5,13 +5,18 @@ The same few examples stand in thousands of prompts; lm-eval renders them anew f
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from assay.tasks.protocol import Task
+
 import random
 from typing import Any
 
 _RENDERING_METHODS = ("doc_to_text", "doc_to_target", "doc_to_choice")
 
 
-def remember_fewshot_examples(task: Any) -> None:
+def remember_fewshot_examples(task: Task) -> None:
     """Let the task keep the rendered texts of its few-shot pool. Doing it again changes nothing."""
     pool = getattr(getattr(task, "sampler", None), "df", None)
     if not pool or isinstance(task.doc_to_text, _Remembered):

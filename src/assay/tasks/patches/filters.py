@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from assay.tasks.protocol import Task
+
 _LIBRARY = "lm_eval.filters."
 
 
-def keep_filters(task: Any) -> list[Any]:
+def keep_filters(task: Task) -> list[Any]:
     """Let the task use its filters of lm-eval's library again and again; its filter ensembles.
 
     Filters that come with the task may hold more, and are still made for each use. Doing it again changes nothing.

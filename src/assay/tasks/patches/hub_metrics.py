@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from assay.tasks.protocol import Task
+
 _COPIES = {
     "accuracy": ("assay.tasks.patches.hub_copies", "Accuracy"),
     "code_eval": ("assay.tasks.code_eval", "CodeEval"),
@@ -44,7 +46,7 @@ def serving_hub_metrics() -> Iterator[None]:
         _yaml_loader._load_module_with_cache, task_module.get_metric = load_module, get_metric
 
 
-def refuse_missing_metrics(name: str, task: Any) -> None:
+def refuse_missing_metrics(name: str, task: Task) -> None:
     """Refuse a task that will call a metric which is nowhere to be had.
 
     Raises:

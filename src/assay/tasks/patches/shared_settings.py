@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
+    from assay.tasks.protocol import Task
+
 T = TypeVar("T")
 
 
@@ -28,7 +30,7 @@ class SharedSettings(dict[str, Any]):
         return made
 
 
-def share_generation_settings(task: Any) -> None:
+def share_generation_settings(task: Task) -> None:
     """Let all requests made from now on share the task's settings as they are, where lm-eval's own code makes them."""
     from lm_eval.api.task import ConfigurableTask
 
