@@ -20,6 +20,7 @@ import msgspec
 from assay.diagnosis.evidence import Baseline, Evidence, Twin
 from assay.diagnosis.facts import SampleFacts, facts_of
 from assay.diagnosis.run import diagnose
+from assay.results.document import ResultsDocument
 from assay.runs.samples import Filtered, Message, Prompt, RunSample
 from assay.scoring.outcomes import outcome_of
 from assay.types import Answer
@@ -80,8 +81,9 @@ def healthy_pair(seed: int) -> tuple[str, str]:
     again = replace(model, noise=draw.choice((0.005, 0.01, 0.02)))
     second = list(facts_of_run(again, kind, documents, -seed - 1))
     twins = {sample.place: Twin(score=sample.score, facts=sample) for sample in first}
-    alone = diagnose(Evidence(first, {"model_name": "m"}, None))
-    beside = diagnose(Evidence(second, {"model_name": "m"}, Baseline(source="first", twins=twins)))
+    document = ResultsDocument(results={}, model_name="m")
+    alone = diagnose(Evidence(first, document, None))
+    beside = diagnose(Evidence(second, document, Baseline(source="first", twins=twins)))
     return alone.headline, beside.headline
 
 

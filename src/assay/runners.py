@@ -184,7 +184,7 @@ def _ask_with_assay(
             f"metrics would be those of other questions; they are listed in {evaluation.results_file}, and the same "
             "call asks only these again"
         )
-    return evaluation.results["results"], str(evaluation.results_file)
+    return evaluation.document.results, str(evaluation.results_file)
 
 
 def _settings(*given: str | Mapping[str, Any] | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -189,6 +189,9 @@ class MetricKey(NamedTuple):
 
 
 _STDERR = "_stderr"
+
+MetricKeyText = Annotated[str, msgspec.Meta(pattern=",")]
+"""A :class:`MetricKey` as files hold it."""
 
 
 def score_keys(entry: Iterable[str]) -> list[str]:

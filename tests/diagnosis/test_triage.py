@@ -34,7 +34,8 @@ from assay.evaluation import Evaluation
 from assay.gate.run import GateReport, ModelOutcome
 from assay.reports.gate import gate_markdown, gate_text
 from assay.reports.junit import junit_xml
-from assay.results.verdicts import Verdict
+from assay.results.document import AssayPart, ResultsDocument
+from assay.results.verdicts import CheckResult, Verdict
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
 from assay.types import Check, Outcome
@@ -44,6 +45,9 @@ from tests.result_files import write_run
 from tests.servers.scripted import ScriptedServer
 
 BOXED = SimulatedModel(form="boxed")
+
+UNKNOWN = ResultsDocument(results={})
+"""Of a run of which nothing is known but its samples."""
 
 
 @pytest.fixture(scope="module")
@@ -125,8 +129,15 @@ def test_a_baseline_of_another_task_than_the_one_that_failed_is_left_alone(tmp_p
     after = run(tmp_path / "after", SimulatedModel(accuracy=0.4))
     document = json.loads(after.results_file.read_text())
     document["assay"]["checks"] = [
-        {"task": "sums", "metric": KEY, "min": 0.9, "verdict": "fail"},
-        {"task": "walks", "metric": KEY, "baseline": str(before.results_file), "margin": 0.02, "verdict": "pass"},
+        {"task": "sums", "metric": KEY, "min": 0.9, "verdict": "fail", "reason": "low"},
+        {
+            "task": "walks",
+            "metric": KEY,
+            "baseline": str(before.results_file),
+            "margin": 0.02,
+            "verdict": "pass",
+            "reason": "",
+        },
     ]
     after.results_file.write_text(json.dumps(document))
     assert diagnosis.triage(after.results_file).baseline is None
@@ -258,14 +269,14 @@ def facts(doc_id: int, score: float, **more: Any) -> SampleFacts:
 
 def against(samples: list[SampleFacts], before: Callable[[SampleFacts], float]) -> Evidence:
     twins = {sample.place: Twin(score=before(sample)) for sample in samples}
-    return Evidence(samples, {}, Baseline(source="b", twins=twins))
+    return Evidence(samples, UNKNOWN, Baseline(source="b", twins=twins))
 
 
 def test_a_stretch_of_time_that_carries_the_loss() -> None:
     samples = [
         facts(number, float(number % 4 > 0 and not 100 <= number < 140), time=1e9 + number) for number in range(200)
     ]
-    (found,) = slices(Evidence(samples, {}, None))
+    (found,) = slices(Evidence(samples, UNKNOWN, None))
     assert found.finding.cause is Cause.ONE_TIME_SPAN
     assert found.finding.is_cause
     assert found.finding.evidence.startswith("from 01:48:20 to 01:48:59 UTC: 40 of 200 (20%) samples score 0.00")
@@ -293,19 +304,19 @@ def test_hard_tasks_are_not_blamed_without_a_baseline() -> None:
     samples = [
         facts(number, float(task == "a"), task=task, prompt_characters=number) for task in "ab" for number in range(100)
     ]
-    assert list(slices(Evidence(samples, {}, None))) == []
+    assert list(slices(Evidence(samples, UNKNOWN, None))) == []
 
 
 def test_texts_that_run_on_and_reasoning_that_leaks() -> None:
     wrong: dict[str, Any] = {"is_generated": True, "missed": Where.BEFORE_NEXT_QUESTION}
     samples = [facts(number, float(number % 3 > 0), **(wrong if number % 3 == 0 else {})) for number in range(90)]
-    (found,) = not_extracted(Evidence([*samples, facts(90, 1.0, is_generated=True)], {}, None))
+    (found,) = not_extracted(Evidence([*samples, facts(90, 1.0, is_generated=True)], UNKNOWN, None))
     assert (found.finding.cause, found.finding.is_cause) == (Cause.RUN_ON, True)
     assert found.finding.samples == 30
     assert found.finding.score_repaired == pytest.approx(1.0)
     leaking = {"is_generated": True, "signs": frozenset({Sign.REASONING_TAGS})}
     samples = [facts(number, float(number % 3 > 0), **(leaking if number % 3 == 0 else {})) for number in range(90)]
-    (found,) = reasoning_leaked(Evidence(samples, {}, None))
+    (found,) = reasoning_leaked(Evidence(samples, UNKNOWN, None))
     assert (found.finding.cause, found.finding.is_cause) == (Cause.REASONING_LEAKED, True)
 
 
@@ -317,26 +328,27 @@ def test_an_answer_that_had_not_come_to_its_end_is_not_cut_off(sign: Sign | None
         SampleFacts(task="t", doc_id=number, score=0.0, outcome=Outcome.TRUNCATED, signs=signs, is_generated=True)
         for number in range(99)
     ]
-    found = list(truncated(Evidence([*samples, facts(99, 0.0)], {}, None)))
+    found = list(truncated(Evidence([*samples, facts(99, 0.0)], UNKNOWN, None)))
     assert bool(found) is is_found
 
 
 def test_guessing_is_a_cause_only_where_more_was_known_to_be_possible() -> None:
     samples = [facts(number, float(number % 4 == 0), choices=4) for number in range(100)]
-    (alone,) = chance_level(Evidence(samples, {}, None))
+    (alone,) = chance_level(Evidence(samples, UNKNOWN, None))
     assert not alone.finding.is_cause
     assert alone.finding.evidence == "25 of 100 (25%) right where guessing gives 25%"
     (beside,) = chance_level(against(samples, lambda sample: float(sample.doc_id % 4 < 3)))
     assert beside.finding.is_cause
     better = [facts(number, float(number % 4 < 2), choices=4) for number in range(100)]
-    assert list(chance_level(Evidence(better, {}, None))) == []
+    assert list(chance_level(Evidence(better, UNKNOWN, None))) == []
 
 
 def test_what_the_loss_is_measured_against() -> None:
     samples = [facts(number, float(number % 2)) for number in range(100)]
-    assert Evidence(samples, {}, None).loss.against is Reference.FULL
-    check = {"assay": {"checks": [{"verdict": "fail", "metric": KEY, "min": 0.7}]}}
-    missed = Evidence(samples, check, None, {KEY}).loss
+    assert Evidence(samples, UNKNOWN, None).loss.against is Reference.FULL
+    check = CheckResult(task="t", metric=KEY, min=0.7, verdict=Verdict.FAIL, reason="too low")
+    judged = ResultsDocument(results={}, assay=AssayPart(checks=(check,)))
+    missed = Evidence(samples, judged, None, {KEY}).loss
     assert missed.against is Reference.CHECK
     assert missed.size == pytest.approx(0.2)
     same = against(samples, lambda sample: float(sample.doc_id % 2)).loss
@@ -364,7 +376,7 @@ def test_what_right_answers_show_as_often_is_not_blamed() -> None:
             (harmful, True),
             (harmful + elsewhere, True),
         ):
-            (found,) = detector(Evidence(samples, {}, None))
+            (found,) = detector(Evidence(samples, UNKNOWN, None))
             assert found.finding.is_cause is is_cause, sign
         (remark,) = detector(against(everywhere, lambda _: 1.0))
         assert not remark.finding.is_cause
@@ -373,7 +385,7 @@ def test_what_right_answers_show_as_often_is_not_blamed() -> None:
 def test_marks_of_a_template_are_never_right_in_a_chat() -> None:
     marked: dict[str, Any] = {"is_generated": True, "signs": frozenset({Sign.TEMPLATE_MARKERS}), "messages": 2}
     (found,) = template_markers(
-        Evidence([facts(number, float(number % 3 > 0), **marked) for number in range(90)], {}, None)
+        Evidence([facts(number, float(number % 3 > 0), **marked) for number in range(90)], UNKNOWN, None)
     )
     assert found.finding.is_cause
     assert found.finding.samples == 30
@@ -407,8 +419,8 @@ def test_failures_of_tasks_without_a_score_are_counted_among_all_samples(tmp_pat
 
 
 def test_nothing_measured_is_no_cause() -> None:
-    assert Evidence([], {}, None).score is None
-    assert not Evidence([], {}, None).loss.is_real
+    assert Evidence([], UNKNOWN, None).score is None
+    assert not Evidence([], UNKNOWN, None).loss.is_real
 
 
 def test_aggregation_leaves_sigterm_to_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,7 +449,7 @@ def test_where_no_answer_was_complete_a_limit_is_advised_that_holds_one(limit: i
         )
         for number in range(10)
     ]
-    [found] = truncated(Evidence(samples, {}, None))
+    [found] = truncated(Evidence(samples, UNKNOWN, None))
     assert f"cut off at {words}" in found.finding.evidence
     assert f"no answer was complete; try {most} or more" in str(found.finding.advice)
 
@@ -448,7 +460,9 @@ def marked(folder: Path, metric: str, right: float) -> Triage:
     document = json.loads(file.read_text())
     document["results"]["sums"]["errors,none"] = 0.7
     document["higher_is_better"]["sums"]["errors"] = False
-    document["assay"] = {"checks": [{"task": "sums", "metric": "errors,none", "max": 0.1, "verdict": "fail"}]}
+    document["assay"] = {
+        "checks": [{"task": "sums", "metric": "errors,none", "max": 0.1, "verdict": "fail", "reason": "high"}]
+    }
     file.write_text(json.dumps(document))
     return diagnosis.triage(file)
 

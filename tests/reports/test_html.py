@@ -29,7 +29,7 @@ from assay.reports.page import outline
 from assay.reports.page_budget import MOST_HELD, TextStore
 from assay.reports.page_samples import SamplePacker
 from assay.reports.page_texts import cut
-from assay.results.writing import read_results
+from assay.results.reading import read_results
 from assay.runs.samples import Filtered, Message, Prompt, RunSample
 from assay.types import Answer, Failure, FailureCause, Outcome
 from tests.result_files import write_run
@@ -303,6 +303,9 @@ def test_speed_and_endpoints_are_told(tmp_path: Path) -> None:
         "url": "http://a:1",
         "answers": 3000,
         "share": 1.0,
+        "failures": {},
+        "prompt_tokens": 1234567,
+        "completion_tokens": 60000,
         "median_latency_seconds": 0.2,
         "requests": 3100,
         "faults": {"reset": 4},

@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +20,7 @@ from assay.reports.fitting import fitting_table
 from assay.reports.progress import ProgressLines, show_progress
 from assay.reports.remarks import remarks
 from assay.reports.table import check_lines, correction_lines, score_table
+from assay.results.document import AssayPart, ResultsDocument, Totals
 from assay.results.verdicts import CheckResult, Verdict
 from assay.runs.compare import Change, Comparison
 from assay.scoring.corrections import Correction
@@ -216,17 +218,17 @@ def test_a_line_of_progress_without_requests_has_no_rate() -> None:
 
 
 def test_remarks() -> None:
-    plain: dict[str, Any] = {"answers": 3}
-    assert remarks({"model_name": "mine", "assay": {"totals": plain}}) == []
-    streamed = {"ttft_seconds": {"p50": 0.25, "p90": 0.5, "p99": 1.0}}
-    assert remarks({"model_name": "mine", "assay": {"totals": streamed}}) == [
-        "time to first token  p50 0.250 s, p90 0.500 s, p99 1.000 s"
-    ]
-    others = {"other_models": {"theirs\x1b[2J": 4, "a": 3, "b": 2, "c": 1}}
-    [warning] = remarks({"model_name": "mine", "assay": {"totals": others}})
+    def of(totals: Totals) -> list[str]:
+        return remarks(ResultsDocument(results={}, model_name="mine", assay=AssayPart(totals=totals)))
+
+    plain = Totals(answers=3, attempts=3, prompt_tokens=1, completion_tokens=1, seconds=1.0)
+    assert of(plain) == []
+    streamed = msgspec.structs.replace(plain, ttft_seconds={"p50": 0.25, "p90": 0.5, "p99": 1.0})
+    assert of(streamed) == ["time to first token  p50 0.250 s, p90 0.500 s, p99 1.000 s"]
+    [warning] = of(msgspec.structs.replace(plain, other_models={"theirs\x1b[2J": 4, "a": 3, "b": 2, "c": 1}))
     assert warning == "warning: asked for 'mine', but 4 answers name 'theirs\\x1b[2J', 3 'a', 2 'b' and 1 more names"
-    one = {"model_name": "mine", "assay": {"totals": {"other_models": {"theirs": 1}}}}
-    assert remarks(one) == ["warning: asked for 'mine', but 1 answer names 'theirs'"]
+    one = msgspec.structs.replace(plain, other_models={"theirs": 1})
+    assert of(one) == ["warning: asked for 'mine', but 1 answer names 'theirs'"]
 
 
 def test_what_lm_eval_gets_wrong_is_one_line_for_all_tasks_alike() -> None:

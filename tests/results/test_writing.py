@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 import pytest
 
 from assay.errors import FileFormatError, OutputError, SpecificationError, StorageError, TaskConfigError
 from assay.evaluation.totals import RunTotals
-from assay.results.writing import date_id, model_folder, read_results, refuse_unwritable, write_results
+from assay.results.document import ResultsDocument
+from assay.results.reading import read_results
+from assay.results.writing import date_id, model_folder, refuse_unwritable, write_results
 from assay.types import Answer, Failure, FailureCause
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from assay.scoring.task_scores import TaskScores
+
+
+DOCUMENT = ResultsDocument(results={"t": {"acc,none": 0.5, "text": "ü \ud800"}}, model_name="m")
 
 
 def test_folders_are_named_as_lm_eval_names_them() -> None:
@@ -32,10 +37,9 @@ def test_times_are_written_as_lm_eval_writes_them() -> None:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    document = {"results": {"t": {"acc,none": 0.5}}, "text": "ü \ud800"}
-    path = write_results(tmp_path, "now", document, {})
+    path = write_results(tmp_path, "now", DOCUMENT, {})
     assert path == tmp_path / "results_now.json"
-    assert read_results(path)["results"] == document["results"]
+    assert read_results(path) == DOCUMENT
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -44,11 +48,11 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(
         OutputError, match=r"cannot write .*; the run's answers are kept in its journal; make it writable"
     ):
-        write_results(tmp_path / "file", "now", {"results": {}}, {})
+        write_results(tmp_path / "file", "now", DOCUMENT, {})
 
 
 def test_a_folder_that_is_gone_is_made_again(tmp_path: Path) -> None:
-    assert read_results(write_results(tmp_path / "removed" / "model", "now", {"results": {}}, {})) == {"results": {}}
+    assert read_results(write_results(tmp_path / "removed" / "model", "now", DOCUMENT, {})) == DOCUMENT
 
 
 def test_a_full_disk_is_no_wrong_usage_and_keeps_no_part_of_a_file(
@@ -59,7 +63,7 @@ def test_a_full_disk_is_no_wrong_usage_and_keeps_no_part_of_a_file(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StorageError, match="answers are kept in its journal; make room, then run the same") as told:
-        write_results(tmp_path, "now", {"results": {}}, {})
+        write_results(tmp_path, "now", DOCUMENT, {})
     assert told.value.exit_code == 74
     assert list(tmp_path.iterdir()) == []
 
@@ -74,7 +78,7 @@ class FullScores:
 
 def test_no_part_of_a_samples_file_stays_behind(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="scored samples"):
-        write_results(tmp_path, "now", {"results": {}}, {"t": cast("TaskScores", FullScores())})
+        write_results(tmp_path, "now", DOCUMENT, {"t": cast("TaskScores", FullScores())})
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,7 +115,7 @@ def test_totals_add_up() -> None:
     totals.add([Answer(text="a", prompt_tokens=10, completion_tokens=3, latency=0.5, attempts=2), Answer(text="b")])
     totals.add([Failure(cause=FailureCause.RESET, message="", attempts=8)])
     summary = totals.summary(1.5)
-    assert summary == {
+    assert msgspec.to_builtins(summary) == {
         "answers": 2,
         "failures": {"reset": 1},
         "attempts": 11,
@@ -121,8 +125,7 @@ def test_totals_add_up() -> None:
         "latency_seconds": {"p50": 0.5, "p90": 0.5, "p99": 0.5},
         "seconds": 1.5,
     }
-    json.dumps(summary)
 
 
 def test_totals_of_nothing() -> None:
-    assert RunTotals().summary(0.0)["latency_seconds"] == {"p50": None, "p90": None, "p99": None}
+    assert RunTotals().summary(0.0).latency_seconds == {"p50": None, "p90": None, "p99": None}

@@ -127,7 +127,9 @@ def test_where_the_newest_run_was_stopped_early_the_newest_whole_one_is_named(tm
     whole = write_run(folder, {"a": [1, 1]}, stamp="2026-01-02T00-00-00.000001")
     newest = write_run(folder, {"a": [1]}, stamp="2026-01-03T00-00-00.000001")
     document = json.loads(newest.read_text())
-    document["assay"] = {"early_stopping": {"documents": 1, "asked": 1, "population": 2, "order_seed": 0}}
+    document["assay"] = {
+        "early_stopping": {"documents": 1, "asked": 1, "population": 2, "order_seed": 0, "tasks": {"a": [1, 2]}}
+    }
     newest.write_text(json.dumps(document))
     done = CliRunner().invoke(command, ["save", str(folder), str(tmp_path / "b.json")])
     assert isinstance(done.exception, SpecificationError)

@@ -103,16 +103,16 @@ def _table(evaluation: Evaluation, report: Path | None) -> str:
             console.print()
             console.print(check_lines(evaluation.checks))
         console.print()
-        if "endpoints" in evaluation.results["assay"]:
+        if endpoints := evaluation.document.additions.endpoints:
             from assay.reports.endpoints import endpoint_table
 
-            console.print(endpoint_table(evaluation.results["assay"]["endpoints"]))
+            console.print(endpoint_table(endpoints))
             console.print()
         if evaluation.stopped_early is not None:
             from assay.reports.gate import asked_words
 
             console.print(asked_words(evaluation.stopped_early), soft_wrap=True)
-        for remark in remarks(evaluation.results):
+        for remark in remarks(evaluation.document):
             console.print(remark, soft_wrap=True)
         console.print(f"results  {evaluation.results_file}", soft_wrap=True)
         if report is not None:

@@ -41,10 +41,10 @@ def baseline_of(
     common = {task: key for task, key in metrics.items() if task in before.tasks}
     if not common:
         raise FileFormatError(f"{path} has none of the tasks of {samples.file} ({_listed(metrics)})")
-    results, facts, scored_now = {}, {}, {}
+    document, facts, scored_now = None, {}, {}
     if path.is_dir() or not is_baseline(path):
         with RunSamples(results_file_of(path)) as theirs:
-            results = theirs.results
+            document = theirs.document
             ours = {task: key for task, key in common.items() if key is not None and task in theirs.tasks}
             facts = {sample.place: sample for sample in facts_of_run(theirs, ours)}
             scored_now = scored_again(theirs, samples, ours) if score_again else {}
@@ -60,7 +60,7 @@ def baseline_of(
         mismatches={task: pairing.changes for task, pairing in pairings.items() if pairing.changes},
         partial={task: pairing.partial for task, pairing in pairings.items() if pairing.partial},
         lm_eval=before.versions.get("lm_eval", "?"),
-        results=results,
+        document=document,
         scored_now=scored_now,
     )
 

@@ -79,7 +79,7 @@ def _cause_of(mismatch: str) -> Cause:
 
 def other_lm_eval(evidence: Evidence) -> Iterator[Found]:
     """lm-eval's version differs."""
-    ours = str(evidence.results.get("lm_eval_version") or "?")
+    ours = str(evidence.document.lm_eval_version or "?")
     theirs = "?" if evidence.baseline is None else evidence.baseline.lm_eval
     if "?" in (ours, theirs) or ours == theirs:
         return

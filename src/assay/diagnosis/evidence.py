@@ -5,17 +5,18 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import cached_property
 from math import fsum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.results.verdicts import Verdict
+from assay.results.verdicts import CheckResult, Verdict
 from assay.stats.paired import mcnemar, sign_flip_test
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from assay.diagnosis.facts import SampleFacts
+    from assay.results.document import ResultsDocument
 
 _SMALLEST_LOSS = 0.01
 """A mean that is less far below the baseline's needs no explanation."""
@@ -43,8 +44,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     partial: dict[str, str] = {}
     """By task, which part of the documents it asked, where the run asked others."""
     lm_eval: str = "?"
-    results: dict[str, Any] = {}
-    """Its results document; empty where only its scores are known."""
+    document: ResultsDocument | None = None
+    """What its results file says; None where only its scores are known."""
     scored_now: dict[str, tuple[float, float]] = {}
     """By task, its score then and that of the same answers now, where these were scored again and differ."""
 
@@ -95,7 +96,7 @@ class Evidence:
 
     Args:
         facts: of every sample.
-        results: the results document.
+        document: what its results file says.
         baseline: an earlier run, if there is one.
         metrics: the keys of the metrics that the facts' scores are of.
     """
@@ -103,16 +104,14 @@ class Evidence:
     def __init__(
         self,
         facts: Sequence[SampleFacts],
-        results: dict[str, Any],
+        document: ResultsDocument,
         baseline: Baseline | None,
         metrics: Collection[str] = (),
     ) -> None:
         self.facts = facts
-        self.results = results
+        self.document = document
         self.baseline = baseline
         self.metrics = metrics
-        assay = results.get("assay")
-        self.assay: dict[str, Any] = assay if isinstance(assay, dict) else {}
         self.scored = [sample for sample in facts if sample.score is not None]
         self.generated = [sample for sample in self.scored if sample.is_generated]
 
@@ -165,22 +164,22 @@ class Evidence:
     def shortfall(self) -> float:
         """How far the score is below the minimum that is not passed; negative where only its verdict is missing."""
         score = self.score or 0.0
-        return max((float(check["min"]) - score for check in self.unmet_here if check.get("min")), default=0.0)
+        return max((check.min - score for check in self.unmet_here if check.min), default=0.0)
 
     @cached_property
-    def unmet(self) -> list[dict[str, Any]]:
+    def unmet(self) -> list[CheckResult]:
         """The run's checks that are not passed."""
-        return [check for check in self.assay.get("checks", ()) if check.get("verdict") != Verdict.PASS]
+        return [check for check in self.document.additions.checks or () if check.verdict is not Verdict.PASS]
 
     @cached_property
-    def unmet_here(self) -> list[dict[str, Any]]:
+    def unmet_here(self) -> list[CheckResult]:
         """Those of them on a metric that the facts' scores are of."""
-        return [check for check in self.unmet if check.get("metric") in self.metrics]
+        return [check for check in self.unmet if check.metric in self.metrics]
 
     @property
     def _is_judged_worse(self) -> bool:
         """Whether a check against a baseline has found so, at the error rate that it was given."""
-        return any(check.get("baseline") and check.get("verdict") == Verdict.FAIL for check in self.unmet)
+        return any(check.baseline and check.verdict is Verdict.FAIL for check in self.unmet)
 
     def estimate(
         self, affected: Collection[SampleFacts], repaired_to: Callable[[SampleFacts], float] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -72,6 +72,5 @@ def scored_again(baseline: RunSamples, run: RunSamples, metrics: Mapping[str, st
     return {each.task: (each.before, each.now) for each in differences if metrics.get(each.task) == each.key}
 
 
-def _versions(samples: RunSamples) -> dict[str, Any]:
-    versions = (samples.assay.get("provenance") or {}).get("versions")
-    return versions if isinstance(versions, dict) else {}
+def _versions(samples: RunSamples) -> dict[str, str]:
+    return samples.document.provenance.versions or {}

@@ -19,13 +19,12 @@ from assay.diagnosis.findings import Cause, Finding, Triage
 from assay.diagnosis.harness import harness_changed
 from assay.diagnosis.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
 from assay.diagnosis.slices import slices
-from assay.results.groups import leaves
 from assay.results.verdicts import Verdict
 from assay.runs.samples import RunSamples, results_file_of
 from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from assay.diagnosis.judging import Detector, Found
     from assay.results.verdicts import CheckResult
@@ -118,7 +117,7 @@ def triage_samples(
     metrics = {task: key for task, key in looked_at.items() if key is not None}
     facts = list(facts_of_run(samples, looked_at, reader))
     beside = None if baseline is None else baseline_of(Path(baseline), samples, looked_at, score_again=score_again)
-    triage = diagnose(Evidence(facts, samples.results, beside, frozenset(metrics.values())))
+    triage = diagnose(Evidence(facts, samples.document, beside, frozenset(metrics.values())))
     return msgspec.structs.replace(triage, run=str(samples.file), metrics=metrics)
 
 
@@ -141,19 +140,14 @@ def metrics_of(samples: RunSamples) -> dict[str, str | None]:
 
     None where the task has no such metric, as where all its samples failed: only failures are then seen.
     """
-    demanded = {
-        str(check.get("task")): str(check.get("metric"))
-        for check in samples.assay.get("checks", ())
-        if check.get("verdict") != Verdict.PASS
-    }
-    members: Mapping[str, list[str]] = samples.results.get("group_subtasks", {})
-    below = {leaf: key for name, key in demanded.items() for leaf in leaves(name, members)}
+    document = samples.document
+    unmet = [check for check in document.additions.checks or () if check.verdict is not Verdict.PASS]
+    below = {leaf: check.metric for check in unmet for leaf in document.leaves(check.task)}
     chosen: dict[str, str | None] = {}
     for task in samples.tasks:
         if below and task not in below:
             continue
-        directions = samples.results.get("higher_is_better", {}).get(task, {})
-        entry = samples.results["results"][task]
+        directions, entry = document.higher_is_better.get(task, {}), document.results[task]
         keys = [key for key in score_keys(entry) if directions.get(MetricKey.read(key).metric) is not False]
         wanted = below.get(task)
         # Scores of another metric have to be shares to stand for those that were demanded.
@@ -169,12 +163,11 @@ def _is_share(value: Any) -> bool:
 
 def _baseline_in_checks(samples: RunSamples) -> str | None:
     """The first that a check names of a task that is looked at."""
-    members: Mapping[str, list[str]] = samples.results.get("group_subtasks", {})
-    looked_at = metrics_of(samples).keys()
-    for check in samples.assay.get("checks", ()):
-        name = check.get("baseline")
-        if name and not looked_at.isdisjoint(leaves(str(check.get("task")), members)) and Path(name).exists():
-            return str(name)
+    document, looked_at = samples.document, metrics_of(samples).keys()
+    for check in document.additions.checks or ():
+        name = check.baseline
+        if name and not looked_at.isdisjoint(document.leaves(check.task)) and Path(name).exists():
+            return name
     return None
 
 
@@ -187,7 +180,7 @@ def _ranked(evidence: Evidence) -> list[Found]:
 
 def _stand_in_words(evidence: Evidence) -> str:
     """Say which metric stands for that of an unmet check, where that is none of which more is better."""
-    others = dict.fromkeys(str(check.get("metric")) for check in evidence.unmet if check not in evidence.unmet_here)
+    others = dict.fromkeys(check.metric for check in evidence.unmet if check not in evidence.unmet_here)
     if not others:
         return ""
     looked_at = f"judged by {', '.join(sorted(evidence.metrics))}" if evidence.metrics else "scores were not looked at"

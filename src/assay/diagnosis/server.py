@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from assay.diagnosis.evidence import Evidence
     from assay.diagnosis.facts import SampleFacts
+    from assay.results.document import ResultsDocument
 
 _FAILED_SHARE = 0.01
 _FEWEST_PAIRS = 5
@@ -82,7 +83,7 @@ def _failures(evidence: Evidence, cause: Cause, failed: Sequence[SampleFacts], a
         confidence=Confidence.CERTAIN,
     )
     found = judge(evidence, suspicion)
-    invalid = any(check.get("verdict") == Verdict.INVALID and check.get("failed") for check in evidence.unmet)
+    invalid = any(check.verdict is Verdict.INVALID and check.failed for check in evidence.unmet)
     loss = evidence.loss
     weight = 0.6 if loss.against is Reference.FULL or not loss.is_real else min(1.0, share / loss.size)
     finding = msgspec.structs.replace(
@@ -96,7 +97,7 @@ def _failures(evidence: Evidence, cause: Cause, failed: Sequence[SampleFacts], a
 
 def wrong_model(evidence: Evidence) -> Iterator[Found]:
     """Replies that name another model than the one asked for."""
-    asked = str(evidence.results.get("model_name") or "")
+    asked = evidence.document.model_name or ""
     named = Counter(sample.model for sample in evidence.scored if sample.model)
     strangers = {name: count for name, count in named.items() if _bare(name) != _bare(asked)}
     usual = evidence.in_baseline(lambda twin: twin.model in strangers)
@@ -104,7 +105,7 @@ def wrong_model(evidence: Evidence) -> Iterator[Found]:
         return
     affected = [sample for sample in evidence.scored if sample.model in strangers]
     names = ", ".join(f"{name!r} ({count})" for name, count in strangers.items())
-    listed = {_bare(str(entry.get("id"))) for entry in _served(evidence.assay)}
+    listed = {_bare(name) for name in _served(evidence.document)}
     # A server with one model may take any name for it, and reply with its own; nothing is wrong with that.
     is_alias = len(strangers) == 1 and len(affected) == len(evidence.scored) and _bare(asked) not in listed
     is_other = evidence.baseline is not None and evidence.baseline.has_facts
@@ -124,13 +125,13 @@ def wrong_model(evidence: Evidence) -> Iterator[Found]:
 
 def other_server(evidence: Evidence) -> Iterator[Found]:
     """The baseline asked for another model, or its server listed others."""
-    before = {} if evidence.baseline is None else evidence.baseline.results
-    if not before:
+    now, before = evidence.document, None if evidence.baseline is None else evidence.baseline.document
+    if before is None:
         return
     told = []
-    if before.get("model_name") != evidence.results.get("model_name"):
-        told.append(f"asked for {evidence.results.get('model_name')!r}, the baseline for {before.get('model_name')!r}")
-    listed = [sorted(str(entry.get("id")) for entry in _served(part)) for part in (_assay(before), evidence.assay)]
+    if before.model_name != now.model_name:
+        told.append(f"asked for {now.model_name!r}, the baseline for {before.model_name!r}")
+    listed = [sorted(_served(document)) for document in (before, now)]
     if all(listed) and listed[0] != listed[1]:
         told.append(f"the server lists {', '.join(listed[1])}; the baseline's listed {', '.join(listed[0])}")
     if told:
@@ -147,16 +148,17 @@ def other_server(evidence: Evidence) -> Iterator[Found]:
 
 def probed(evidence: Evidence) -> Iterator[Found]:
     """What the probe saw of templates and BOS tokens before the run."""
-    before = {} if evidence.baseline is None else _probe(_assay(evidence.baseline.results))
-    seen = _probe(evidence.assay)
+    baseline = None if evidence.baseline is None else evidence.baseline.document
+    before = {} if baseline is None else baseline.additions.probe_findings
+    seen = evidence.document.additions.probe_findings
     for name, bad, cause in (
         ("chat_template", "no", Cause.CHAT_TEMPLATE_MISSING),
         ("bos_doubled", "yes", Cause.BOS_DOUBLED),
     ):
-        finding = seen.get(name) or {}
-        if finding.get("seen") != bad or (before.get(name) or {}).get("seen") == bad:
+        finding = seen.get(name, {})
+        if finding.get("seen") != bad or before.get(name, {}).get("seen") == bad:
             continue
-        if name == "chat_template" and _specified(evidence).get("endpoint", "chat") != "chat":
+        if name == "chat_template" and evidence.document.provenance.model.get("endpoint", "chat") != "chat":
             continue
         yield judge_all(
             evidence, _of_prompts(evidence, cause, f"the probe saw: {finding.get('evidence', '')}", evidence.scored)
@@ -224,7 +226,7 @@ def _cause_of(more: int, evidence: Evidence) -> Cause:
         return Cause.BOS_MISSING
     if more > 0:
         return Cause.CHAT_TEMPLATE_DOUBLED
-    system = evidence.results.get("system_instruction") or ""
+    system = evidence.document.system_instruction or ""
     if system and 0.5 <= -more / (len(system) / _CHARACTERS_A_TOKEN) <= 2.5:
         return Cause.SYSTEM_PROMPT_IGNORED
     is_chat = any(sample.messages for sample in evidence.facts)
@@ -265,21 +267,7 @@ def _bare(name: str) -> str:
     return last.removesuffix(":latest").removesuffix(".gguf")
 
 
-def _assay(results: dict[str, Any]) -> dict[str, Any]:
-    part = results.get("assay")
-    return part if isinstance(part, dict) else {}
-
-
-def _served(assay: dict[str, Any]) -> list[dict[str, Any]]:
-    models = ((assay.get("provenance") or {}).get("server") or {}).get("models") or ()
-    return [entry for entry in models if isinstance(entry, dict)]
-
-
-def _probe(assay: dict[str, Any]) -> dict[str, Any]:
-    findings = (assay.get("probe") or {}).get("findings")
-    return findings if isinstance(findings, dict) else {}
-
-
-def _specified(evidence: Evidence) -> dict[str, Any]:
-    model = ((evidence.assay.get("provenance") or {}).get("specification") or {}).get("model")
-    return model if isinstance(model, dict) else {}
+def _served(document: ResultsDocument) -> list[str]:
+    """The names of the models that the server listed before the run."""
+    server = document.provenance.server
+    return [] if server is None else [model.id for model in server.models]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from assay.evaluation.totals import RunTotals
+from assay.results.document import EndpointShare
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,8 +27,8 @@ class EndpointShares:
         for response in responses:
             self._totals[response.endpoint].add([response])
 
-    def summary(self, members: Sequence[Member], preflight: Preflight) -> list[dict[str, Any]]:
-        """One entry an endpoint, as plain data.
+    def summary(self, members: Sequence[Member], preflight: Preflight) -> tuple[EndpointShare, ...]:
+        """One entry an endpoint.
 
         Answers, failures, tokens and latencies are those of the whole run, also of what was answered before an
         interruption; requests, faults and times set aside are this process's. An endpoint that the run has no more is
@@ -42,21 +41,20 @@ class EndpointShares:
         total = sum(totals.answers for totals in self._totals.values())
         known = {member.endpoint.address: member for member in members}
         others = [address for address in self._totals if address not in known]
-        return [self._entry(address, known.get(address or ""), total, preflight) for address in [*known, *others]]
+        return tuple(self._entry(address, known.get(address or ""), total, preflight) for address in [*known, *others])
 
-    def _entry(self, address: str | None, member: Member | None, total: int, preflight: Preflight) -> dict[str, Any]:
+    def _entry(self, address: str | None, member: Member | None, total: int, preflight: Preflight) -> EndpointShare:
         sums = self._totals[address].summary(0.0)
-        agreement = preflight.agreement.get(address or "")
-        return {
-            "url": address,
-            "answers": sums["answers"],
-            "share": sums["answers"] / total if total else None,
-            "failures": sums["failures"],
-            "prompt_tokens": sums["prompt_tokens"],
-            "completion_tokens": sums["completion_tokens"],
-            "median_latency_seconds": sums["latency_seconds"]["p50"],
-            "requests": member.requests if member else 0,
-            "faults": dict(sorted(member.faults.items())) if member else {},
-            "times_set_aside": member.times_aside if member else 0,
-            "short_prompts": msgspec.to_builtins(agreement) if agreement else None,
-        }
+        return EndpointShare(
+            url=address,
+            answers=sums.answers,
+            share=sums.answers / total if total else None,
+            failures=sums.failures,
+            prompt_tokens=sums.prompt_tokens,
+            completion_tokens=sums.completion_tokens,
+            median_latency_seconds=sums.latency_seconds["p50"],
+            requests=member.requests if member else 0,
+            faults=dict(sorted(member.faults.items())) if member else {},
+            times_set_aside=member.times_aside if member else 0,
+            short_prompts=preflight.agreement.get(address or ""),
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,37 +14,30 @@ from assay.checks.verdicts import worst
 from assay.diagnosis import Triage, explain_scores
 from assay.errors import UnjudgeableError
 from assay.journal.finishing import finish_journal
+from assay.results.description import marked_stopped_early, whole_document
+from assay.results.document import AssayPart, ResultsDocument
 from assay.results.provenance import provenance
-from assay.results.writing import (
-    aggregate,
-    date_id,
-    describe_prompting,
-    describe_run,
-    describe_tokenizer,
-    mark_stopped_early,
-    write_document,
-    write_results,
-)
+from assay.results.writing import aggregate, date_id, write_document, write_results
 from assay.scoring.corrections import Correction, corrections
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from assay.evaluation.plan import RunPlan
     from assay.evaluation.state import RunState
     from assay.results.verdicts import CheckResult, Verdict
     from assay.runs.samples import SampleReader
-    from assay.scoring.task_scores import FailedSample, TaskScores
+    from assay.scoring.task_scores import FailedSample
     from assay.types import StoppedEarly
 
 
-class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A finished run."""
 
-    results: dict[str, Any]
-    """The results document as written: lm-eval's sections, and Assay's under ``assay``."""
+    document: ResultsDocument
+    """The results as written: lm-eval's sections, and Assay's part."""
     results_file: Path
     scores: tuple[Score, ...]
     checks: tuple[CheckResult, ...]
@@ -55,6 +49,11 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """How much was asked, where that is not everything: the scores are then no full run's."""
     triage: Triage | None = None
     """Why it scored as it did; where all checks passed, faults that are certain alone, if there are any."""
+
+    @cached_property
+    def results(self) -> dict[str, Any]:
+        """The results document as plain data, as lm-eval's ``simple_evaluate`` returns it, with Assay's ``assay``."""
+        return self.document.as_json()
 
     @property
     def verdict(self) -> Verdict | None:
@@ -95,32 +94,41 @@ def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None 
     if state.stopper is None:  # else each document's prompt stands for itself
         for task in state.scores.values():
             task.fail_all_if_refused()
-    aggregated = aggregate(state.scores, plan.loaded)
-    scores = measure(aggregated["results"], state.scores, plan.loaded)
+    scored = aggregate(state.scores, plan.loaded)
+    scores = measure(scored.results, state.scores, plan.loaded)
     checks = judge_checks(plan.checks, scores, state.live, state.stopper)
     stopped_early = None if state.stopper is None else state.stopper.summary()
     if stopped_early is not None:
         scores = without_intervals(scores, stopped_early.complete_tasks)
+        scored = marked_stopped_early(scored, stopped_early)
     failures = tuple(failed for task in state.scores.values() for failed in task.failed_samples())
     corrected = corrections(state.scores, plan.specification.model)
     logged = state.scores if plan.specification.log_samples else {}
-    results = aggregated | _description(plan, logged, seconds)
-    results["assay"] = {
-        "scores": msgspec.to_builtins(scores),
-        "corrections": msgspec.to_builtins(corrected),
-        "checks": msgspec.to_builtins(checks),
-        "failures": msgspec.to_builtins(failures),
-        **_circumstances(plan, state, seconds),
-    }
-    if stopped_early is not None:
-        mark_stopped_early(results, stopped_early)
-    file = write_results(plan.folder, stamp, results, logged)
+    additions = msgspec.structs.replace(
+        _additions(plan, state, seconds),
+        scores=scores,
+        corrections=corrected,
+        checks=tuple(checks),
+        failures=failures,
+        early_stopping=stopped_early,
+    )
+    document = whole_document(
+        scored,
+        additions,
+        plan.specification,
+        plan.tokenizer,
+        model_args=plan.model_args,
+        task_hashes={name: task.task_hash() for name, task in logged.items()},
+        started=plan.started,
+        seconds=seconds,
+    )
+    file = write_results(plan.folder, stamp, document, logged)
     triage = explain_scores(file, checks, sample_reader) if plan.specification.triage and logged else None
     if triage is not None:
-        results["assay"]["triage"] = triage.recorded
-        write_document(file, results)
+        document = msgspec.structs.replace(document, assay=msgspec.structs.replace(additions, triage=triage.recorded))
+        write_document(file, document)
     return Evaluation(
-        results=results,
+        document=document,
         results_file=file,
         scores=scores,
         checks=checks,
@@ -132,32 +140,16 @@ def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None 
     )
 
 
-def _description(plan: RunPlan, logged: Mapping[str, TaskScores], seconds: float) -> dict[str, Any]:
-    """The sections in which lm-eval says how the run was made, in its order."""
-    specification = plan.specification
-    return {
-        **describe_run(specification, plan.model_args, plan.started),
-        **describe_tokenizer(plan.tokenizer, specification.model.max_length),
-        "task_hashes": {name: task.task_hash() for name, task in logged.items()},
-        **describe_prompting(specification, plan.tokenizer, seconds),
-    }
-
-
-def _circumstances(plan: RunPlan, state: RunState, seconds: float) -> dict[str, Any]:
-    """What Assay's section says of the run besides its scores."""
-    told: dict[str, Any] = {
-        "fallbacks": {name: task.fallbacks for name, task in state.scores.items()},
-        "totals": state.totals.summary(seconds) | {"concurrency": state.concurrency.summary()},
-        "provenance": provenance(plan.specification, plan.preflight.first, plan.loaded, state.journal.path),
-    }
-    if weighting := group_weighting(plan.loaded):
-        told["weighted_by_size"] = weighting
-    if state.journal.probe is not None:
-        told["probe"] = state.journal.probe
-    if state.shares is not None:
-        told["endpoints"] = state.shares.summary(state.members, plan.preflight)
-    if state.stopper is not None:
-        told["evidence"] = msgspec.to_builtins(state.stopper.evidence())
-    if state.confinement is not None:
-        told["provenance"]["sandbox"] = msgspec.to_builtins(state.confinement)
-    return told
+def _additions(plan: RunPlan, state: RunState, seconds: float) -> AssayPart:
+    """What Assay's part says of the run besides its scores."""
+    totals, shares = state.totals.summary(seconds), state.shares
+    origin = provenance(plan.specification, plan.preflight.first, plan.loaded, state.journal.path)
+    return AssayPart(
+        fallbacks={name: task.fallbacks for name, task in state.scores.items()},
+        totals=msgspec.structs.replace(totals, concurrency=state.concurrency.summary()),
+        provenance=msgspec.structs.replace(origin, sandbox=state.confinement),
+        weighted_by_size=group_weighting(plan.loaded) or None,
+        probe=state.journal.probe,
+        endpoints=None if shares is None else shares.summary(state.members, plan.preflight),
+        evidence=None if state.stopper is None else state.stopper.evidence(),
+    )

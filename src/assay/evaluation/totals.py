@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, UnsetType
 
 from assay.models.thinking import USUAL_END
+from assay.results.document import ReasoningTotals, Totals
 from assay.types import Answer, Response
 
 if TYPE_CHECKING:
@@ -56,32 +59,33 @@ class RunTotals:
         """How many."""
         return len(self._latencies)
 
-    def summary(self, seconds: float) -> dict[str, Any]:
-        """Totals as plain data.
+    def summary(self, seconds: float) -> Totals:
+        """The totals for the results.
 
         Args:
             seconds: how long the run took; figures of a resumed run count all answers but only its own time.
         """
         latencies = sorted(self._latencies)
-        return {
-            "answers": len(latencies),
-            "failures": dict(sorted(self._causes.items())),
-            "attempts": self._attempts,
-            "prompt_tokens": self._prompt_tokens,
-            "completion_tokens": self._completion_tokens,
-            "answers_without_usage": self._without_usage,
-            "latency_seconds": _quantiles(latencies),
-            **self._reasoning(),
-            **({"ttft_seconds": _quantiles(sorted(self._ttfts))} if self._ttfts else {}),
-            **({"other_models": dict(self._other_models.most_common())} if self._other_models else {}),
-            "seconds": seconds,
-        }
+        return Totals(
+            answers=len(latencies),
+            failures=dict(sorted(self._causes.items())),
+            attempts=self._attempts,
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._completion_tokens,
+            answers_without_usage=self._without_usage,
+            latency_seconds=_quantiles(latencies),
+            reasoning=self._reasoning(),
+            ttft_seconds=_quantiles(sorted(self._ttfts)) if self._ttfts else UNSET,
+            other_models=dict(self._other_models.most_common()) if self._other_models else UNSET,
+            seconds=seconds,
+        )
 
-    def _reasoning(self) -> dict[str, Any]:
+    def _reasoning(self) -> ReasoningTotals | UnsetType:
         if not (self._reasoned or self._cut_off_thinking):
-            return {}
-        counted = {"tokens": self._reasoning_tokens} if self._reasoning_tokens else {}
-        return {"reasoning": {"answers": self._reasoned, **counted, "cut_off": self._cut_off_thinking}}
+            return UNSET
+        return ReasoningTotals(
+            answers=self._reasoned, tokens=self._reasoning_tokens or UNSET, cut_off=self._cut_off_thinking
+        )
 
 
 def is_cut_off_thinking(answer: Answer) -> bool:

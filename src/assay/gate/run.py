@@ -117,6 +117,7 @@ def _outcome(
             seconds=time.monotonic() - started,
         )
     evaluations.append(evaluation)
+    totals = evaluation.document.additions.totals
     return ModelOutcome(
         name=name,
         model=model.model,
@@ -124,7 +125,7 @@ def _outcome(
         checks=evaluation.checks,
         results_file=str(evaluation.results_file),
         stopped_early=evaluation.stopped_early,
-        other_models=evaluation.results["assay"]["totals"].get("other_models", {}),
+        other_models=(totals and totals.other_models) or {},
         triage=None if evaluation.triage is None else triage_remark(evaluation.triage),
         seconds=time.monotonic() - started,
     )

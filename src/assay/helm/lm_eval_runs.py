@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from assay.helm.adaptation import AdapterSpec, RequestState
     from assay.helm.structs import Number
+    from assay.results.document import ResultsDocument
     from assay.runs.samples import RunSample
 
 SUITE = "assay"
@@ -107,12 +108,12 @@ def export(
     written: list[Path] = []
     refused: list[FewerStatisticsError] = []
     with RunSamples(results_file) as samples:
-        model = helm_name(str(samples.results.get("model_name") or "model"))
+        model = helm_name(samples.document.model_name or "model")
         for task in samples.tasks:
             collected = _collect(samples, task, model)
             if collected is not None:
                 try:
-                    written.append(_write(samples.results, collected, folder, allow_fewer))
+                    written.append(_write(samples.document, collected, folder, allow_fewer))
                 except FewerStatisticsError as error:
                     refused.append(error)
     if not written and not refused:
@@ -132,18 +133,18 @@ def _collect(samples: RunSamples, task: str, model: str) -> _Task | None:
         if sample.failure is not None or not sample.prompts:
             continue
         with reading(samples_file_of(samples.file, task), f"document {doc_id}"):
-            collected = collected or _begin(samples.results, sample, model)
+            collected = collected or _begin(samples.document, sample, model)
             collected.add(sample)
     return collected if collected and collected.names else None
 
 
-def _begin(results: Mapping[str, Any], sample: RunSample, model: str) -> _Task:
+def _begin(document: ResultsDocument, sample: RunSample, model: str) -> _Task:
     task, method = sample.task, method_of(sample)
-    is_test = bool(results.get("configs", {}).get(task, {}).get("test_split"))
-    num_fewshot = results.get("n-shot", {}).get(task)
+    is_test = bool(document.configs.get(task, {}).get("test_split"))
+    num_fewshot = document.n_shot.get(task)
     return _Task(
         name=task,
-        names=_stat_names(results["results"][task]),
+        names=_stat_names(document.results[task]),
         split="test" if is_test else "valid",
         spec=adapter_spec(sample, method, model, num_fewshot if isinstance(num_fewshot, int) else 0),
         method=method,
@@ -177,10 +178,10 @@ def _bookkeeping(sample: RunSample, method: str) -> Iterator[tuple[str, Number]]
         yield "predicted_index", logprobs.index(max(logprobs))
 
 
-def _write(results: Mapping[str, Any], task: _Task, folder: Path, allow_fewer: bool) -> Path:
-    config = results.get("configs", {}).get(task.name, {})
+def _write(document: ResultsDocument, task: _Task, folder: Path, allow_fewer: bool) -> Path:
+    config = document.configs.get(task.name, {})
     name = f"{as_in_names(task.name)}:model={as_in_names(task.spec.model)}"
-    version = results.get("versions", {}).get(task.name)
+    version = document.versions.get(task.name)
     run_spec = RunSpec(
         name=name,
         scenario_spec=ScenarioSpec(f"lm_eval.tasks.{task.name}", {} if version is None else {"version": version}),
@@ -195,7 +196,7 @@ def _write(results: Mapping[str, Any], task: _Task, folder: Path, allow_fewer: b
         [tag for tag in _tags(config.get("tag")) if tag],
     )
     files = RunFiles(run_spec, scenario, ScenarioState(task.spec, task.states))
-    stats = task.aggregated(results["results"][task.name])
+    stats = task.aggregated(document.results[task.name])
     write_scored_run(files, stats, task.records, folder / name, allow_fewer=allow_fewer)
     return folder / name
 

@@ -33,6 +33,8 @@ from assay.types import EndpointKind, ModelSpec, Specification, TaskOptions
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from assay.results.document import ResultsDocument
+
 _CLIENT_PACKAGES = ("aiohttp", "requests", "tenacity", "tqdm")
 """What lm-eval's client for endpoints imports: its extra ``api``."""
 _PATH_OPTIONS = ("--include_path", "--use_cache", "-c", "--config", "-C")
@@ -245,26 +247,25 @@ def _results_files(folder: Path) -> list[Path]:
 
 def _results_of(run: _Run, files: Sequence[Path], log: Path) -> tuple[dict[str, dict[str, Any]], str]:
     """The results section of the first of `files` that this run wrote, and that file."""
-    from assay.results.writing import read_results
+    from assay.results.reading import read_results
 
     for file in files:
         with contextlib.suppress(FileFormatError):
             document = read_results(file)
             if _is_of(run, document):
-                return document["results"], str(file)
+                return document.results, str(file)
     others = f"; {files[0]} is of another run" if files else ""
     raise NoResultsFileError(
         f"lm-eval wrote no results file for '{run.task}' below {run.results_dir}{others}; its output is in {log}"
     )
 
 
-def _is_of(run: _Run, document: Mapping[str, Any]) -> bool:
+def _is_of(run: _Run, document: ResultsDocument) -> bool:
     """Whether a results document holds the run's tasks, of its model; another run may write to the same folder."""
-    names = [*document["results"], *document.get("group_subtasks", {})]
+    names = [*document.results, *document.group_subtasks]
     if not all(any(fnmatch.filter(names, pattern) for pattern in _patterns(name)) for name in run.task.split(",")):
         return False
-    config = document.get("config")
-    asked = config.get("model_args") if isinstance(config, dict) else None
+    asked = None if document.config is None else document.config.model_args
     if not isinstance(asked, dict) or {"--model_args", "-a"} & set(run.extra_args):
         return True
     return (str(asked.get("model")), str(asked.get("base_url"))) == (run.model, run.url)

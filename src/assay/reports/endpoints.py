@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay.reports.fitting import fitting_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
+
+    from assay.results.document import EndpointShare
 
 
 HEADINGS = ("endpoint", "answers", "share", "median s", "requests", "failed attempts", "set aside", "unlike others")
 
 
-def endpoint_table(endpoints: Sequence[Mapping[str, Any]]) -> RenderableType:
-    """What each gave and how it fared, from the results' ``assay.endpoints``."""
+def endpoint_table(endpoints: Sequence[EndpointShare]) -> RenderableType:
+    """What each gave and how it fared."""
     return fitting_table(HEADINGS, endpoint_rows(endpoints), names=1)
 
 
-def endpoint_rows(endpoints: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+def endpoint_rows(endpoints: Sequence[EndpointShare]) -> list[tuple[str, ...]]:
     """The table's cells, a row each endpoint."""
-    return [_row(one, one["short_prompts"]) for one in endpoints]
+    return [_row(one) for one in endpoints]
 
 
-def _row(one: Mapping[str, Any], prompts: Mapping[str, Any] | None) -> tuple[str, ...]:
+def _row(one: EndpointShare) -> tuple[str, ...]:
+    prompts = one.short_prompts
     return (
-        one["url"] or "(one endpoint, before)",
-        str(one["answers"]),
-        "" if one["share"] is None else f"{one['share']:.1%}",
-        "" if one["median_latency_seconds"] is None else f"{one['median_latency_seconds']:.3f}",
-        str(one["requests"]),
-        ", ".join(f"{count} {cause}" for cause, count in one["faults"].items()) or "0",
-        str(one["times_set_aside"]),
-        "" if prompts is None else f"{prompts['differing']} of {prompts['answered']}",
+        one.url or "(one endpoint, before)",
+        str(one.answers),
+        "" if one.share is None else f"{one.share:.1%}",
+        "" if one.median_latency_seconds is None else f"{one.median_latency_seconds:.3f}",
+        str(one.requests),
+        ", ".join(f"{count} {cause}" for cause, count in one.faults.items()) or "0",
+        str(one.times_set_aside),
+        "" if prompts is None else f"{prompts.differing} of {prompts.answered}",
     )

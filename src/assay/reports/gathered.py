@@ -52,7 +52,7 @@ class Gathering:
 
     def _begin(self, samples: RunSamples) -> PageSamples | None:
         try:
-            return PageSamples(outline(samples.file, samples.results))
+            return PageSamples(outline(samples.file, samples.document))
         except Exception:  # who reads is not to be kept from it; the report says itself what is wrong
             return None
 

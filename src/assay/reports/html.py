@@ -20,18 +20,19 @@ from assay.reports.endpoints import HEADINGS as ENDPOINT_HEADINGS
 from assay.reports.gathered import PageSamples
 from assay.reports.page import difference_bounds, has_samples, outline, score_bounds
 from assay.reports.page_budget import BUDGET, deflated
-from assay.results.writing import read_results
+from assay.results.reading import read_results
 from assay.runs.samples import results_file_of
 from assay.types import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import jinja2
 
     from assay.reports.gathered import Gathering
     from assay.reports.page import RunOutline
     from assay.reports.page_baseline import BaselineTexts
+    from assay.results.document import ResultsDocument
     from assay.runs.compare import Comparison
 
 ASSETS = Path(__file__).parent / "assets"
@@ -105,14 +106,14 @@ def report_file(results_file: Path) -> Path:
 
 
 def _page(results_file: Path, baseline: str | Path | None, budget: int, gathering: Gathering | None) -> str:
-    run = outline(results_file, results := read_results(results_file))
+    run = outline(results_file, document := read_results(results_file))
     comparison, texts, explanation = None, None, run.triage
     gathered = None if gathering is None else gathering.of(results_file)
     if baseline is not None:
         comparison, texts = _compare(results_file, baseline, run)
         explanation = triage(results_file, baseline, score_again=False)
     if gathered is None or baseline is not None:
-        gathered = _gather(results_file, results, PageSamples(run, texts))
+        gathered = _gather(results_file, document, PageSamples(run, texts))
     packed, plots = gathered.packer.pack(budget), gathered.measured.plots()
     style, library, script = _joined(_STYLES), _joined([_LIBRARY]), _joined(_SCRIPTS)
     return (
@@ -137,10 +138,10 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int, gatherin
     )
 
 
-def _gather(results_file: Path, results: Mapping[str, Any], gathered: PageSamples) -> PageSamples:
+def _gather(results_file: Path, document: ResultsDocument, gathered: PageSamples) -> PageSamples:
     from assay.runs.samples import RunSamples
 
-    if has_samples(results_file, results.get("configs", {})):
+    if has_samples(results_file, document.configs):
         with RunSamples(results_file) as samples:
             for sample in samples:
                 gathered.add(sample)

@@ -16,17 +16,19 @@ from assay.reports.gate import asked_words
 from assay.reports.remarks import other_models
 from assay.results.groups import leaves
 from assay.results.sample_files import may_name_file, samples_file_of
-from assay.results.verdicts import CheckResult, EvidenceCourse, Verdict
 from assay.runs.files import read_run
 from assay.scoring.measure import Score, interval_of, stderr_of
-from assay.types import StoppedEarly, score_keys
+from assay.types import FailureCause, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from assay.reports.page_figures import ResponseFigures
+    from assay.results.document import Provenance, ResultsDocument, Totals
+    from assay.results.verdicts import CheckResult, EvidenceCourse, Verdict
     from assay.runs.compare import Comparison
+    from assay.scoring.task_scores import FailedSample
 
 _FAILURES_NAMED = 8
 _RESUMED = 1.02
@@ -56,21 +58,21 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     verdict: Verdict | None
     """The worst of its checks; None without checks."""
-    checks: list[CheckResult]
-    scores: list[Score]
-    evidence: list[EvidenceCourse]
+    checks: tuple[CheckResult, ...]
+    scores: tuple[Score, ...]
+    evidence: tuple[EvidenceCourse, ...]
     stopped: str | None
     """How much was asked, where that is not everything."""
     members: dict[str, list[str]]
     """By group, its tasks and subgroups."""
-    totals: dict[str, Any]
+    totals: Totals | None
     triage: Triage | None
     """Why the run scored low, where it was asked."""
     warnings: list[str]
-    failures: list[dict[str, Any]]
+    failures: tuple[FailedSample, ...]
     endpoints: list[tuple[str, ...]]
     """What each of several gave; see :func:`assay.reports.endpoints.endpoint_rows`."""
-    provenance: dict[str, Any]
+    provenance: Provenance | None
     versions: dict[str, str]
 
     @property
@@ -107,18 +109,18 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(rows.values(), key=lambda score: not score.is_group)
 
     @property
-    def failure_causes(self) -> list[tuple[str, int, list[dict[str, Any]]]]:
+    def failure_causes(self) -> list[tuple[FailureCause, int, list[FailedSample]]]:
         """Cause, count, and some of the failures."""
-        counts = Counter(str(failure.get("cause")) for failure in self.failures)
+        counts = Counter(failure.cause for failure in self.failures)
         return [
-            (cause, count, [one for one in self.failures if str(one.get("cause")) == cause][:_FAILURES_NAMED])
+            (cause, count, [failure for failure in self.failures if failure.cause is cause][:_FAILURES_NAMED])
             for cause, count in counts.most_common()
         ]
 
     @property
     def provenance_text(self) -> str:
         """Specification, server, data and versions, indented."""
-        return json.dumps(self.provenance, indent=2, ensure_ascii=False)
+        return json.dumps(msgspec.to_builtins(self.provenance), indent=2, ensure_ascii=False)
 
     def thresholds(self, score: Score) -> list[float]:
         """What checks hold a score against."""
@@ -142,61 +144,62 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
     def figures(self, measured: ResponseFigures) -> list[Figure]:
         """Tokens, latency and throughput in words; none where the run does not know them."""
         totals = self.totals
-        if not totals.get("answers"):
+        if totals is None or not totals.answers:
             return []
-        seconds, span = float(totals.get("seconds") or 0), measured.span
+        seconds, span = totals.seconds, measured.span
         resumed = span is not None and span > _RESUMED * seconds
         figures = [
-            Figure("answers", _grouped(totals["answers"]), f"{_grouped(totals['attempts'])} attempts"),
-            Figure("prompt tokens", _grouped(totals["prompt_tokens"])),
-            Figure("completion tokens", _grouped(totals["completion_tokens"]), _usage(totals)),
+            Figure("answers", _grouped(totals.answers), f"{_grouped(totals.attempts)} attempts"),
+            Figure("prompt tokens", _grouped(totals.prompt_tokens)),
+            Figure("completion tokens", _grouped(totals.completion_tokens), _usage(totals)),
         ]
-        for words, key in (("first token", "ttft_seconds"), ("latency", "latency_seconds")):
-            known = ((name, value) for name, value in totals.get(key, {}).items() if value is not None)
+        for words, quantiles in (("first token", totals.ttft_seconds or {}), ("latency", totals.latency_seconds)):
+            known = ((name, value) for name, value in quantiles.items() if value is not None)
             figures += [Figure(f"{words} {name}", _seconds(value)) for name, value in known]
         figures.append(Figure("duration", _seconds(seconds), "of the resumed part alone" if resumed else ""))
         if seconds and not resumed:
-            figures.append(Figure("answers a second", _rate(totals["answers"] / seconds)))
-            if totals["completion_tokens"]:
-                figures.append(Figure("completion tokens a second", _rate(totals["completion_tokens"] / seconds)))
+            figures.append(Figure("answers a second", _rate(totals.answers / seconds)))
+            if totals.completion_tokens:
+                figures.append(Figure("completion tokens a second", _rate(totals.completion_tokens / seconds)))
         return figures
 
 
-def outline(file: Path, results: Mapping[str, Any]) -> RunOutline:
+def outline(file: Path, document: ResultsDocument) -> RunOutline:
     """The outline of the run that a results file holds.
 
     Raises:
-        FileFormatError: Assay's part of it is damaged.
+        FileFormatError: what it holds of triage is damaged, or a samples file of lm-eval's.
     """
-    assay = results.get("assay")
-    assay = assay if isinstance(assay, dict) else {}
-    try:
-        checks = msgspec.convert(assay.get("checks", []), list[CheckResult])
-        stopped = assay.get("early_stopping")
-        provenance = dict(assay.get("provenance") or {})
-        return RunOutline(
-            model=str(results.get("model_name") or "?"),
-            verdict=worst(checks) if checks else None,
-            checks=checks,
-            scores=msgspec.convert(assay["scores"], list[Score]) if "scores" in assay else _scores(file, results),
-            evidence=msgspec.convert(assay.get("evidence", []), list[EvidenceCourse]),
-            stopped=asked_words(msgspec.convert(stopped, StoppedEarly)) if stopped else None,
-            members={name: list(below) for name, below in results.get("group_subtasks", {}).items() if below},
-            totals=dict(assay.get("totals") or {}),
-            triage=recorded_triage(file, assay.get("triage")),
-            warnings=other_models(dict(assay.get("totals") or {}), str(results.get("model_name"))),
-            failures=list(assay.get("failures", [])),
-            endpoints=endpoint_rows(assay.get("endpoints", [])),
-            provenance=provenance,
-            versions={"lm_eval": str(results.get("lm_eval_version", "?")), **provenance.get("versions", {})},
-        )
-    except (msgspec.ValidationError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise FileFormatError(f"cannot read {file} as a results file: {error}") from error
+    additions, checks = document.additions, document.additions.checks or ()
+    stopped, versions = additions.early_stopping, document.provenance.versions or {}
+    return RunOutline(
+        model=document.model_name or "?",
+        verdict=worst(checks) if checks else None,
+        checks=checks,
+        scores=tuple(_scores(file, document)) if additions.scores is None else additions.scores,
+        evidence=additions.evidence or (),
+        stopped=None if stopped is None else asked_words(stopped),
+        members={name: below for name, below in document.group_subtasks.items() if below},
+        totals=additions.totals,
+        triage=recorded_triage(file, additions.triage),
+        warnings=other_models(additions.totals, document.model_name or "?"),
+        failures=additions.failures or (),
+        endpoints=endpoint_rows(additions.endpoints or ()),
+        provenance=additions.provenance,
+        versions={"lm_eval": str(document.lm_eval_version or "?"), **versions},
+    )
 
 
 def recorded_triage(file: Path, recorded: Mapping[str, Any] | None) -> Triage | None:
-    """The triage that a results file holds; None if it holds none."""
-    return None if recorded is None else msgspec.convert({"run": str(file), **recorded}, Triage)
+    """The triage that a results file holds; None if it holds none.
+
+    Raises:
+        FileFormatError: it is damaged, or of a later release.
+    """
+    try:
+        return None if recorded is None else msgspec.convert({"run": str(file), **recorded}, Triage)
+    except msgspec.ValidationError as error:
+        raise FileFormatError(f"cannot read {file} as a results file: {error}") from error
 
 
 def score_bounds(scores: Iterable[Score]) -> tuple[float, float] | None:
@@ -218,13 +221,13 @@ def has_samples(file: Path, tasks: Iterable[str]) -> bool:
     return any(may_name_file(task) and samples_file_of(file, task).exists() for task in tasks)
 
 
-def _scores(file: Path, results: Mapping[str, Any]) -> list[Score]:
+def _scores(file: Path, document: ResultsDocument) -> list[Score]:
     """Of a run that lm-eval wrote: its values, and intervals where the samples give them."""
-    run = read_run(file) if has_samples(file, results.get("configs", {})) else None
-    members = results.get("group_subtasks", {})
+    run = read_run(file) if has_samples(file, document.configs) else None
     scores = []
-    for name, entry in results["results"].items():
+    for name, entry in document.results.items():
         task = None if run is None else run.tasks.get(name)
+        counts = [document.n_samples[leaf] for leaf in document.leaves(name) if leaf in document.n_samples]
         for key in score_keys(entry):
             values = list(task.scores.get(key, ())) if task else []
             listed = [list(value) if isinstance(value, tuple) else value for value in values]
@@ -236,28 +239,21 @@ def _scores(file: Path, results: Mapping[str, Any]) -> list[Score]:
                     stderr=stderr_of(entry, key),
                     interval=interval_of(listed) if listed else None,
                     bounds=None,
-                    n=_effective(name, results),
+                    n=sum(count.effective for count in counts),
                     outcomes={},
                     higher_is_better=task.higher_is_better.get(key) if task else None,
-                    is_group=name in members,
+                    is_group=name in document.group_subtasks,
                 )
             )
     return scores
-
-
-def _effective(name: str, results: Mapping[str, Any]) -> int:
-    """Samples of a task, or of all tasks of a group."""
-    counts = results.get("n-samples", {})
-    tasks = [task for task in leaves(name, results.get("group_subtasks", {})) if task in counts]
-    return sum(int(counts[task]["effective"]) for task in tasks)
 
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _usage(totals: Mapping[str, Any]) -> str:
-    missing = totals.get("answers_without_usage") or 0
+def _usage(totals: Totals) -> str:
+    missing = totals.answers_without_usage
     return f"{_grouped(missing)} answers without a count" if missing else ""
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec import UNSET
 
 from assay._util.text import printable
 
@@ -12,35 +12,34 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.gate.run import ModelOutcome
+    from assay.results.document import ResultsDocument, Totals
 
 _MODELS_SHOWN = 3
 
 
-def remarks(results: Mapping[str, Any]) -> list[str]:
-    """The lines that stand below a run's table.
-
-    Args:
-        results: the results document.
-    """
-    totals = results["assay"]["totals"]
-    return [*_first_tokens(totals), *_reasoning(totals), *other_models(totals, results["model_name"])]
-
-
-def _reasoning(totals: Mapping[str, Any]) -> list[str]:
-    reasoning = totals.get("reasoning")
-    if not reasoning:
+def remarks(document: ResultsDocument) -> list[str]:
+    """The lines that stand below a run's table."""
+    totals = document.additions.totals
+    if totals is None:
         return []
-    line = f"reasoning: in {reasoning['answers']} of {totals['answers']} answers"
-    if tokens := reasoning.get("tokens"):
-        line += f", {tokens / max(1, reasoning['answers']):.0f} tokens on average"
-    if cut_off := reasoning["cut_off"]:
+    return [*_first_tokens(totals), *_reasoning(totals), *other_models(totals, document.model_name or "?")]
+
+
+def _reasoning(totals: Totals) -> list[str]:
+    reasoning = totals.reasoning
+    if reasoning is UNSET:
+        return []
+    line = f"reasoning: in {reasoning.answers} of {totals.answers} answers"
+    if tokens := reasoning.tokens or 0:
+        line += f", {tokens / max(1, reasoning.answers):.0f} tokens on average"
+    if cut_off := reasoning.cut_off:
         line += f"; {cut_off} cut off before an answer: allow more tokens (--gen-kwargs max_gen_toks=…)"
     return [line]
 
 
-def _first_tokens(totals: Mapping[str, Any]) -> list[str]:
-    seconds = totals.get("ttft_seconds")
-    if seconds is None:
+def _first_tokens(totals: Totals) -> list[str]:
+    seconds = totals.ttft_seconds
+    if seconds is UNSET:
         return []
     figures = ", ".join(f"{name} {seconds[name]:.3f} s" for name in ("p50", "p90", "p99"))
     return [f"time to first token  {figures}"]
@@ -48,12 +47,15 @@ def _first_tokens(totals: Mapping[str, Any]) -> list[str]:
 
 def remarks_on(model: ModelOutcome) -> list[str]:
     """The lines that stand below a gate's checks of one model."""
-    return other_models(msgspec.to_builtins(model), model.model)
+    return _others(model.other_models, model.model)
 
 
-def other_models(totals: Mapping[str, Any], asked: str) -> list[str]:
+def other_models(totals: Totals | None, asked: str) -> list[str]:
     """A warning where answers name another model than was asked for; nothing else."""
-    others = totals.get("other_models")
+    return _others((totals and totals.other_models) or {}, asked)
+
+
+def _others(others: Mapping[str, int], asked: str) -> list[str]:
     if not others:
         return []
     (first, count), *rest = list(others.items())[:_MODELS_SHOWN]

@@ -20,9 +20,11 @@ from assay._version import __version__
 from assay.errors import FileFormatError, UnjudgeableError, UnsupportedTaskError, UsageError
 from assay.journal.by_document import ResponsesByDocument
 from assay.rescoring.recorded_answers import RecordedAnswers
+from assay.results.description import marked_stopped_early
+from assay.results.document import ResultsDocument, ScoredAgain
 from assay.results.provenance import package_versions
 from assay.results.verdicts import Verdict
-from assay.results.writing import aggregate, date_id, ensure_writable, mark_stopped_early, model_folder, write_results
+from assay.results.writing import aggregate, date_id, ensure_writable, model_folder, write_results
 from assay.runs.compare import Comparison, compare
 from assay.runs.files import read_run
 from assay.runs.samples import RunSamples, results_file_of
@@ -36,7 +38,7 @@ from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.model_args import model_args
 from assay.tasks.one_at_a_time import alone
 from assay.tasks.settings_check import refuse_odd_settings
-from assay.types import ModelSpec, Specification, StoppedEarly, score_keys
+from assay.types import ModelSpec, Specification, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,8 +131,7 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
     refuse_odd_settings(loaded.tasks)
     recorded_as = {now: then for then, now in names.items() if now in loaded.tasks}
     with _journal_of(run) as journal, _folder(specification, rescoring) as folder, Spool(folder) as spool:
-        stopped_early = _stopped_early(run)
-        counted, scored = _counted(run, specification), _scored(run, specification, stopped_early)
+        counted, scored = _counted(run, specification), _scored(run, specification)
         answers = RecordedAnswers(specification, journal, recorded_as, counted, scored)
         with verdicts_of(loaded.tasks) as (verdicts, _):
             deadline = Deadline(SCORING_SECONDS)
@@ -139,8 +140,7 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
             }
             with keep_working_directory(), deadline.watching():
                 answers.score(scores)
-        document, measured = _results(run, specification.model, loaded, scores, stopped_early)
-        document["assay"] |= {"rescored": _origin(run, folder, answers)}
+        document, measured = _document(run, specification.model, loaded, scores, _origin(run, folder, answers))
         written = write_results(folder, date_id(), document, scores)
         comparison = _comparison(run.file, written, recorded_as) if specification.log_samples else None
         if comparison is not None and rescoring.output_dir is None:
@@ -148,7 +148,7 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
     return Rescored(
         run=str(run.file),
         scores=measured,
-        differences=tuple(_differences(run.results["results"], document["results"], recorded_as)),
+        differences=tuple(_differences(run.document.results, document.results, recorded_as)),
         comparison=comparison,
         changed_prompts=dict(answers.changed_prompts),
         left_out={name: count for name, count in answers.left_out(scores).items() if count},
@@ -159,7 +159,7 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
 
 
 def _specification_of(run: RunSamples, rescoring: _Rescoring) -> Specification:
-    recorded = run.assay.get("provenance", {}).get("specification")
+    recorded = run.document.provenance.specification
     if recorded is None:
         raise FileFormatError(f"{run.file} was not made by an Assay run: there are no recorded answers to score")
     try:
@@ -187,10 +187,8 @@ def _counted(run: RunSamples, specification: Specification) -> Callable[[str, in
     return lambda name, doc_id: doc_id in documents.get(name, ())
 
 
-def _scored(
-    run: RunSamples, specification: Specification, stopped_early: StoppedEarly | None
-) -> Callable[[str, int], bool]:
-    if stopped_early is not None and not specification.log_samples:
+def _scored(run: RunSamples, specification: Specification) -> Callable[[str, int], bool]:
+    if run.document.additions.early_stopping is not None and not specification.log_samples:
         return lambda _, __: False  # nobody wrote down which were asked
     return lambda name, doc_id: not run.has_failed(name, doc_id)
 
@@ -214,52 +212,53 @@ def _folder(specification: Specification, rescoring: _Rescoring) -> Iterator[Pat
     yield folder
 
 
-def _stopped_early(run: RunSamples) -> StoppedEarly | None:
-    recorded = run.assay.get("early_stopping")
-    return None if not recorded else msgspec.convert(recorded, StoppedEarly)
-
-
-def _results(
+def _document(
     run: RunSamples,
     model: ModelSpec,
     loaded: LoadedTasks,
     scores: Mapping[str, TaskScores],
-    stopped_early: StoppedEarly | None,
-) -> tuple[dict[str, Any], tuple[Score, ...]]:
-    """The run's results document with everything that scoring gives put anew."""
+    rescored: ScoredAgain,
+) -> tuple[ResultsDocument, tuple[Score, ...]]:
+    """The run's results document with everything that scoring gives put anew, and the scores."""
     if not any(found.scored for found in scores.values()):
         raise UnsupportedTaskError(f"no document of {', '.join(scores)} has an answer in the journal of {run.file}")
-    sections = aggregate(scores, loaded)
-    measured = measure(sections["results"], scores, loaded)
+    scored, stopped_early = aggregate(scores, loaded), run.document.additions.early_stopping
+    measured = measure(scored.results, scores, loaded)
     if stopped_early is not None:
         measured = without_intervals(measured, stopped_early.complete_tasks)
-    document = {key: value for key, value in run.results.items() if key != "groups"} | sections
-    document["task_hashes"] = {name: found.task_hash() for name, found in scores.items()}
-    document["lm_eval_version"] = package_versions()["lm_eval"]
-    dropped = ("checks", "evidence", "report", "triage", "early_stopping")
-    assay = {key: value for key, value in run.assay.items() if key not in dropped}
-    assay |= {
-        "scores": msgspec.to_builtins(measured),
-        "corrections": msgspec.to_builtins(corrections(scores, model)),
-        "failures": msgspec.to_builtins([failed for found in scores.values() for failed in found.failed_samples()]),
-        "fallbacks": {name: found.fallbacks for name, found in scores.items()},
-        "weighted_by_size": group_weighting(loaded),
-    }
-    assay["provenance"] = {**assay["provenance"], "versions": package_versions(), "data": loaded.data_files}
-    document["assay"] = msgspec.to_builtins(assay)
-    if stopped_early is not None:
-        mark_stopped_early(document, stopped_early)
+        scored = marked_stopped_early(scored, stopped_early)
+    versions = package_versions()
+    additions = msgspec.structs.replace(
+        run.document.additions,
+        scores=measured,
+        corrections=corrections(scores, model),
+        checks=None,
+        failures=tuple(failed for found in scores.values() for failed in found.failed_samples()),
+        fallbacks={name: found.fallbacks for name, found in scores.items()},
+        provenance=msgspec.structs.replace(run.document.provenance, versions=versions, data=loaded.data_files),
+        weighted_by_size=group_weighting(loaded),
+        evidence=None,
+        triage=None,
+        rescored=rescored,
+    )
+    document = msgspec.structs.replace(
+        run.document,
+        **msgspec.structs.asdict(scored),
+        task_hashes={name: found.task_hash() for name, found in scores.items()},
+        lm_eval_version=versions["lm_eval"],
+        assay=additions,
+    )
     return document, measured
 
 
-def _origin(run: RunSamples, folder: Path, answers: RecordedAnswers) -> dict[str, Any]:
+def _origin(run: RunSamples, folder: Path, answers: RecordedAnswers) -> ScoredAgain:
     journal = run.journal
-    return {
-        "run": run.file.name,
-        "journal": None if journal is None else os.path.relpath(journal, folder),
-        "tasks": dict(answers.recorded_as),
-        "changed_prompts": dict(answers.changed_prompts),
-    }
+    return ScoredAgain(
+        run=run.file.name,
+        journal=None if journal is None else os.path.relpath(journal, folder),
+        tasks=dict(answers.recorded_as),
+        changed_prompts=dict(answers.changed_prompts),
+    )
 
 
 def _comparison(before: Path, now: Path, recorded_as: Mapping[str, str]) -> Comparison:
@@ -296,10 +295,10 @@ def _same(old: float, new: float) -> bool:
 
 
 def _changed_versions(run: RunSamples) -> dict[str, tuple[str, str]]:
-    recorded = run.assay.get("provenance", {}).get("versions", {})
+    recorded = run.document.provenance.versions or {}
     now = {**package_versions(), "assay": __version__}
     return {
-        name: (str(recorded[name]), version)
+        name: (recorded[name], version)
         for name, version in now.items()
         if name in recorded and recorded[name] != version
     }

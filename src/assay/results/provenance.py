@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from assay._version import __version__
+from assay.results.document import Provenance
 from assay.specification import recorded
 
 if TYPE_CHECKING:
@@ -21,18 +22,15 @@ if TYPE_CHECKING:
 _RECORDED_PACKAGES = ("lm_eval", "datasets", "httptools", "jinja2", "numpy")
 
 
-def provenance(specification: Specification, server: ServerInfo, loaded: LoadedTasks, journal: Path) -> dict[str, Any]:
-    """Plain data that says what would have to be the same for the numbers to be comparable."""
-    record: dict[str, Any] = msgspec.to_builtins(
-        {
-            "specification": recorded(specification),
-            "server": server,
-            "data": loaded.data_files,
-            "versions": package_versions(),
-            "journal": journal.name,
-        }
+def provenance(specification: Specification, server: ServerInfo, loaded: LoadedTasks, journal: Path) -> Provenance:
+    """What would have to be the same for a run's numbers to be comparable."""
+    return Provenance(
+        specification=msgspec.to_builtins(recorded(specification)),
+        server=server,
+        data=loaded.data_files,
+        versions=package_versions(),
+        journal=journal.name,
     )
-    return record
 
 
 def package_versions() -> dict[str, str]:

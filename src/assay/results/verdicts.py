@@ -8,7 +8,7 @@ import msgspec
 
 from assay.stats.course import Course  # noqa: TC001 - msgspec resolves the annotations
 from assay.stats.intervals import Interval  # noqa: TC001
-from assay.types import Check  # noqa: TC001
+from assay.types import Check, MetricKeyText  # noqa: TC001
 
 
 class Verdict(StrEnum):
@@ -31,7 +31,7 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """A check, its verdict, the reason in words, and the figures that it rests on."""
 
     task: str
-    metric: str
+    metric: MetricKeyText
     min: float | None = None
     max: float | None = None
     baseline: str | None = None

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import FileFormatError
-from assay.results.groups import leaves
+from assay.results.document import ResultsDocument
+from assay.results.reading import read_results
 from assay.results.sample_files import (
     SampleLine,
     filter_of,
@@ -27,7 +28,6 @@ from assay.results.sample_files import (
     time_stamp,
     value_of,
 )
-from assay.results.writing import read_results
 from assay.runs.record import (
     GroupRecord,
     Part,
@@ -115,28 +115,23 @@ def _is_whole(file: Path) -> bool:
 
 
 def _was_stopped_early(file: Path) -> bool:
-    assay = read_results(file).get("assay")
-    return isinstance(assay, dict) and bool(assay.get("early_stopping"))
+    return read_results(file).additions.early_stopping is not None
 
 
 def _read_results_run(file: Path) -> RecordedRun:
     document = read_results(file)
-    assay = document.get("assay") if isinstance(document.get("assay"), dict) else {}
-    try:
-        names = [name for name in document.get("configs", document["results"]) if name in document["results"]]
-        tasks = {name: _task(name, document, samples_file_of(file, name)) for name in names}
-        return RecordedRun(
-            source=str(file),
-            model=str(document.get("model_name") or "?"),
-            date=time_stamp(file) or "",
-            versions=_versions(document),
-            tasks=tasks,
-            groups=_groups(document, tasks),
-            stopped_early=bool(assay.get("early_stopping")) if assay else False,
-            journal=(assay.get("provenance") or {}).get("journal") if assay else None,
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(f"cannot read {file} as a results file: {type(error).__name__} {error}") from error
+    names = [name for name in document.configs or document.results if name in document.results]
+    tasks = {name: _task(name, document, samples_file_of(file, name)) for name in names}
+    return RecordedRun(
+        source=str(file),
+        model=document.model_name or "?",
+        date=time_stamp(file) or "",
+        versions=_versions(document),
+        tasks=tasks,
+        groups=_groups(document, tasks),
+        stopped_early=document.additions.early_stopping is not None,
+        journal=document.provenance.journal,
+    )
 
 
 def _read_samples_run(file: Path) -> RecordedRun:
@@ -148,25 +143,23 @@ def _read_samples_run(file: Path) -> RecordedRun:
         run = _read_results_run(results)
         if task_name in run.tasks:
             return msgspec.structs.replace(run, source=str(file), tasks={task_name: run.tasks[task_name]}, groups={})
-    task = _task(task_name, {"results": {task_name: {}}}, file)
+    task = _task(task_name, ResultsDocument(results={task_name: {}}), file)
     return RecordedRun(source=str(file), model="?", date=stamp or "", tasks={task_name: task})
 
 
-def _versions(document: Mapping[str, Any]) -> dict[str, str]:
-    versions = {"lm_eval": str(document.get("lm_eval_version", "?"))}
-    provenance = (document.get("assay") or {}).get("provenance", {})
-    if "versions" in provenance:
-        versions["assay"] = str(provenance["versions"].get("assay", "?"))
+def _versions(document: ResultsDocument) -> dict[str, str]:
+    versions = {"lm_eval": str(document.lm_eval_version or "?")}
+    if document.provenance.versions is not None:
+        versions["assay"] = document.provenance.versions.get("assay", "?")
     return versions
 
 
-def _task(name: str, document: Mapping[str, Any], samples_file: Path) -> TaskRecord:
-    entry = document["results"][name]
-    values = _values(entry)
-    directions = document.get("higher_is_better", {}).get(name, {})
-    failures = (document.get("assay") or {}).get("failures", ())
-    failed = tuple(sorted(int(failure["doc_id"]) for failure in failures if failure["task"] == name))
-    samples = _Samples.read(samples_file, may_be_missing=_scored_nothing(document, name))
+def _task(name: str, document: ResultsDocument, samples_file: Path) -> TaskRecord:
+    values = _values(document.results[name])
+    directions = document.higher_is_better.get(name, {})
+    failures = document.additions.failures or ()
+    failed = tuple(sorted(failure.doc_id for failure in failures if failure.task == name))
+    samples = _Samples.read(samples_file, may_be_missing=document.scored_nothing(name))
     _refuse_part(samples, document, name, samples_file)
     scores = {key: found for key, found in samples.scores().items() if _explains(found, values.get(key))}
     return TaskRecord(
@@ -188,22 +181,20 @@ def _task(name: str, document: Mapping[str, Any], samples_file: Path) -> TaskRec
     )
 
 
-def _part(name: str, document: Mapping[str, Any], held: int) -> Part | None:
-    counts = document.get("n-samples", {}).get(name)
-    population = counts.get("original") if isinstance(counts, dict) else None
-    if not isinstance(population, int) or held >= population:
+def _part(name: str, document: ResultsDocument, held: int) -> Part | None:
+    count = document.n_samples.get(name)
+    population = None if count is None else count.original
+    if population is None or held >= population:
         return None
-    if (document.get("assay") or {}).get("early_stopping"):
+    if document.additions.early_stopping is not None:
         return Part(held=held, population=population, why="stopped early")
-    limit = (document.get("config") or {}).get("limit")
-    return Part(held=held, population=population, why=f"--limit {limit:g}") if _is_number(limit) else None
+    limit = None if document.config is None else document.config.limit
+    return None if limit is None else Part(held=held, population=population, why=f"--limit {limit:g}")
 
 
-def _settings(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    config = document.get("configs", {}).get(name)
-    if config is None:
-        return {}
-    return comparable_settings(config, document.get("versions", {}).get(name))
+def _settings(name: str, document: ResultsDocument) -> dict[str, Any]:
+    config = document.configs.get(name)
+    return {} if config is None else comparable_settings(config, document.versions.get(name))
 
 
 def comparable_settings(config: Mapping[str, Any], version: Any) -> dict[str, Any]:
@@ -218,18 +209,13 @@ def comparable_settings(config: Mapping[str, Any], version: Any) -> dict[str, An
     return without_addresses
 
 
-def _scored_nothing(document: Mapping[str, Any], name: str) -> bool:
-    counts = document.get("n-samples", {}).get(name)
-    return isinstance(counts, dict) and counts.get("effective") == 0
-
-
-def _refuse_part(samples: _Samples, document: Mapping[str, Any], name: str, file: Path) -> None:
+def _refuse_part(samples: _Samples, document: ResultsDocument, name: str, file: Path) -> None:
     """Refuse a samples file of Assay's that lacks lines, or is of another run than the results file."""
-    counts = document.get("n-samples", {}).get(name)
+    count = document.n_samples.get(name)
     # Some may have more: documents to which no metric gives a score.
-    if document.get("assay") and samples.doc_ids and counts and counts["effective"] > len(samples.doc_ids):
+    if document.assay and samples.doc_ids and count and count.effective > len(samples.doc_ids):
         raise FileFormatError(
-            f"{file} has {len(samples.doc_ids)} documents, and its results file says {counts['effective']}: "
+            f"{file} has {len(samples.doc_ids)} documents, and its results file says {count.effective}: "
             "it is damaged, or of another run"
         )
 
@@ -295,15 +281,13 @@ def _hash(line: SampleLine, key: str) -> str:
     return value
 
 
-def _groups(document: Mapping[str, Any], tasks: Mapping[str, TaskRecord]) -> dict[str, GroupRecord]:
-    members = document.get("group_subtasks", {})
-    told = (document.get("assay") or {}).get("weighted_by_size", {})
+def _groups(document: ResultsDocument, tasks: Mapping[str, TaskRecord]) -> dict[str, GroupRecord]:
+    told = document.additions.weighted_by_size or {}
     groups = {}
-    for name, entry in document["results"].items():
-        if name in tasks or not members.get(name):
+    for name, entry in document.results.items():
+        if name in tasks or not document.group_subtasks.get(name):
             continue
-        values = _values(entry)
-        tasks_below = tuple(leaves(name, members))
+        values, tasks_below = _values(entry), tuple(document.leaves(name))
         weighting = {
             key: told.get(name, {}).get(key, _weighted_by_size(tasks_below, tasks, key, value))
             for key, value in values.items()

@@ -17,13 +17,13 @@ from assay._util.json_text import plain
 from assay._util.places import PlacesByDocument
 from assay.errors import FileFormatError, UsageError
 from assay.journal.by_document import ResponsesByDocument
+from assay.results.reading import read_results
 from assay.results.sample_files import first_text, reading, samples_file_of, time_stamp
 from assay.results.scored_lines import OpenedLines, place_lines
-from assay.results.writing import read_results
 from assay.runs.files import newest_results
 from assay.runs.record import score_of
 from assay.scoring.outcomes import fallbacks_in_config, outcome_of
-from assay.types import Answer, Failure, FailureCause, Outcome
+from assay.types import Answer, Failure, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -117,14 +117,14 @@ class RunSamples:
 
     def __init__(self, results_file: Path) -> None:
         self.file = results_file
-        self.results: dict[str, Any] = read_results(results_file)
-        """The whole results document."""
-        configs = self.results.get("configs", {})
-        self._configs: dict[str, Any] = {name: configs[name] for name in configs if name in self.results["results"]}
-        assay = self.results.get("assay")
-        self.assay: dict[str, Any] = assay if isinstance(assay, dict) else {}
-        """Assay's part of it; empty in lm-eval's files."""
-        self._failures = self._failures_by_document()
+        self.document = read_results(results_file)
+        """What its results file says."""
+        configs, results = self.document.configs, self.document.results
+        self._configs = {name: config for name, config in configs.items() if name in results}
+        self._failures = {
+            (failed.task, failed.doc_id): Failure(cause=failed.cause, message=failed.message)
+            for failed in self.document.additions.failures or ()
+        }
         self._fallbacks = {name: self._fallbacks_of(name) for name in self._configs}
         self._samples_files: dict[str, Path] = {}
         self._lines: dict[str, PlacesByDocument] = {}
@@ -148,10 +148,10 @@ class RunSamples:
     @property
     def journal(self) -> Path | None:
         """The run's journal; None where there is none."""
-        if elsewhere := self.assay.get("rescored", {}).get("journal"):
-            path = self.file.parent / str(elsewhere)
+        rescored, name = self.document.additions.rescored, self.document.provenance.journal
+        if rescored is not None and rescored.journal:
+            path = self.file.parent / rescored.journal
             return path if path.is_file() else None
-        name = self.assay.get("provenance", {}).get("journal")
         path = self.file.parent / "journal" / Path(str(name)).name
         return path if name and path.is_file() else None
 
@@ -192,7 +192,7 @@ class RunSamples:
         if task not in self._lines:
             places = PlacesByDocument()
             file = self._samples_file(task)
-            if file.exists() or not self._all_failed(task):
+            if file.exists() or not self.document.scored_nothing(task):
                 place_lines(file, places)
             self._lines[task] = places
         return self._lines[task]
@@ -201,10 +201,6 @@ class RunSamples:
         if task not in self._samples_files:
             self._samples_files[task] = samples_file_of(self.file, task)
         return self._samples_files[task]
-
-    def _all_failed(self, task: str) -> bool:
-        counts = self.results.get("n-samples", {}).get(task)
-        return isinstance(counts, dict) and counts.get("effective") == 0
 
     def _scored(self, task: str, doc_id: int, offsets: Sequence[int]) -> RunSample:
         file = self._samples_file(task)
@@ -258,19 +254,8 @@ class RunSamples:
             outcome=outcome_of(answers, line.filtered_resps, self._fallbacks[task].get(line.filter, ())),
         )
 
-    def _failures_by_document(self) -> dict[tuple[str, int], Failure]:
-        try:
-            return {
-                (str(entry["task"]), int(entry["doc_id"])): Failure(
-                    cause=FailureCause(entry["cause"]), message=str(entry["message"])
-                )
-                for entry in self.assay.get("failures", ())
-            }
-        except (KeyError, TypeError, ValueError) as error:
-            raise FileFormatError(f"{self.file}: its list of failures cannot be read ({error!r})") from error
-
     def _fallbacks_of(self, task: str) -> dict[str, Sequence[Any]]:
-        recorded = self.assay.get("fallbacks", {}).get(task)
+        recorded = (self.document.additions.fallbacks or {}).get(task)
         return dict(recorded) if recorded is not None else dict(fallbacks_in_config(self._configs[task]))
 
 

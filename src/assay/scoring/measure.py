@@ -13,7 +13,7 @@ from assay.stats.strata import stratified_interval
 from assay.stats.validate import UNBOUNDED
 from assay.tasks.metric_ranges import UNIT, known_range
 from assay.tasks.metrics import aggregation_of, expected_group_keys, expected_task_keys
-from assay.types import MetricKey, Outcome, score_keys
+from assay.types import MetricKey, MetricKeyText, Outcome, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +28,7 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of one task or group."""
 
     task: str
-    metric: str
+    metric: MetricKeyText
     """``"<metric>,<filter>"``, as in lm-eval's results."""
     value: float | None
     """lm-eval's value over the scored samples; None where nothing was scored."""

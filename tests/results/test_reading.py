@@ -10,10 +10,10 @@ import pytest
 
 from assay.cli import main
 from assay.errors import FileFormatError
-from assay.results.writing import read_results
+from assay.results.reading import read_results
 from tests.result_files import write_run
 
-CHECK = {"task": "t", "metric": "exact_match,get-answer", "verdict": "fail", "min": 0.5}
+CHECK = {"task": "t", "metric": "exact_match,get-answer", "verdict": "fail", "reason": "low", "min": 0.5}
 TOTALS = {"answers": 1, "attempts": 1, "prompt_tokens": 1, "completion_tokens": 1, "seconds": 1.0}
 MISSHAPEN: list[dict[str, Any]] = [
     {"configs": 5},
@@ -115,4 +115,6 @@ def test_what_is_not_read_may_have_any_shape(tmp_path: Path) -> None:
     file = write_run(tmp_path, {"t": [1, 0]}, group="g")
     more = {"task_hashes": 5, "assay": {"checks": [CHECK], "totals": TOTALS, "later": [1], "failures": []}, "date": []}
     file.write_text(json.dumps(json.loads(file.read_text()) | more))
-    assert read_results(file)["assay"]["later"] == [1]
+    document = read_results(file)
+    assert document.additions.checks is not None
+    assert [check.min for check in document.additions.checks] == [0.5]

@@ -1,0 +1,138 @@
+"""What a results document says of a run beside its scores, as lm-eval says it, and how much of it was asked."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from assay.results.document import ResultsDocument, RunConfig, ScoredSections
+from assay.results.writing import BOOTSTRAP_ITERATIONS
+from assay.tasks.model_args import lm_eval_model_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from assay.results.document import AssayPart, Entries
+    from assay.tasks.tokenizer import Tokenizer
+    from assay.types import Specification, StoppedEarly
+
+
+def whole_document(
+    scored: ScoredSections,
+    assay: AssayPart,
+    specification: Specification,
+    tokenizer: Tokenizer | None,
+    *,
+    model_args: Mapping[str, Any],
+    task_hashes: Mapping[str, str],
+    started: float,
+    seconds: float,
+) -> ResultsDocument:
+    """The results document of a run.
+
+    Args:
+        scored: the sections computed from its samples.
+        assay: what Assay adds.
+        specification: what was run.
+        tokenizer: the one on this side, if there is one.
+        model_args: with which lm-eval would ask in the same way.
+        task_hashes: of each task's samples.
+        started: Unix time at which the run began.
+        seconds: how long it took.
+    """
+    from lm_eval.utils import hash_string, sanitize_model_name
+
+    model, options = specification.model, specification.options
+    system = options.system_instruction
+    is_chat = model.endpoint == "chat" or options.apply_chat_template
+    template = "" if model.endpoint == "chat" else None
+    if is_chat and tokenizer is not None:
+        template = tokenizer.chat_template.text
+    return ResultsDocument(
+        **msgspec.structs.asdict(scored),
+        config=_config(specification, model_args),
+        git_hash=None,
+        date=started,
+        pretty_env_info=f"Python {platform.python_version()}, {platform.platform()}",
+        transformers_version=_version("transformers"),
+        lm_eval_version=_version("lm_eval"),
+        upper_git_hash=None,
+        **_tokenizer_sections(tokenizer, model.max_length),
+        task_hashes=task_hashes,
+        model_source=lm_eval_model_name(model),
+        model_name=model.model,
+        model_name_sanitized=sanitize_model_name(model.model),
+        system_instruction=system,
+        system_instruction_sha=hash_string(system) if system else None,
+        fewshot_as_multiturn=options.fewshot_as_multiturn if is_chat else None,
+        chat_template=template,
+        chat_template_sha=hash_string(template) if template else None,
+        total_evaluation_time_seconds=str(seconds),
+        assay=assay,
+    )
+
+
+def _config(specification: Specification, model_args: Mapping[str, Any]) -> RunConfig:
+    options = specification.options
+    return RunConfig(
+        model=lm_eval_model_name(specification.model),
+        model_args=model_args,
+        batch_size=1,
+        batch_sizes=[],
+        device="cuda:0",
+        use_cache=None,
+        limit=options.limit,
+        bootstrap_iters=BOOTSTRAP_ITERATIONS,
+        gen_kwargs=options.gen_kwargs,
+        random_seed=options.random_seed,
+        numpy_seed=options.numpy_seed,
+        torch_seed=options.torch_seed,
+        fewshot_seed=options.fewshot_seed,
+    )
+
+
+def _tokenizer_sections(tokenizer: Tokenizer | None, max_length: int | None) -> dict[str, Any]:
+    from assay.tasks.encoding import PromptEncoder
+
+    if tokenizer is None:
+        return {}
+    return {
+        "tokenizer_pad_token": [tokenizer.pad_token, str(tokenizer.pad_token_id)],
+        "tokenizer_eos_token": [tokenizer.eos_token, str(tokenizer.eos_token_id)],
+        "tokenizer_bos_token": [tokenizer.bos_token, str(tokenizer.bos_token_id)],
+        "eot_token_id": tokenizer.eos_token_id,
+        "max_length": PromptEncoder(tokenizer, max_length).longest,
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "N/A"
+
+
+def marked_stopped_early(scored: ScoredSections, stopped: StoppedEarly) -> ScoredSections:
+    """Make sure that nobody takes a part of a run for all of it: every name that is shown says how much was asked.
+
+    lm-eval's own ``n-samples`` says it too: fewer ``effective`` samples than ``original`` ones.
+    """
+    groups = scored.groups
+
+    def marked(entries: Entries) -> Entries:
+        return {name: _marked(name, entry, scored, stopped) for name, entry in entries.items()}
+
+    return msgspec.structs.replace(
+        scored, results=marked(scored.results), groups=groups if groups is msgspec.UNSET else marked(groups)
+    )
+
+
+def _marked(name: str, entry: dict[str, Any], scored: ScoredSections, stopped: StoppedEarly) -> dict[str, Any]:
+    members = [stopped.tasks[task] for task in scored.leaves(name) if task in stopped.tasks]
+    counted, of = (sum(part) for part in zip(*members, strict=True)) if members else (0, 0)
+    if counted >= of:
+        return entry
+    return {**entry, "alias": f"{entry.get('alias', name)} (stopped early: {counted} of {of})"}
