@@ -19,12 +19,13 @@ from assay.errors import (
     SpecificationError,
     UnknownMetricError,
 )
-from assay.helm import MetricName, MetricSpec, RequestState, RunSpec, ScenarioSpec, Stat, run_entry
+from assay.helm import MetricName, MetricSpec, RequestState, RunSpec, ScenarioSpec, Stat, evaluate, run_entry
 from assay.helm.run_directory import RUN_SPEC, SCENARIO_STATE
 from assay.helm.stat_files import PER_INSTANCE_STATS, STATS
 from tests.helm.states import generation, result, state
 
 BASIC = "helm.benchmark.metrics.basic_metrics."
+WITHOUT_TOKENIZER = "num_prompt_tokens and what follows from it is left out: it needs --tokenizer hf:PATH"
 
 
 @pytest.fixture
@@ -306,3 +307,28 @@ def test_a_metric_that_fails_takes_no_statistics_away(run_dir: Path) -> None:
     with pytest.raises(MetricFailedError, match=r"^there are no statistics: MachineTranslationMetric fails"):
         run_entry(spec, bad, run_dir, allow_fewer=True)
     assert (run_dir / STATS).read_bytes() == b"[]"
+
+
+def test_what_is_left_out_is_said_before_anything_is_computed(run_dir: Path) -> None:
+    said: list[str | int] = []
+    evaluate(run_dir, note=said.append, progress=said.append)
+    assert said == [f"BasicGenerationMetric: {WITHOUT_TOKENIZER}", 4]
+
+
+def test_numbers_of_instances_alone_are_no_result(run_dir: Path) -> None:
+    run = state([generation(0, result("yes"))], method="language_modeling")
+    (run_dir / SCENARIO_STATE).write_bytes(run.to_json())
+    with pytest.raises(NothingMeasuredError, match=r"no metric of the answers.*BasicGenerationMetric is not made for"):
+        run_command("evaluate", run_dir)
+    assert not (run_dir / STATS).exists()
+    run_command("evaluate", run_dir, "--metric", "InstancesPerSplitMetric")
+    assert means(run_dir) == {"num_instances": 1}
+
+
+def test_statistics_without_a_score_are_pointed_to(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_command("evaluate", run_dir, "--metric", "InstancesPerSplitMetric")
+    assert "no score among the statistics; assay helm show --all" in capsys.readouterr().err
+    run_command("show", run_dir, "--all")
+    shown = capsys.readouterr()
+    assert "num_instances" in shown.out
+    assert not shown.err

@@ -64,9 +64,9 @@ def evaluate(
             run_spec=options["run_spec"],
             output_dir=options["output_dir"],
             plugins=options["plugins"],
+            note=lambda line: remark_lines([line]),
             progress=count,
         )
-    remark_lines(scored.left_out)
     remark_evaluated(scored.evaluated)
     print_stats(scored.stats, options["as_json"], show_all=False)
     scored.raise_if_incomplete()

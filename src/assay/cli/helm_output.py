@@ -29,8 +29,10 @@ def print_stats(stats: Sequence[Stat], as_json: bool, show_all: bool) -> None:
     from assay.cli.consoles import OutputConsole
     from assay.helm.show import main_stats, stats_table
 
-    console = OutputConsole()
-    console.print(stats_table(stats if show_all else main_stats(stats)))
+    shown = stats if show_all else main_stats(stats)
+    OutputConsole().print(stats_table(shown))
+    if stats and not shown:
+        remark("there is no score among the statistics; assay helm show --all shows them")
 
 
 def remark_lines(lines: Sequence[str]) -> None:

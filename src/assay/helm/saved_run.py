@@ -68,6 +68,7 @@ def evaluate(
     run_spec: str | Path | None = None,
     output_dir: str | Path | None = None,
     plugins: Sequence[str] = (),
+    note: Callable[[str], None] = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> ScoredRun:
     """Compute HELM's metrics from the requests and results that a run has saved, and write its files.
@@ -79,6 +80,7 @@ def evaluate(
         run_spec: the run's specification, where it is not beside the state.
         output_dir: where the five files go; None: the run's directory, which gets new statistics.
         plugins: modules with metrics of your own.
+        note: told, before anything is computed, what is left out and why.
         progress: told now and then how many requests have been taken.
 
     Raises:
@@ -93,8 +95,10 @@ def evaluate(
     service = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
     unsafe_code = options.unsafe_code(found.folder)
     plans = plan(chosen, found.state, service is not None, unsafe_code)
-    if not plans.metrics:
-        raise NothingMeasuredError("; ".join(["no metric can be computed", *plans.left_out]))
+    if not plans.metrics or (_are_of_answers(chosen) and not _are_of_answers(plans.metrics)):
+        raise NothingMeasuredError("; ".join(["no metric of the answers can be computed", *plans.left_out]))
+    for line in plans.left_out:
+        note(line)
     folder = found.folder if output_dir is None else Path(output_dir)
     evaluated = write_run(
         RunFiles(found.run_spec, found.scenario, found.state),
@@ -107,6 +111,10 @@ def evaluate(
         allow_fewer=options.allow_fewer,
     )
     return ScoredRun(folder=folder, evaluated=evaluated, left_out=tuple(plans.left_out))
+
+
+def _are_of_answers(metrics: Sequence[Metric | ForeignMetric]) -> bool:
+    return any(metric.needs_answers for metric in metrics)
 
 
 def _chosen(names: Sequence[str], run: Run, options: MetricOptions) -> list[Metric | ForeignMetric]:
