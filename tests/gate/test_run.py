@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import assay.evaluation
 from assay.cli.gate import gate
-from assay.errors import BaselineMismatchError, OutputError
+from assay.errors import BaselineMismatchError, OutputError, SpecificationError
 from assay.evaluation import evaluate
 from assay.gate.explain import explain_gate
 from assay.gate.policy import load_policy
@@ -44,6 +44,13 @@ MINIMUM = f'[[checks]]\ntask = "counting"\nmetric = "{KEY}"\nmin = 0.8\n'
 def run(file: Path, *arguments: str, **environment: str) -> Result:
     env = {"GITHUB_ACTIONS": "false", **environment}
     return CliRunner(env=env).invoke(gate, [str(file), *arguments], standalone_mode=False)
+
+
+def test_explain_refuses_a_task_that_no_check_looks_at(tmp_path: Path) -> None:
+    head = 'tasks = ["counting", "naming"]'
+    result = run(write_policy(tmp_path, "http://127.0.0.1:9", MINIMUM, head), "--explain")
+    assert isinstance(result.exception, SpecificationError)
+    assert "no check looks at naming" in str(result.exception)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from assay.tasks.metrics import metric_keys_by_name
 from assay.tasks.selection import chosen_of, documents_of, part_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from assay.models.concurrency import Concurrency
     from assay.runs.record import RecordedRun
@@ -73,7 +73,7 @@ def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[Plan
         part = part_words([loaded.tasks[name] for name in scope.tasks], specification.options)
         planned.append(PlannedCheck(check, scope, baseline, part))
     if specification.early_stopping is not None:
-        _refuse_unchecked(planned, loaded)
+        refuse_unchecked([plan.scope for plan in planned], loaded)
         for plan in [plan for plan in planned if plan.scope.may_stop_early]:
             plan_of(plan.check, plan.scope, population=1, weights={})
     return tuple(planned)
@@ -118,7 +118,7 @@ def judge_checks(
             for plan, followed in zip(planned, stopper.checks, strict=True)
         ]
     return tuple(
-        _without_silent(_of_a_part(result, plan.part), plan.scope)
+        _with_doubts(_without_silent(_of_a_part(result, plan.part), plan.scope), plan)
         for result, plan in zip(results, planned, strict=True)
     )
 
@@ -179,6 +179,12 @@ def _of_all(result: CheckResult, scope: Scope, followed: SequentialCheck) -> Che
     if not scope.may_stop_early or not followed.why_all or followed.fault:
         return result
     reason = f"{result.reason}; could not stop early: {followed.why_all}"
+    return msgspec.structs.replace(result, reason=reason)
+
+
+def _with_doubts(result: CheckResult, plan: PlannedCheck) -> CheckResult:
+    """Say beside the verdict, too, what of the check is probably not meant: who reads it may not have seen the run."""
+    reason = "; ".join([result.reason, *doubts_of(plan.check, plan.scope)])
     return msgspec.structs.replace(result, reason=reason)
 
 
@@ -260,10 +266,15 @@ def _changes(
             yield f"{name}: data: {expected - asked} of the baseline's {len(numbers)} documents are gone"
 
 
-def _refuse_unchecked(planned: Sequence[PlannedCheck], loaded: LoadedTasks) -> None:
-    checked = {task for plan in planned for task in plan.scope.tasks}
+def refuse_unchecked(scopes: Iterable[Scope], loaded: LoadedTasks) -> None:
+    """Refuse tasks of a run that may stop early at which none of its checks looks.
+
+    Raises:
+        SpecificationError: with the tasks' names.
+    """
+    checked = {task for scope in scopes for task in scope.tasks}
     if unchecked := [name for name in loaded.tasks if name not in checked]:
         raise SpecificationError(
             f"no check looks at {', '.join(unchecked[:5])}, so nothing says when to stop asking: "
-            "add a check, leave the task out, or run it in full"
+            "add a check, leave the task out, or run it in full (in a policy: stop_early = false)"
         )

@@ -94,7 +94,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
         UsageError: a task or metric does not exist, or its data is missing, or a baseline cannot be read.
         BaselineMismatchError: a baseline that is there already is of another task version or other settings.
     """
-    from assay.checks.planned import refuse_misfit
+    from assay.checks.planned import refuse_misfit, refuse_unchecked
     from assay.checks.verdicts import resolve_checks
     from assay.runs.files import read_run
     from assay.specification import validate
@@ -109,8 +109,11 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     chosen = chosen_documents(loaded.tasks, specification.options)
     sizes = {task: len(numbers) for task, numbers in chosen.items()}
     read_baseline = functools.cache(read_run)
-    for check in resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks):
-        scope = scope_of(check, loaded)
+    checks = resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks)
+    scopes = [scope_of(check, loaded) for check in checks]
+    if specification.early_stopping is not None:
+        refuse_unchecked(scopes, loaded)
+    for check, scope in zip(checks, scopes, strict=True):
         if check.baseline is not None and not _is_absent(check.baseline):
             refuse_misfit(check, scope, read_baseline(check.baseline), loaded, specification.options)
         population = scope.population(sizes)

@@ -25,7 +25,7 @@ from assay.results.document import ResultsDocument, ScoredAgain
 from assay.results.provenance import package_versions
 from assay.results.verdicts import Verdict
 from assay.results.writing import aggregate, date_id, ensure_writable, model_folder, write_results
-from assay.runs.compare import Comparison, compare
+from assay.runs.compare import Comparison, compare_rescored
 from assay.runs.files import read_run
 from assay.runs.samples import RunSamples, results_file_of
 from assay.scoring.corrections import corrections
@@ -267,9 +267,7 @@ def _comparison(before: Path, now: Path, recorded_as: Mapping[str, str]) -> Comp
         recorded_as.get(name, name): msgspec.structs.replace(task, name=recorded_as.get(name, name))
         for name, task in run.tasks.items()
     }
-    # Nobody takes the same answers for another run here.
-    again = msgspec.structs.replace(run, tasks=under_old_names, journal=None)
-    return compare(before, again)
+    return compare_rescored(read_run(before), msgspec.structs.replace(run, tasks=under_old_names))
 
 
 def _without_file(comparison: Comparison, written: Path) -> Comparison:

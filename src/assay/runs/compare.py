@@ -104,6 +104,12 @@ def compare(baseline: RecordedRun | str | Path, candidate: RecordedRun | str | P
         SpecificationError: they have no task in common.
     """
     baseline, candidate = _read(baseline), _read(candidate)
+    comparison = compare_rescored(baseline, candidate)
+    return msgspec.structs.replace(comparison, remarks=(*_remarks_on_runs(baseline, candidate), *comparison.remarks))
+
+
+def compare_rescored(baseline: RecordedRun, candidate: RecordedRun) -> Comparison:
+    """:func:`compare`, without what is remarkable only where the runs may differ in their answers."""
     common = [name for name in baseline.tasks if name in candidate.tasks]
     if not common:
         raise SpecificationError(
@@ -297,7 +303,7 @@ def _flips(pairing: Pairing, key: str, paired: _Paired) -> Iterator[Flip]:
         )
 
 
-def _remarks(baseline: RecordedRun, candidate: RecordedRun, pairings: Mapping[str, Pairing]) -> Iterator[str]:
+def _remarks_on_runs(baseline: RecordedRun, candidate: RecordedRun) -> Iterator[str]:
     if are_same_run(baseline, candidate):
         yield "same run on both sides: its answers are compared with themselves, which says nothing about a server"
     for run in (baseline, candidate):
@@ -306,6 +312,9 @@ def _remarks(baseline: RecordedRun, candidate: RecordedRun, pairings: Mapping[st
                 f"{run.source} was stopped early: only what it asked is compared, and intervals and p-values "
                 "do not allow for that it stopped where it did"
             )
+
+
+def _remarks(baseline: RecordedRun, candidate: RecordedRun, pairings: Mapping[str, Pairing]) -> Iterator[str]:
     for here, there in ((baseline, candidate), (candidate, baseline)):
         if missing := [name for name in here.tasks if name not in there.tasks]:
             yield f"only in {here.source}: {', '.join(missing)}"
