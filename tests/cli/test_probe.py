@@ -139,6 +139,18 @@ def test_a_server_that_refuses_every_request_otherwise(capsys: pytest.CaptureFix
     assert "refuses every request (HTTP 403" in err
 
 
+@pytest.mark.parametrize("fault", ["http_429", "http_503"])
+def test_a_server_that_answers_nothing_for_now_is_not_said_to_do_so_for_good(
+    capsys: pytest.CaptureFixture[str], fault: str
+) -> None:
+    with ScriptedServer(faults=[Fault(fault)]) as server:
+        code, _, err = run(capsys, "--base-url", server.url, "--quick")
+    assert code == 4
+    assert "answers no request (HTTP " in err
+    assert "ask again" in err
+    assert "cannot help" not in err
+
+
 @pytest.mark.parametrize(("said", "is_another"), [("another", True), ("m@main", False), ("m", False)])
 def test_an_answer_in_another_models_name_is_remarked(
     capsys: pytest.CaptureFixture[str], said: str, is_another: bool

@@ -58,14 +58,16 @@ def test_content_in_parts_is_joined_for_every_completion() -> None:
 
 
 def test_an_index_may_be_missing_or_none() -> None:
-    for index in ({}, {"index": None}, {"index": "0"}):
+    for index in ({}, {"index": None}, {"index": "0"}, {"index": [0]}):
         _, completions = read_completions(reply({"text": "a", **index}, {"text": "b", **index}), "completions", 2)
         assert [one.text for one in completions] == ["a", "b"]
 
 
 def test_completions_come_in_the_order_of_their_index() -> None:
-    _, completions = read_completions(reply({"text": "b", "index": 1}, {"text": "a", "index": 0}), "completions", 2)
-    assert [one.text for one in completions] == ["a", "b"]
+    for indices in ((1, 0), ("1", "0")):
+        choices = [{"text": text, "index": index} for text, index in zip("ba", indices, strict=True)]
+        _, completions = read_completions(reply(*choices), "completions", 2)
+        assert [one.text for one in completions] == ["a", "b"]
 
 
 def test_fewer_completions_than_asked_for_are_no_answer() -> None:
@@ -79,6 +81,39 @@ def test_one_that_was_broken_off_is_no_answer() -> None:
     with pytest.raises(ReplyError) as raised:
         read_completions(reply({"text": "a"}, broken), "completions", 2)
     assert raised.value.cause is FailureCause.ERROR_IN_REPLY
+
+
+def test_one_with_an_error_and_no_text_says_the_error() -> None:
+    with pytest.raises(ReplyError, match=r"^out of memory$") as raised:
+        read_completions(reply({"text": "a"}, {"index": 1, "error": {"message": "out of memory"}}), "completions", 2)
+    assert raised.value.cause is FailureCause.ERROR_IN_REPLY
+
+
+@pytest.mark.parametrize(
+    ("echo", "said"),
+    [
+        ({"prompt_logprobs": []}, "no token of the prompt"),
+        ({"prompt_logprobs": [None, None]}, "lacks log-probabilities"),
+        ({"prompt_logprobs": [None, {}]}, "lacks log-probabilities"),
+        ({"logprobs": {"tokens": ["!"], "token_logprobs": [None], "top_logprobs": [None]}}, "no token of the prompt"),
+        (
+            {
+                "logprobs": {
+                    "tokens": ["Hi", " you", " !"],
+                    "token_logprobs": [None, None, -0.1],
+                    "top_logprobs": [None, None, {}],
+                }
+            },
+            "lacks log-probabilities",
+        ),
+    ],
+)
+def test_a_prompt_whose_tokens_have_no_log_probability_is_not_taken_for_certain(
+    echo: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ReplyError, match=said) as raised:
+        read_echoed(reply({"text": "Hi you", **echo}), "Hi you")
+    assert raised.value.cause is FailureCause.UNREADABLE_REPLY
 
 
 def test_the_token_after_an_echoed_prompt_is_left_out() -> None:

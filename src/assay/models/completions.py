@@ -75,6 +75,12 @@ def read_echoed(body: bytes, prompt: str) -> tuple[ParsedReply, Completion]:
         ReplyError: the body does not hold them.
     """
     echo = read_echo(body)
+    if prompt and not echo.texts:
+        raise ReplyError(FailureCause.UNREADABLE_REPLY, "the reply holds no token of the prompt")
+    if None in echo.logprobs[1:]:  # Before the first there is nothing, given which it could be likely or not.
+        raise ReplyError(
+            FailureCause.UNREADABLE_REPLY, "the reply lacks log-probabilities of some of the prompt's tokens"
+        )
     tokens = tuple(
         CompletionToken(text, 0 if logprob is None else logprob)
         for text, logprob in zip(echo.texts, echo.logprobs, strict=True)
@@ -91,10 +97,11 @@ def _decode(body: bytes) -> _Reply:
 
 
 def _completion(choice: _Choice, endpoint: EndpointKind) -> Completion:
+    finish_reason = finish_reason_of(choice)
     text, reasoning = content_of(choice, endpoint)
     return Completion(
         text=text or "",
-        finish_reason=finish_reason_of(choice),
+        finish_reason=finish_reason,
         reasoning=reasoning,
         tokens=_tokens(choice.logprobs) if endpoint == "completions" else (),
     )

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from assay.models.api_key import key_source
+from assay.models.retry import Retryability
 
 if TYPE_CHECKING:
     from assay.models.retry import Fault
@@ -46,17 +47,21 @@ def refuses_key(fault: Fault) -> bool:
 
 
 def how_refused(fault: Fault) -> str:
-    """What a server does that answers nothing for good, as a predicate."""
+    """What a server does that answers nothing, as a predicate."""
+    if fault.retryability is not Retryability.NO:
+        return "answers no request"
     return "gives every request a reply that is no answer" if fault.status == 200 else "refuses every request"
 
 
 def what_to_do(fault: Fault, spec: ModelSpec) -> str:
-    """What to do about a refusal that asking again cannot change, as a clause.
+    """What to do about a refusal, as a clause.
 
     Args:
         fault: the refusal.
         spec: how the server is asked.
     """
+    if fault.retryability is not Retryability.NO:
+        return "it may later: ask again, or see to the server"
     match fault.status:
         case 401 | 407:
             return f"check the key: it is read from {key_source(spec)}"

@@ -185,7 +185,12 @@ C = TypeVar("C", bound=Choice)
 def in_order(choices: Sequence[C]) -> list[C]:
     """The choices by their index; one without keeps the place it came in."""
     places = {id(choice): place for place, choice in enumerate(choices)}
-    return sorted(choices, key=lambda one: one.index if type(one.index) is int else places[id(one)])
+    return sorted(choices, key=lambda one: _index(one.index, otherwise=places[id(one)]))
+
+
+def _index(value: Any, *, otherwise: int) -> int:
+    is_digit = isinstance(value, str) and len(value) == 1 and "0" <= value <= "9"
+    return int(value) if type(value) is int or is_digit else otherwise
 
 
 def finish_reason_of(choice: Choice) -> str | None:
