@@ -20,6 +20,7 @@ from assay.cli.run import run as run_command
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import Evaluation, evaluate
 from assay.reports.html import write_report
+from assay.results.reading import read_results
 from assay.results.verdicts import Verdict
 from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
@@ -53,6 +54,8 @@ def test_a_clear_case_stops_early_and_says_so(server: ScriptedServer, tmp_path: 
     assert run.stopped_early is not None
     assert result.n == run.stopped_early.documents <= run.stopped_early.asked == server.count <= result.n + 4
     document = json.loads(run.results_file.read_text())
+    read = read_results(run.results_file).as_json()
+    assert json.loads(json.dumps(read)) == document, "nothing that is written is lost in reading"
     assert document["assay"]["early_stopping"]["population"] == 60
     assert document["results"]["counting"]["alias"] == f"counting (stopped early: {result.n} of 60)"
     assert document["n-samples"]["counting"] == {"original": 60, "effective": result.n}

@@ -13,6 +13,7 @@ from assay.cli import main
 from assay.errors import FileFormatError, UsageError
 from assay.evaluation import Evaluation, evaluate
 from assay.rescoring.rescore import score
+from assay.results.reading import read_results
 from assay.runs.samples import read_samples
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.result_files import write_run
@@ -63,6 +64,7 @@ def test_the_same_code_gives_the_same_results(both: Evaluation, tmp_path: Path) 
     assert not again.versions
     assert again.results_file is not None
     written = json.loads(again.results_file.read_text())
+    assert json.loads(json.dumps(read_results(again.results_file).as_json())) == written
     for section in ("results", "groups", "group_subtasks", "n-samples", "task_hashes", "versions", "n-shot"):
         assert written[section] == both.results[section], section
     assert len(written["assay"]["failures"]) == len(both.failures) > 0

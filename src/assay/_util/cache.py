@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import secrets
 import tempfile
 from pathlib import Path
 
 from assay._util.paths import at_home
+from assay._util.storage import replace_whole
 
 
 def cache_dir() -> Path:
@@ -30,17 +32,11 @@ def store(path: Path, content: bytes) -> bool:
     Returns:
         Whether it was written. A folder that cannot be written is no error: the work is done again next time.
     """
+    # Several processes may write the same file at once.
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
+        replace_whole(path, [content], beside, mode=0o600, durable=False)
     except OSError:
-        return False
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
         return False
     return True
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay._util.json_text import as_json
-from assay._util.storage import unwritten
+from assay._util.storage import write_whole
 from assay._util.text import visible
 from assay.diagnosis import triage
 from assay.reports.endpoints import HEADINGS as ENDPOINT_HEADINGS
@@ -90,14 +90,7 @@ def write_report(
     """
     file = output or report_file(results_file)
     page = _page(results_file, baseline, budget, gathered)
-    beside = file.with_name(f".{file.name}.partial")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_bytes(page.encode("utf-8", "backslashreplace"))
-        beside.replace(file)
-    except OSError as error:
-        raise unwritten(f"cannot write {file}", error) from error
-    return file
+    return write_whole(file, page.encode("utf-8", "backslashreplace"))
 
 
 def report_file(results_file: Path) -> Path:

@@ -10,14 +10,14 @@ import os
 import signal
 import threading
 import time
-from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from assay._util.paths import keep_working_directory
-from assay._util.storage import unwritten
+from assay._util.storage import unwritten, write_whole
 from assay._util.text import printable
 from assay.errors import OutputError, SpecificationError, TaskConfigError
 from assay.results.document import ResultsDocument, ScoredSections
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from assay.scoring.task_scores import TaskScores
     from assay.tasks.library import LoadedTasks
 
-_BLOCK = 2**20
-"""Bytes that are written at once."""
+_KEPT = "the run's answers are kept in its journal"
 _LONGEST_NAME = 255
 """Bytes, on the usual file systems."""
 BOOTSTRAP_ITERATIONS = 100_000
@@ -129,7 +128,7 @@ def write_results(folder: Path, date_id: str, document: ResultsDocument, tasks: 
         OutputError: a file cannot be written.
     """
     for name, scores in tasks.items():
-        _write_whole(folder / f"samples_{name}_{date_id}.jsonl", scores.sample_lines())
+        write_whole(folder / f"samples_{name}_{date_id}.jsonl", scores.sample_lines(), kept=_KEPT)
     return write_document(folder / f"results_{date_id}.json", document)
 
 
@@ -139,7 +138,8 @@ def write_document(file: Path, document: ResultsDocument) -> Path:
     Raises:
         OutputError: it cannot be written.
     """
-    return _write_whole(file, [lm_eval_json(document.as_json(), indent=2).encode("utf-8", "backslashreplace")])
+    content = lm_eval_json(document.as_json(), indent=2).encode("utf-8", "backslashreplace")
+    return write_whole(file, content, kept=_KEPT)
 
 
 def refuse_unwritable(tasks: Iterable[str]) -> None:
@@ -162,32 +162,6 @@ def date_id(moment: float | None = None) -> str:
 
     local = datetime.fromtimestamp(time.time() if moment is None else moment).astimezone().replace(tzinfo=None)
     return local.isoformat(timespec="microseconds").replace(":", "-")
-
-
-def _write_whole(path: Path, chunks: Iterable[bytes]) -> Path:
-    beside = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)  # it may have been removed while the run went on
-        with _removed_unless_whole(beside), beside.open("wb", buffering=_BLOCK) as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        raise unwritten(f"cannot write {path}", error, "the run's answers are kept in its journal") from error
-    return path
-
-
-@contextmanager
-def _removed_unless_whole(file: Path) -> Iterator[None]:
-    """Where the disk is full, what did fit is of no use."""
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):
-            file.unlink()
-        raise
 
 
 def ensure_writable(folder: Path) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay._util.storage import unwritten
+from assay._util.storage import write_whole
 from assay.errors import FileFormatError, SpecificationError
 from assay.runs.answers import read_answers
 from assay.runs.record import AnswerText, GroupRecord, Part, RecordedRun, Score, TaskRecord
@@ -55,13 +54,7 @@ def save_baseline(run: RecordedRun, path: str | Path, *, with_texts: bool = Fals
         "tasks": {name: _task_entry(task, with_texts=with_texts) for name, task in run.tasks.items()},
     }
     text = json.dumps(document, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    beside = Path(f"{path}.partial")
-    try:
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(text, encoding="utf-8", errors="backslashreplace")
-        os.replace(beside, path)
-    except OSError as error:
-        raise unwritten(f"cannot write the baseline {path}", error) from error
+    write_whole(Path(path), text.encode("utf-8", "backslashreplace"), failure=f"cannot write the baseline {path}")
 
 
 def is_baseline(path: Path) -> bool:
