@@ -33,6 +33,10 @@ def text(more: str, arguments: str = "") -> str:
     return f"run --model local-completions --model_args {served} {more}"
 
 
+def openai(model: str, arguments: str = "") -> str:
+    return chat("--tasks drawing", arguments).replace("local-", "openai-").replace("imaginary", model)
+
+
 JSON_ARGUMENTS = f'{{"model": "imaginary", "base_url": "{URL}/v1/chat/completions"}}'
 WITH_HEADER = JSON_ARGUMENTS.replace("}", ', "header": {"X-Team": "inference"}}')
 COMMANDS = {
@@ -62,6 +66,9 @@ COMMANDS = {
     "eos_string of several at once": text("--tasks drawing", ",eos_string=END,num_concurrent=4"),
     "think_end_token": chat("--tasks drawing", ",think_end_token=I"),
     "header": f"run -M local-chat-completions --apply_chat_template -a '{WITH_HEADER}' -t drawing",
+    "OpenAI's client": openai("gpt-4o", ",num_concurrent=2"),
+    "OpenAI's client, one at a time": openai("gpt-4o"),
+    "OpenAI's client and a model that reasons": openai("o3-mini", ",num_concurrent=2"),
     "predict_only": chat("--tasks drawing --predict_only"),
     "metadata": chat("--tasks drawing --metadata length=4096 kind=long"),
     "metadata as JSON": chat("""--tasks drawing --metadata '{"length": 4096}'"""),
@@ -78,6 +85,7 @@ def scene(tmp_path: Path) -> Scene:
 def by_lm_eval(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Runs a command line by lm-eval's own ``main``, with the tests' tasks alone in its index."""
     pytest.importorskip("tenacity")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-nobody")
     import lm_eval.tasks
     from lm_eval.__main__ import cli_evaluate
 
@@ -93,10 +101,15 @@ def by_lm_eval(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_does_the_same_by_both(
-    name: str, scene: Scene, by_lm_eval: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    name: str,
+    scene: Scene,
+    by_lm_eval: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"
-    with ScriptedServer(answer=scene.answer, models=["imaginary"]) as server:
+    with ScriptedServer(answer=scene.answer, models=["imaginary", "gpt-4o", "o3-mini"]) as server:
         command = [*shlex.split(COMMANDS[name].replace(URL, server.url)), "--include_path", str(TASKS), "--log_samples"]
         by_lm_eval([*command, "--output_path", str(theirs)])
         asked = len(server.answered)

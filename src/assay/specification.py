@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     from assay.types import Budget, ModelSpec, Specification, TaskOptions
 
 
+_POSITIVE = (
+    "max_attempts",
+    "max_length",
+    "max_gen_toks",
+    "request_timeout",
+    "stall_timeout",
+    "give_up_after",
+    "requests_per_minute",
+    "tokens_per_minute",
+)
+"""Fields of a model that are numbers greater than 0."""
 _MOST_CONNECTIONS = 65_535
 
 
@@ -132,7 +143,7 @@ def validate_model(model: ModelSpec) -> None:
     _validate_concurrency(model.concurrency)
     validate_shape(model)
     header_values(model.headers)
-    for name in ("max_attempts", "max_length", "max_gen_toks", "request_timeout", "stall_timeout", "give_up_after"):
+    for name in _POSITIVE:
         value = getattr(model, name)
         if value is not None and not 0 < value < float("inf"):
             raise SpecificationError(f"{name} is {value:g}; it must be greater than 0, and finite")

@@ -77,6 +77,10 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     give_up_after: float = 300.0
     """Seconds without any answer, counted from the first attempt that fails after the last one, before the run is to
     stop."""
+    requests_per_minute: float | None = None
+    """Requests that may leave in a minute, to all endpoints together."""
+    tokens_per_minute: float | None = None
+    """Tokens of prompts and answers that may be used in a minute, at all endpoints together."""
     max_length: int | None = None
     """The model's context length in tokens, as lm-eval's ``max_length``."""
     seed: int = 1234

@@ -55,6 +55,8 @@ SHARED = {
         "request_timeout",
         "max_attempts",
         "give_up_after",
+        "requests_per_minute",
+        "tokens_per_minute",
         "stream",
         "stall_timeout",
     ),

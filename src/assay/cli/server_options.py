@@ -104,6 +104,18 @@ _PATIENCE = (
         metavar="N",
     ),
     click.option(
+        "--requests-per-minute",
+        type=float,
+        help="Let no more requests leave in a minute, to all servers together.",
+        metavar="N",
+    ),
+    click.option(
+        "--tokens-per-minute",
+        type=float,
+        help="Use no more tokens of prompts and answers in a minute.",
+        metavar="N",
+    ),
+    click.option(
         "--give-up-after",
         type=float,
         help="Seconds without any answer, from the first failure after the last one, before the run stops.  "
@@ -133,6 +145,8 @@ concurrency_option = click.option(
 
 _FIELDS = (
     "dialect",
+    "requests_per_minute",
+    "tokens_per_minute",
     "think_end_token",
     "api_key_env",
     "api_key_file",

@@ -47,7 +47,7 @@ _LOG_RESULTS = "log the results file, which is lm-eval's, once the run is done"
 OPTIONS: Mapping[str, Treatment] = {
     "config": _same("read by lm-eval's own reader; options of the command line come before it"),
     "tasks": _same("names, patterns, groups, tags, YAML files and folders"),
-    "model": _same("local-completions and local-chat-completions; others are refused, with what to use instead"),
+    "model": _same("local-completions, local-chat-completions, openai-…; others are refused, with what to use instead"),
     "model_args": _same("see the table of model arguments"),
     "apply_chat_template": _same("local-completions: the tokenizer's default template; a template's name is refused"),
     "limit": _same(),

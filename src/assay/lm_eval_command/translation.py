@@ -15,7 +15,14 @@ from assay.types import TLS, USUAL_ALPHA, EarlyStopping, EndpointKind, ModelSpec
 if TYPE_CHECKING:
     from assay.lm_eval_command.parsing import OwnOptions, RunArguments
 
-_ENDPOINTS: dict[str, EndpointKind] = {"local-chat-completions": "chat", "local-completions": "completions"}
+_ENDPOINTS: dict[str, EndpointKind] = {
+    "local-chat-completions": "chat",
+    "local-completions": "completions",
+    "openai-chat-completions": "chat",
+    "openai-completions": "completions",
+}
+_OPENAIS = "https://api.openai.com/v1"
+_OPENAIS_END = "<|endoftext|>"
 _USUAL_OUTPUT = "results"
 _BACKEND = "tokenizer_backend"
 """The one argument for which None is a value."""
@@ -97,22 +104,25 @@ def _model(config: Any, remarks: list[str]) -> ModelSpec:
     remarks += _refuse_or_remark("--model_args ", given, MODEL_ARGUMENTS)
     if unknown := [name for name in arguments if name not in given]:
         remarks.append(f"--model_args {', '.join(unknown)}: only tasks see it, as in lm-eval; no client does")
-    if not given.get("base_url"):
+    is_openais = config.model.startswith("openai-")
+    base_url = given.get("base_url") or (_OPENAIS if is_openais else None)
+    if not base_url:
         raise SpecificationError("--model_args names no base_url: write base_url=http://localhost:8000/v1/…")
     model = given.get("model") or given.get("pretrained")
     if not model:
         raise SpecificationError("--model_args names no model: write model=NAME, as the server serves it")
     if endpoint == "chat" and not config.apply_chat_template:
         raise SpecificationError(
-            "--model local-chat-completions needs --apply_chat_template: without it lm-eval asks chat endpoints nothing"
+            f"--model {config.model} needs --apply_chat_template: without it lm-eval asks chat endpoints nothing"
         )
     spec = ModelSpec(
-        base_url=str(given["base_url"]),
+        base_url=str(base_url),
         model=str(model),
         endpoint=endpoint,
         tls=TLS(insecure=given.get("verify_certificate") is False, ca_file=given.get("ca_cert_path")),
         think_end_token=given.get("think_end_token") if endpoint == "chat" else None,
         headers=_headers(given.get("header")),
+        dialect="openai" if is_openais else "auto",
         **_renamed(given),
     )
     return _with_tokens(spec, given, config, remarks)
@@ -166,7 +176,7 @@ def _with_tokens(model: ModelSpec, given: dict[str, Any], config: Any, remarks: 
             at_once = batch * max(1, int(given.get("num_concurrent", 1)))
             remarks.append(f"batch_size {batch}: prompts are sent one by one, {at_once} at once")
             model = replace(model, concurrency=at_once)
-        tokenizer = _tokenizer(given, model.model)
+        tokenizer = _tokenizer(given, model.model, usual="tiktoken" if config.model == "openai-completions" else "auto")
         if tokenizer is not None:
             model = replace(
                 model,
@@ -181,7 +191,9 @@ def _with_tokens(model: ModelSpec, given: dict[str, Any], config: Any, remarks: 
                 eos = None if own is None else own.eos_token
     elif isinstance(config.apply_chat_template, str):
         remarks.append("--apply_chat_template: the server applies the template that it has")
-    if eos is not None and not is_sequential:
+    if config.model == "openai-chat-completions" and not is_sequential:
+        eos = _OPENAIS_END  # this client alone has one of its own, and uses it for several requests at once
+    elif eos is not None and not is_sequential:
         remarks.append("--model_args eos_string: lm-eval sends it only with num_concurrent=1; it is not sent")
         eos = None
     return replace(model, eos_string=eos)
@@ -192,8 +204,8 @@ def _batch_size(value: Any) -> int:
     return int(text) if text.isdecimal() else 1  # lm-eval takes "auto" for 1 where the model is served
 
 
-def _tokenizer(given: dict[str, Any], model: str) -> str | None:
-    backend = given.get(_BACKEND, "auto")
+def _tokenizer(given: dict[str, Any], model: str, *, usual: str) -> str | None:
+    backend = given.get(_BACKEND, usual)
     if backend is None or str(backend).lower() == "none":
         return None
     if backend not in ("auto", "huggingface"):

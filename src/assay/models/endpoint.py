@@ -11,6 +11,7 @@ import yarl
 from assay.models.addresses import Addresses
 from assay.models.http1 import HTTP1
 from assay.models.proxies import proxy_for
+from assay.models.rate_limit import seconds_until_allowed
 from assay.models.request_shape import shape_of
 from assay.models.retry import DOWN_STATUSES, Fault, NetworkError, Retryability, reply_fault, status_fault
 from assay.models.streams import StreamReader
@@ -31,6 +32,7 @@ T = TypeVar("T")
 
 _STREAM = b', "stream": true}'
 _STREAM_WITH_USAGE = b', "stream": true, "stream_options": {"include_usage": true}}'
+_LIMITS = b"x-ratelimit-remaining"
 _LOOK_TIMEOUT = 5.0
 _LOOK_LASTS = 1.0
 
@@ -68,6 +70,10 @@ class Endpoint:
         """Whether the server takes ``stream_options``; None until that is seen."""
         self._headers = headers.fields
         self._shape = shape_of(spec)
+        self._tells_limits: bool | None = None
+        """Whether good replies say what is still allowed; None until one has come."""
+        self.used_up_for: float | None = None
+        """Seconds for which the last good reply said that nothing more is allowed."""
         self._clock = clock
         self._looking = asyncio.Lock()
         self._looked = float("-inf")
@@ -181,6 +187,10 @@ class Endpoint:
         if reply.body is None:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
             return Fault(FailureCause.MALFORMED_REPLY, message, Retryability.YES, reply.status)
+        if self._tells_limits is None:
+            self._tells_limits = any(name.lower().startswith(_LIMITS) for name, _ in reply.fields)
+        if self._tells_limits:
+            self.used_up_for = seconds_until_allowed(reply.headers)
         return None
 
     def _misread(self, error: ReplyError) -> Fault:

@@ -20,12 +20,13 @@ from assay.models.logprobs import Loglikelihood, read_echo, unanswerable
 from assay.models.patience import LostAttempt, Patience
 from assay.models.pool import Pool
 from assay.models.preflight import Preflight, ask_shortly, run_preflight, why_not_readmitted
+from assay.models.rate_limit import RateLimit
 from assay.models.refusals import short_question, what_to_do
 from assay.models.retry import NOT_NOW, Fault, Retryability, is_bad_request, retry_delay
 from assay.models.server_info import ServerInfo, bare_name, server_info
 from assay.models.single_server import SingleServer
 from assay.models.thinking import without_thinking
-from assay.models.wire import read_reply
+from assay.models.wire import ParsedReply, read_reply
 from assay.types import Answer, Failure
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from assay.models.concurrency import Concurrency, ServerLoad
     from assay.models.pool_member import Member
     from assay.models.servers import Servers
-    from assay.models.wire import ParsedReply
     from assay.types import ModelSpec, Request, Response, TextTail, TokenSpan
 
 T = TypeVar("T")
@@ -113,6 +113,7 @@ class OpenAIModel:
             tell=self._tell,
             advice=partial(what_to_do, spec=spec),
         )
+        self._rate = RateLimit(spec.requests_per_minute, spec.tokens_per_minute, wait=self._patience.wait, clock=clock)
         self._pool = self._make_pool() if len(self.endpoints) > 1 else None
         self._servers: Servers = self._pool or self._sole_server()
 
@@ -264,6 +265,7 @@ class OpenAIModel:
                     await patience.refused(bad)
                     return self._failure(bad, attempts)
                 await patience.wait_for_server(servers.wait())
+            estimate = await self._rate.admit(payload) if self._rate.is_set else 0.0
             attempts += 1
             started = self.clock()
             try:
@@ -273,6 +275,7 @@ class OpenAIModel:
             latency = self.clock() - started
             if not isinstance(result, Fault):
                 servers.answered(lease, latency, faults)
+                self._pace(lease.endpoint, estimate, result)
                 patience.answered(lease.endpoint)
                 return TimedReply(result, latency, attempts, self._name_of(lease.endpoint))
             self._concurrency.failed(result.cause, started, self.clock())
@@ -300,6 +303,14 @@ class OpenAIModel:
             if result.retryability is Retryability.NO or not has_attempts_left:
                 return self._failure(lost, attempts)
             await self._pause(retry_delay(result, failures, self._rng))
+
+    def _pace(self, endpoint: Endpoint, estimate: float, result: object) -> None:
+        """Take from an answer what it says of the pace that is allowed."""
+        if endpoint.used_up_for:
+            self._rate.exhausted(endpoint.used_up_for)
+        if self._rate.is_set:
+            parsed = result[0] if isinstance(result, tuple) else result
+            self._rate.answered(estimate, _tokens_of(parsed) if isinstance(parsed, ParsedReply) else None)
 
     def _failure(self, lost: LostAttempt, attempts: int) -> Failure:
         return Failure(
@@ -340,6 +351,11 @@ class OpenAIModel:
     async def server_info(self, *, wait: float = 0.0) -> ServerInfo:
         """Which models the first server lists; see :func:`assay.models.server_info.server_info`."""
         return await server_info(self.endpoints[0], wait=wait, clock=self.clock, sleep=self.sleep)
+
+
+def _tokens_of(parsed: ParsedReply) -> int | None:
+    """Of prompt and answer together; None where the server does not count them."""
+    return None if parsed.completion_tokens is None else (parsed.prompt_tokens or 0) + parsed.completion_tokens
 
 
 async def _ask_shortly(

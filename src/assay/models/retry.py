@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.models.rate_limit import seconds_until_allowed
 from assay.models.urls import without_secrets
 from assay.models.wire import error_body_text
 from assay.types import FailureCause
@@ -182,7 +183,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
     """The server's ``Retry-After`` in seconds: a number, or a date measured against the server's own ``Date``."""
     value = headers.get("Retry-After", "").strip()
     if not value:
-        return None
+        return seconds_until_allowed(headers)
     if _SECONDS.fullmatch(value):  # Some send a fraction; the standard has none.
         seconds = float(value)
     else:
