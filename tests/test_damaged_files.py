@@ -15,8 +15,8 @@ from assay.cli import main
 from assay.errors import FileFormatError
 from assay.evaluation import evaluate
 from assay.journal.frames import MAGIC, encode_frame
-from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
+from assay.runs.saving import save_baseline
 from tests.evaluation.test_flow import TASKS, answer, specification
 from tests.servers.scripted import ScriptedServer
 
@@ -84,7 +84,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("whole")
     with ScriptedServer(answer=answer, models=["scripted"]) as server:
         evaluate(msgspec.structs.replace(specification(server, folder), probe=False))
-    save_baseline(read_run(folder / "scripted"), folder / "baseline.json", with_texts=True)
+    save_baseline(folder / "scripted", folder / "baseline.json", with_texts=True)
     (folder / "policy.toml").write_text(POLICY.format(tasks=TASKS))
     return folder
 

@@ -53,9 +53,13 @@ if TYPE_CHECKING:
     from assay.models.probe.report import Capability, Observation, ProbeReport, Seen
     from assay.models.server_info import ServedModel
     from assay.progress import Progress, Snapshot, Standing
+    from assay.reports.comparison import comparison_markdown
+    from assay.reports.gate import gate_markdown
     from assay.reports.html import report
+    from assay.reports.junit import junit_xml
     from assay.reports.progress import show_progress
     from assay.rescoring.rescore import Difference, Rescored, score
+    from assay.results.document import AssayPart, ResultsDocument
     from assay.results.verdicts import CheckResult, Verdict
     from assay.runners import (
         RunnerOptions,
@@ -70,10 +74,14 @@ if TYPE_CHECKING:
     from assay.runs.compare import Change, Comparison, Flip, compare
     from assay.runs.files import read_run
     from assay.runs.record import AnswerText, GroupRecord, Part, RecordedRun, TaskRecord
+    from assay.runs.sample_choice import ChosenSample, SampleChoice, read_samples
+    from assay.runs.samples import Filtered, Message, Prompt, RunSample
+    from assay.runs.saving import SavedBaseline, save_baseline
     from assay.scoring.corrections import Correction
     from assay.scoring.measure import Score
     from assay.scoring.task_scores import FailedSample
     from assay.stats.intervals import Interval
+    from assay.tasks.index import TaskEntry, TaskKind, list_tasks
     from assay.types import (
         TLS,
         Answer,
@@ -115,9 +123,13 @@ _HOMES = {
     "assay.models.probe.report": "Capability Observation ProbeReport Seen",
     "assay.models.server_info": "ServedModel",
     "assay.progress": "Progress Snapshot Standing",
+    "assay.reports.comparison": "comparison_markdown",
+    "assay.reports.gate": "gate_markdown",
     "assay.reports.html": "report",
+    "assay.reports.junit": "junit_xml",
     "assay.reports.progress": "show_progress",
     "assay.rescoring.rescore": "Difference Rescored score",
+    "assay.results.document": "AssayPart ResultsDocument",
     "assay.results.verdicts": "CheckResult Verdict",
     "assay.runners": (
         "RunnerOptions resolve_metric run_accuracy_bbh run_accuracy_gsm8k run_accuracy_gsm8k_cot "
@@ -126,10 +138,14 @@ _HOMES = {
     "assay.runs.compare": "Change Comparison Flip compare",
     "assay.runs.files": "read_run",
     "assay.runs.record": "AnswerText GroupRecord Part RecordedRun TaskRecord",
+    "assay.runs.sample_choice": "ChosenSample SampleChoice read_samples",
+    "assay.runs.samples": "Filtered Message Prompt RunSample",
+    "assay.runs.saving": "SavedBaseline save_baseline",
     "assay.scoring.corrections": "Correction",
     "assay.scoring.measure": "Score",
     "assay.scoring.task_scores": "FailedSample",
     "assay.stats.intervals": "Interval",
+    "assay.tasks.index": "TaskEntry TaskKind list_tasks",
     "assay.types": (
         "Answer Budget Check Completion CompletionToken EarlyStopping Failure FailureCause ModelSpec Outcome "
         "Request Sample Specification StoppedEarly TLS TaskOptions TextTail TokenSpan"
@@ -142,6 +158,7 @@ __all__ = [
     "Answer",
     "AnswerText",
     "AssayError",
+    "AssayPart",
     "BaselineMismatchError",
     "Budget",
     "Calibration",
@@ -151,6 +168,7 @@ __all__ = [
     "Check",
     "CheckEntry",
     "CheckResult",
+    "ChosenSample",
     "Comparison",
     "Completion",
     "CompletionToken",
@@ -166,6 +184,7 @@ __all__ = [
     "FailureCause",
     "FewerStatisticsError",
     "FileFormatError",
+    "Filtered",
     "Finding",
     "Flip",
     "GateReport",
@@ -174,6 +193,7 @@ __all__ = [
     "JournalError",
     "JournalLockedError",
     "JournalVersionError",
+    "Message",
     "MetricFailedError",
     "MissingDependencyError",
     "ModelNotServedError",
@@ -189,15 +209,20 @@ __all__ = [
     "Policy",
     "ProbeReport",
     "Progress",
+    "Prompt",
     "RecordedRun",
     "ReplicasDifferError",
     "Request",
     "Rescored",
+    "ResultsDocument",
     "RunInterrupted",
+    "RunSample",
     "RunnerOptions",
     "Sample",
+    "SampleChoice",
     "SamplesFailedError",
     "SandboxError",
+    "SavedBaseline",
     "Score",
     "Seen",
     "ServedModel",
@@ -211,6 +236,8 @@ __all__ = [
     "StoppedEarly",
     "StorageError",
     "TaskConfigError",
+    "TaskEntry",
+    "TaskKind",
     "TaskOptions",
     "TaskRecord",
     "TextTail",
@@ -225,13 +252,18 @@ __all__ = [
     "__version__",
     "calibrate",
     "compare",
+    "comparison_markdown",
     "evaluate",
     "evaluate_async",
     "explain_gate",
+    "gate_markdown",
+    "junit_xml",
+    "list_tasks",
     "load_policy",
     "probe",
     "probe_async",
     "read_run",
+    "read_samples",
     "report",
     "resolve_metric",
     "run_accuracy_bbh",
@@ -242,6 +274,7 @@ __all__ = [
     "run_accuracy_mmlu_pro",
     "run_gate",
     "run_lm_eval",
+    "save_baseline",
     "score",
     "show_progress",
     "triage",

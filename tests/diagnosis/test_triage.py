@@ -36,8 +36,8 @@ from assay.reports.gate import gate_markdown, gate_text
 from assay.reports.junit import junit_xml
 from assay.results.document import AssayPart, ResultsDocument
 from assay.results.verdicts import CheckResult, Verdict
-from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
+from assay.runs.saving import save_baseline
 from assay.types import Check, Outcome
 from tests.diagnosis.runs import KEY, TASKS, run
 from tests.diagnosis.simulated import SimulatedModel

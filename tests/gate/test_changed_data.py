@@ -15,8 +15,7 @@ from assay.cli.gate import gate
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import evaluate
 from assay.results.verdicts import CheckResult, Verdict
-from assay.runs.baseline import save_baseline
-from assay.runs.files import read_run
+from assay.runs.saving import save_baseline
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS
 from tests.servers.scripted import Fault, ScriptedServer
@@ -63,7 +62,7 @@ class Bench:
     def baseline(self, task: str = "sums", **options: Any) -> Check:
         run = evaluate(self.specification(task=task, **options))
         file = self.folder / "baseline.json"
-        save_baseline(read_run(run.results_file), file)
+        save_baseline(run.results_file, file)
         return Check(metric=KEY, task=task, baseline=str(file), margin=0.2)
 
     def judged(self, check: Check, *, early: bool, **options: Any) -> CheckResult:

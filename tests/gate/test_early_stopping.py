@@ -22,8 +22,8 @@ from assay.evaluation import Evaluation, evaluate
 from assay.reports.html import write_report
 from assay.results.reading import read_results
 from assay.results.verdicts import Verdict
-from assay.runs.baseline import save_baseline
 from assay.runs.files import read_run
+from assay.runs.saving import save_baseline
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Outcome, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, right, wrong
 from tests.servers.scripted import Fault, ScriptedServer
@@ -67,7 +67,7 @@ def test_a_clear_case_stops_early_and_says_so(server: ScriptedServer, tmp_path: 
     assert evidence["course"]["threshold"] == 0.8
     assert read_run(run.results_file).stopped_early
     with pytest.raises(SpecificationError, match="stopped early"):
-        save_baseline(read_run(run.results_file), tmp_path / "b.json")
+        save_baseline(run.results_file, tmp_path / "b.json")
 
 
 def test_a_run_to_the_end_is_a_full_run(server: ScriptedServer, tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_how_a_group_is_averaged_is_kept_where_its_values_do_not_show_it(
 
 def test_a_baseline_is_matched_by_document_and_prompt(server: ScriptedServer, tmp_path: Path) -> None:
     full = msgspec.structs.replace(specification(server, tmp_path / "full"), early_stopping=None)
-    save_baseline(read_run(evaluate(full).results_file), tmp_path / "b.json")
+    save_baseline(evaluate(full).results_file, tmp_path / "b.json")
     against = Check(metric=KEY, task="counting", baseline=str(tmp_path / "b.json"), margin=0.2)
     healthy = evaluate(specification(server, tmp_path / "healthy", against))
     assert healthy.checks[0].verdict is Verdict.PASS

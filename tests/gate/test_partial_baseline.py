@@ -14,9 +14,8 @@ from assay.diagnosis import Cause
 from assay.errors import BaselineMismatchError
 from assay.evaluation import evaluate
 from assay.gate.explain import explain
-from assay.runs.baseline import save_baseline
 from assay.runs.compare import compare
-from assay.runs.files import read_run
+from assay.runs.saving import save_baseline
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, wrong
 from tests.servers.scripted import ScriptedServer
@@ -43,7 +42,7 @@ def test_a_limited_baseline_of_a_whole_gate_is_refused_as_that(
 ) -> None:
     limited = evaluate(specification(server, tmp_path / "before", limit=20))
     saved = tmp_path / "baseline.json"
-    save_baseline(read_run(limited.results_file), saved)
+    save_baseline(limited.results_file, saved)
     asked = server.count
     for file in (saved, limited.results_file):
         check = Check(metric=KEY, task="counting", baseline=str(file), margin=0.1)

@@ -17,7 +17,7 @@ import msgspec
 
 from assay.evaluation import evaluate
 from assay.lm_eval_process.process import run_lm_eval
-from assay.tasks.index import Kind, task_index
+from assay.tasks.index import TaskKind, task_index
 from assay.tasks.library import load_tasks
 from assay.tasks.loglikelihood import needs_loglikelihood
 from assay.tasks.requests import RequestWriter, samples
@@ -137,7 +137,7 @@ def compare(batch: Batch, place: Place, limit: int) -> Comparison:
 def _tasks_of(name: str, results: dict[str, Any]) -> set[str]:
     """The tasks of lm-eval's `results` that `name`, a task, group or tag, stands for."""
     entry = task_index().entries.get(name)
-    if entry is not None and entry.kind is Kind.TAG:
+    if entry is not None and entry.kind is TaskKind.TAG:
         members: Sequence[str] = entry.tags
     else:
         members = results["group_subtasks"].get(name) or ()

@@ -25,7 +25,7 @@ from assay.errors import (
     TaskConfigError,
     UnsupportedTaskError,
 )
-from assay.tasks.index import Kind, TaskEntry, TaskIndex, lm_eval_tasks_folder, task_index
+from assay.tasks.index import TaskEntry, TaskIndex, TaskKind, lm_eval_tasks_folder, task_index
 from assay.tasks.raised import words_of
 from assay.types import LogprobSource, ModelSpec, TaskOptions
 
@@ -70,7 +70,7 @@ def sweep(data_dir: Path, processes: int, pattern: str = "*") -> Iterator[Findin
     index = task_index()
     entries = [index.entries[name] for name in index.match(pattern)]
     tasks = sorted(
-        (e for e in entries if e.kind in (Kind.TASK, Kind.PYTHON_TASK)), key=lambda e: (e.path or "", e.name)
+        (e for e in entries if e.kind in (TaskKind.TASK, TaskKind.PYTHON_TASK)), key=lambda e: (e.path or "", e.name)
     )
     pieces = [tasks[start : start + _NAMES_A_PIECE] for start in range(0, len(tasks), _NAMES_A_PIECE)]
     # Told before the libraries are imported: nothing is fetched, and nobody waits for the hub.
@@ -97,7 +97,7 @@ def broken_groups() -> list[BrokenGroup]:
     from assay.tasks.patches.factory import Factory
 
     index = task_index()
-    entries = [entry for entry in index.entries.values() if entry.kind in (Kind.GROUP, Kind.TAG)]
+    entries = [entry for entry in index.entries.values() if entry.kind in (TaskKind.GROUP, TaskKind.TAG)]
     broken = []
     with loading(None):
         for entry in entries:

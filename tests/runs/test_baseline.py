@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from assay.cli.baseline import baseline as command
 from assay.errors import FileFormatError, OutputError, SpecificationError
 from assay.runs.answers import read_answers
-from assay.runs.baseline import load_baseline, save_baseline
+from assay.runs.baseline import load_baseline
 from assay.runs.files import read_run
 from assay.runs.record import RecordedRun, TaskRecord
+from assay.runs.saving import save_baseline
 from tests.result_files import FILTER, KEY, write_run
 
 scores = st.one_of(

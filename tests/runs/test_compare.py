@@ -13,9 +13,8 @@ from rich.console import Console
 from assay.cli.compare import compare as command
 from assay.errors import SpecificationError
 from assay.reports.comparison import comparison_text
-from assay.runs.baseline import save_baseline
 from assay.runs.compare import Comparison, compare
-from assay.runs.files import read_run
+from assay.runs.saving import save_baseline
 from assay.stats.paired import Flips, mcnemar, newcombe_interval
 from tests.result_files import KEY, write_run
 
@@ -126,7 +125,7 @@ def test_the_p_value_decides_where_the_interval_says_otherwise(tmp_path: Path) -
 
 def test_a_run_beside_itself_is_said_to_be_one(tmp_path: Path) -> None:
     run = write_run(tmp_path / "a", {"t": BEFORE})
-    save_baseline(read_run(run), tmp_path / "b.json")
+    save_baseline(run, tmp_path / "b.json")
     words = "same run on both sides"
     for other in (run, run.parent, tmp_path / "b.json"):
         assert any(words in remark for remark in compared(run, other).remarks)

@@ -12,7 +12,7 @@ import pytest
 
 from assay.errors import SpecificationError, TaskConfigError, UnknownTaskError
 from assay.tasks import index as index_module
-from assay.tasks.index import Kind, TaskIndex, entry_from_file, task_index
+from assay.tasks.index import TaskIndex, TaskKind, entry_from_file, list_tasks, task_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +94,7 @@ def test_output_type_and_includes(library: Path) -> None:
     assert index.entry("sums_hard").tags == ("sums",)
     assert index.members("sums") == ("sums_easy", "sums_hard")
     assert index.members("arithmetic") == ("sums_easy",)
-    assert index.kind("all_sums") is Kind.GROUP
+    assert index.kind("all_sums") is TaskKind.GROUP
 
 
 def test_a_file_that_includes_another_twice_is_left_out_as_in_lm_eval(library: Path) -> None:
@@ -167,8 +167,8 @@ def test_include_path_must_be_a_folder(library: Path, tmp_path: Path) -> None:
 def test_a_task_by_its_file(tmp_path: Path) -> None:
     path = write(tmp_path / "own.yaml", "task: own\ntag: mine\n")
     entry = entry_from_file(path)
-    assert (entry.name, entry.kind, entry.path, entry.tags) == ("own", Kind.TASK, str(path.resolve()), ("mine",))
-    assert entry_from_file(write(tmp_path / "g.yaml", "group: g\ntask: [own]\n")).kind is Kind.GROUP
+    assert (entry.name, entry.kind, entry.path, entry.tags) == ("own", TaskKind.TASK, str(path.resolve()), ("mine",))
+    assert entry_from_file(write(tmp_path / "g.yaml", "group: g\ntask: [own]\n")).kind is TaskKind.GROUP
     with pytest.raises(TaskConfigError, match="defines no task"):
         entry_from_file(write(tmp_path / "template.yaml", "dataset_path: json\n"))
 
@@ -235,3 +235,12 @@ def test_an_unknown_name_may_be_a_task_of_ones_own(library: Path, tmp_path: Path
         for error in (index.unmatched("sums_esy"), unknown.value):
             assert "; near: sums_easy" in str(error)
             assert ("--include-path" in str(error)) == says_so
+
+
+def test_a_plain_word_matches_anywhere_in_a_name(tmp_path: Path) -> None:
+    write(tmp_path / "own.yaml", "task: my_quizzes_own\noutput_type: generate_until\n")
+    (found,) = list_tasks("quizzes_ow", str(tmp_path))
+    assert (found.name, found.kind, found.output_type) == ("my_quizzes_own", TaskKind.TASK, "generate_until")
+    assert list_tasks("my_quizzes*", str(tmp_path)) == (found,)
+    with pytest.raises(UnknownTaskError):
+        list_tasks("?uizzes", str(tmp_path))

@@ -28,19 +28,10 @@ def save(run: str, file: Path, with_texts: bool) -> None:
       assay baseline save results/my-model baselines/my-model.json
     """
     from assay._util.text import printable
-    from assay.errors import SpecificationError
-    from assay.runs.baseline import save_baseline
-    from assay.runs.files import read_run, whole_run_words
+    from assay.runs.saving import save_baseline
 
-    read = read_run(run)
-    try:
-        save_baseline(read, file, with_texts=with_texts)
-    except SpecificationError as error:
-        if not read.stopped_early:
-            raise
-        raise SpecificationError(f"{error}{whole_run_words(read.source)}") from None
-    left_out = [f"{task.name} {key}" for task in read.tasks.values() for key in task.values if key not in task.scores]
-    if left_out:
-        remark(f"not per document, so left out: {', '.join(left_out)}")
-    tasks = f"{len(read.tasks)} tasks" if len(read.tasks) != 1 else printable(next(iter(read.tasks)))
-    print(f"{file}: {read.documents} documents of {tasks}, {file.stat().st_size} bytes")
+    saved = save_baseline(run, file, with_texts=with_texts)
+    if saved.left_out:
+        remark(f"not per document, so left out: {', '.join(saved.left_out)}")
+    tasks = f"{len(saved.tasks)} tasks" if len(saved.tasks) != 1 else printable(saved.tasks[0])
+    print(f"{file}: {saved.documents} documents of {tasks}, {file.stat().st_size} bytes")

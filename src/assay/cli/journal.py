@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from assay._util.json_text import json_line
 from assay._util.text import clock, printable
 from assay.cli.remarks import remark
 
 if TYPE_CHECKING:
-    from assay.journal import Header, JournalReport, ResponseRecord
+    from assay.journal import Header, JournalReport
+    from assay.journal.summary import JournalSummary
 
 _FAILURES_SHOWN = 5
 _REGIONS_SHOWN = 10
@@ -35,8 +35,10 @@ def journal() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one journal a line.")
 def show(path: Path, as_json: bool) -> None:
     """Show what each journal holds: whose run, how far it came, answers, failures by cause, damage."""
-    for number, file in enumerate(_journals(path)):
-        summary = _summarise(file)
+    from assay.journal.summary import journals_at, summarise
+
+    for number, file in enumerate(journals_at(path)):
+        summary = summarise(file)
         if as_json:
             print(json_line(summary))
         else:
@@ -51,15 +53,16 @@ def check(path: Path) -> int:
     A torn end is what a killed process leaves behind, or what a running one is just writing.
     """
     from assay.journal import check as check_journal
+    from assay.journal.summary import journals_at
 
     exit_code = 0
-    for file in _journals(path):
+    for file in journals_at(path):
         report = check_journal(file)
         lines = _damage_lines(report)
-        print(f"{printable(str(file), 1000)}: {'damaged' if lines else 'whole'}, {report.records} records")
+        print(f"{printable(str(file), 1000)}: {'whole' if report.is_whole else 'damaged'}, {report.records} records")
         for line in lines:
             print(f"  {line}")
-        exit_code = 1 if lines else exit_code
+        exit_code = exit_code if report.is_whole else 1
     return exit_code
 
 
@@ -70,8 +73,9 @@ def export(path: Path) -> None:
     from assay.errors import SpecificationError
     from assay.journal import check as check_journal
     from assay.journal import encode_record, records
+    from assay.journal.summary import journals_at
 
-    files = _journals(path)
+    files = journals_at(path)
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
         raise SpecificationError(f"{path} holds {len(files)} journals; name one of {names}")
@@ -82,90 +86,7 @@ def export(path: Path) -> None:
         remark(f"left out: {line}")
 
 
-def _journals(path: Path) -> list[Path]:
-    """The journal that `path` is, or all that lie in it, oldest first."""
-    from assay.errors import JournalError
-    from assay.journal import find_journals
-
-    if not path.is_dir():
-        return [path]
-    for folders in ([path], [path / "journal"], sorted(path.glob("*/journal"))):
-        found = [file for folder in folders for file in find_journals(folder)]
-        if found:
-            return found
-    raise JournalError(f"there is no journal in {path}: looked there, in journal/ and in */journal/")
-
-
-class _TaskSummary(msgspec.Struct):
-    """What came of one task's requests."""
-
-    answers: int = 0
-    failures: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-
-class _FailureShown(msgspec.Struct, frozen=True):
-    task: str
-    doc_id: int
-    cause: str
-    message: str
-
-
-class _Summary(msgspec.Struct, kw_only=True):
-    """A journal as it is shown. Times are Unix times."""
-
-    report: JournalReport
-    begun: float | None = None
-    last: float | None = None
-    starts: int = 0
-    """Processes that opened it for writing."""
-    tasks: dict[str, _TaskSummary] = {}
-    finish_reasons: dict[str, int] = {}
-    failures: list[_FailureShown] = []
-    """Requests whose last response is a failure."""
-
-
-def _summarise(file: Path) -> _Summary:
-    from assay.journal import Header, ResponseRecord, records
-    from assay.journal import check as check_journal
-
-    summary = _Summary(report=check_journal(file))
-    unanswered: dict[str, _FailureShown] = {}
-    for record in records(file):
-        summary.begun = record.time if summary.begun is None else summary.begun
-        summary.last = record.time
-        if isinstance(record, Header):
-            summary.starts += 1
-        elif isinstance(record, ResponseRecord):
-            _count(record, summary, unanswered)
-    summary.failures = list(unanswered.values())
-    for failed in summary.failures:
-        _task(summary, failed.task).failures += 1
-    return summary
-
-
-def _count(record: ResponseRecord, summary: _Summary, unanswered: dict[str, _FailureShown]) -> None:
-    from assay.types import Failure
-
-    answer = record.response
-    if isinstance(answer, Failure):
-        unanswered[record.key] = _FailureShown(record.task, record.doc_id, answer.cause, answer.message)
-        return
-    unanswered.pop(record.key, None)
-    task = _task(summary, record.task)
-    task.answers += 1
-    task.prompt_tokens += answer.prompt_tokens or 0
-    task.completion_tokens += answer.completion_tokens or 0
-    reason = answer.finish_reason or "none given"
-    summary.finish_reasons[reason] = summary.finish_reasons.get(reason, 0) + 1
-
-
-def _task(summary: _Summary, name: str) -> _TaskSummary:
-    return summary.tasks.setdefault(name, _TaskSummary())
-
-
-def _lines(summary: _Summary) -> list[str]:
+def _lines(summary: JournalSummary) -> list[str]:
     report = summary.report
     rows = [
         ("run", _run_line(report)),
@@ -205,7 +126,7 @@ def _asked_line(header: Header | None) -> str:
     return printable(f"{tasks} of {model.get('model')}{where}", 500)
 
 
-def _begun_line(summary: _Summary) -> str:
+def _begun_line(summary: JournalSummary) -> str:
     if summary.begun is None or summary.last is None:
         return "?"
     begun = clock(summary.begun, "%Y-%m-%d %H:%M:%S")
@@ -225,7 +146,7 @@ def _state_line(report: JournalReport) -> str:
     return "under way, or interrupted: then the same command goes on with it"
 
 
-def _answers_line(summary: _Summary) -> str:
+def _answers_line(summary: JournalSummary) -> str:
     tasks = summary.tasks.values()
     line = f"{summary.report.answers:,}"
     if len(summary.tasks) > 1:

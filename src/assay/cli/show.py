@@ -58,8 +58,7 @@ def show(
     Example:
       assay show results/my-model --outcome truncated --limit 5
     """
-    from assay.runs.sample_choice import SampleChoice, choose
-    from assay.runs.samples import RunSamples, results_file_of
+    from assay.runs.sample_choice import SampleChoice, read_samples
 
     choice = SampleChoice(
         tasks=tasks,
@@ -70,12 +69,11 @@ def show(
         containing=containing,
     )
     remark_parts(run, baseline)
-    with RunSamples(results_file_of(run)) as samples:
-        chosen = islice(choose(samples, choice, baseline), limit)
-        if as_json:
-            _print_json(chosen)
-        else:
-            _page(chosen, full=full)
+    chosen = islice(read_samples(run, choice, baseline=baseline), limit)
+    if as_json:
+        _print_json(chosen)
+    else:
+        _page(chosen, full=full)
 
 
 def _print_json(chosen: Iterable[ChosenSample]) -> None:

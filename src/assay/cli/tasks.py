@@ -13,13 +13,9 @@ def tasks(pattern: str, include_path: str | None, as_json: bool) -> None:
     """List tasks, groups and tags whose names match PATTERN: * and ? as in a shell; a plain word matches anywhere."""
     import json
 
-    from assay.tasks.index import task_index
+    from assay.tasks.index import list_tasks
 
-    index = task_index(include_path)
-    names = index.match(pattern if any(mark in pattern for mark in "*?[") else f"*{pattern}*")
-    if not names:
-        raise index.unmatched(pattern)
-    entries = [index.entry(name) for name in names]
+    entries = list_tasks(pattern, include_path)
     if as_json:
         listed = [{"name": entry.name, "kind": entry.kind, "output_type": entry.output_type} for entry in entries]
         print(json.dumps(listed))

@@ -1,6 +1,7 @@
 """The durable record of a run: every response, on disk before it counts.
 
-Written by one process through :class:`Journal`; read by anyone, at any time, through :func:`records` and :func:`check`.
+Written by one process through :class:`Journal`; read by anyone, at any time, through :func:`records`, :func:`check` and
+:func:`summarise`.
 
 It may import ``types``, ``errors`` and ``_util``.
 """
@@ -16,20 +17,26 @@ from assay.journal.records import (
     ResponseRecord,
     encode_record,
 )
+from assay.journal.summary import FailedRequest, JournalSummary, TaskSummary, journals_at, summarise
 from assay.journal.writer import Journal
 
 __all__ = [
     "SCHEMA_VERSION",
     "DamagedRegion",
+    "FailedRequest",
     "Finalised",
     "Finished",
     "Header",
     "Journal",
     "JournalReport",
+    "JournalSummary",
     "Record",
     "ResponseRecord",
+    "TaskSummary",
     "check",
     "encode_record",
     "find_journals",
+    "journals_at",
     "records",
+    "summarise",
 ]

@@ -71,6 +71,11 @@ class JournalReport(msgspec.Struct, frozen=True, kw_only=True):
     failed: int | None
     """Samples without a response, if finished; 0: finished for good."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether every byte is as it was written, also the last ones."""
+        return not self.damaged and self.torn is None
+
 
 def check(path: str | Path) -> JournalReport:
     """Read a journal from end to end and report its state.

@@ -27,7 +27,7 @@ from assay.lm_eval_process.shown_process import ending_signals_held, run_shown
 from assay.models.api_key import KEY_ARGUMENT, NO_KEY, refuse_unsendable
 from assay.models.urls import endpoint_url
 from assay.tasks.gen_kwargs import settings_of
-from assay.tasks.index import Kind, task_index
+from assay.tasks.index import TaskKind, task_index
 from assay.types import EndpointKind, ModelSpec, Specification, TaskOptions
 
 if TYPE_CHECKING:
@@ -275,7 +275,7 @@ def _patterns(name: str) -> Sequence[str]:
     """What the results of a task, group, tag, pattern or YAML file are called."""
     entry = task_index().entries.get(name)
     if entry is not None:
-        return entry.tags if entry.kind is Kind.TAG else (name,)
+        return entry.tags if entry.kind is TaskKind.TAG else (name,)
     return ("*",) if os.path.exists(name) else (name, name.strip())
 
 

@@ -28,7 +28,7 @@ _PER_LINE = 100
 _HASH_BYTES = 4
 
 
-def save_baseline(run: RecordedRun, path: str | Path, *, with_texts: bool = False) -> None:
+def write_baseline(run: RecordedRun, path: str | Path, *, with_texts: bool = False) -> None:
     """Write a run as a baseline.
 
     Args:

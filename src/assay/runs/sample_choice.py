@@ -8,12 +8,14 @@ import msgspec
 
 from assay.errors import UsageError
 from assay.runs.compare import Flip, compare
+from assay.runs.samples import RunSamples, results_file_of
 from assay.types import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
-    from assay.runs.samples import RunSample, RunSamples
+    from assay.runs.samples import RunSample
 
 
 class SampleChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +40,26 @@ class ChosenSample(NamedTuple):
     """Against the baseline; one for each metric key whose score changed."""
 
 
-def choose(run: RunSamples, choice: SampleChoice, baseline: str | None = None) -> Iterator[ChosenSample]:
+def read_samples(
+    run: str | Path, choice: SampleChoice | None = None, *, baseline: str | Path | None = None
+) -> Iterator[ChosenSample]:
+    """A finished run's samples, Assay's or lm-eval's, one after another, each read when it is wanted.
+
+    Args:
+        run: a results file, a samples file or a folder of results (its newest run).
+        choice: which samples; None: all.
+        baseline: an earlier run, or a saved baseline, for how their scores changed.
+
+    Raises:
+        UsageError: the run has no such task or document, or flipped samples are wanted without a baseline.
+        FileFormatError: a file is missing or damaged.
+        JournalError: the run's journal is there and cannot be read.
+    """
+    with RunSamples(results_file_of(run)) as samples:
+        yield from choose(samples, choice or SampleChoice(), baseline)
+
+
+def choose(run: RunSamples, choice: SampleChoice, baseline: str | Path | None = None) -> Iterator[ChosenSample]:
     """The chosen samples, task by task in document order; only those that may be meant are read.
 
     Args:
@@ -72,7 +93,7 @@ def outcomes_of(sample: RunSample) -> set[Outcome]:
     return {filtered.outcome for filtered in sample.filters.values()}
 
 
-def _flips(run: RunSamples, baseline: str) -> Mapping[tuple[str, int], list[Flip]]:
+def _flips(run: RunSamples, baseline: str | Path) -> Mapping[tuple[str, int], list[Flip]]:
     found: dict[tuple[str, int], list[Flip]] = {}
     for flip in compare(baseline, run.file).flips:
         found.setdefault((flip.task, flip.doc_id), []).append(flip)

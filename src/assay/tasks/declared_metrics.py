@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import TaskConfigError
-from assay.tasks.index import Kind
+from assay.tasks.index import TaskKind
 from assay.tasks.yaml_headers import HeaderReader, whole_file
 from assay.types import MetricKey
 
@@ -34,7 +34,7 @@ def declared_metrics(entries: Sequence[TaskEntry]) -> Mapping[str, list[str]] | 
 
 
 def _declared(entry: TaskEntry, reader: HeaderReader) -> list[str] | None:
-    if entry.kind is not Kind.TASK or entry.path is None:
+    if entry.kind is not TaskKind.TASK or entry.path is None:
         return None
     config: dict[str, Any] = {}
     with contextlib.suppress(TaskConfigError):  # which loading the task tells in full

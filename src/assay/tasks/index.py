@@ -35,7 +35,7 @@ _SKIPPED_FOLDERS = frozenset({"__pycache__", ".ipynb_checkpoints"})
 _CACHE_FORMAT = 1
 
 
-class Kind(StrEnum):
+class TaskKind(StrEnum):
     """What a name stands for."""
 
     TASK = "task"
@@ -49,7 +49,7 @@ class TaskEntry(msgspec.Struct, frozen=True, array_like=True):
     """One name that can be run."""
 
     name: str
-    kind: Kind
+    kind: TaskKind
     path: str | None
     """The YAML file; None for a tag, which has none."""
     tags: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class TaskIndex:
             raise UnknownTaskError(f"no task, group or tag is called {name!r}; {self._hint(name)}")
         return found
 
-    def kind(self, name: str) -> Kind:
+    def kind(self, name: str) -> TaskKind:
         """Return whether `name` is a task, a group or a tag.
 
         Raises:
@@ -96,7 +96,7 @@ class TaskIndex:
             UnknownTaskError: Nothing has that name, or it is no tag.
         """
         entry = self.entry(tag)
-        if entry.kind is not Kind.TAG:
+        if entry.kind is not TaskKind.TAG:
             raise UnknownTaskError(f"{tag!r} is a {entry.kind}, not a tag")
         return entry.tags
 
@@ -112,6 +112,24 @@ class TaskIndex:
     def near(self, name: str, count: int = 3) -> list[str]:
         """Return up to `count` names that resemble `name`, best first."""
         return difflib.get_close_matches(name, self.entries, n=count)
+
+
+def list_tasks(pattern: str = "*", include_path: str | None = None) -> tuple[TaskEntry, ...]:
+    """The tasks, groups and tags there are: lm-eval's, and the user's own.
+
+    Args:
+        pattern: of their names: ``*``, ``?`` and ``[…]`` as in a shell; a plain word matches anywhere.
+        include_path: a folder with task YAML of your own.
+
+    Raises:
+        UnknownTaskError: nothing matches.
+        TaskConfigError: one of the user's own files cannot be read.
+    """
+    index = task_index(include_path)
+    names = index.match(pattern if any(mark in pattern for mark in "*?[") else f"*{pattern}*")
+    if not names:
+        raise index.unmatched(pattern)
+    return tuple(index.entry(name) for name in names)
 
 
 def task_index(include_path: str | None = None) -> TaskIndex:
@@ -194,9 +212,9 @@ def _scan(files: Iterable[str], reader: HeaderReader, *, lenient: bool) -> list[
             _log.warning("%s: %r is defined before, in %s; skipped", path, entry.name, index[entry.name].path)
             continue
         index[entry.name] = entry
-        if entry.kind is not Kind.GROUP:
+        if entry.kind is not TaskKind.GROUP:
             for tag in entry.tags:
-                index.setdefault(tag, TaskEntry(tag, Kind.TAG, None))
+                index.setdefault(tag, TaskEntry(tag, TaskKind.TAG, None))
                 members.setdefault(tag, set()).add(entry.name)
     for name, tasks in members.items():
         tagged = index[name]
@@ -206,16 +224,16 @@ def _scan(files: Iterable[str], reader: HeaderReader, *, lenient: bool) -> list[
 
 def _entry(path: str, header: dict[str, Any]) -> TaskEntry | None:
     if "class" in header:
-        kind, name = Kind.PYTHON_TASK, header.get("task")
+        kind, name = TaskKind.PYTHON_TASK, header.get("task")
     elif "group" in header:
-        kind, name = Kind.GROUP, header["group"]
+        kind, name = TaskKind.GROUP, header["group"]
     else:
-        kind, name = Kind.TASK, header.get("task")
+        kind, name = TaskKind.TASK, header.get("task")
     if name is None:
         return None
     if not isinstance(name, str):
         raise TaskConfigError(f"{path}: the name of a {kind} is text, not {name!r}")
-    output_type = str(header.get("output_type") or "generate_until") if kind is Kind.TASK else None
+    output_type = str(header.get("output_type") or "generate_until") if kind is TaskKind.TASK else None
     return TaskEntry(name, kind, path, _tags(path, header.get("tag")), output_type)
 
 

@@ -20,7 +20,7 @@ from assay._util.paths import keep_working_directory
 from assay.errors import SpecificationError, TaskConfigError
 from assay.tasks.code_eval import runs_code
 from assay.tasks.data import data_source
-from assay.tasks.index import Kind, TaskEntry, TaskIndex, entry_from_file, task_index
+from assay.tasks.index import TaskEntry, TaskIndex, TaskKind, entry_from_file, task_index
 from assay.tasks.patches.download import taking_kept_rows
 from assay.tasks.patches.punctuation import look_through_unicode_once
 from assay.tasks.patches.templates import keep_compiled_templates
@@ -87,7 +87,7 @@ def find_entries(names: Sequence[str], index: TaskIndex) -> list[TaskEntry]:
         TaskConfigError: A YAML file named by its path is malformed.
     """
     found = {
-        entry.path if entry.kind is not Kind.TAG else entry.name: entry for n in names for entry in _find(n, index)
+        entry.path if entry.kind is not TaskKind.TAG else entry.name: entry for n in names for entry in _find(n, index)
     }
     return list(found.values())
 
@@ -190,10 +190,10 @@ def lm_eval_entry(entry: TaskEntry) -> Any:
     from lm_eval.tasks._index import Kind as TheirKind
 
     kinds = {
-        Kind.TASK: TheirKind.TASK,
-        Kind.PYTHON_TASK: TheirKind.PY_TASK,
-        Kind.GROUP: TheirKind.GROUP,
-        Kind.TAG: TheirKind.TAG,
+        TaskKind.TASK: TheirKind.TASK,
+        TaskKind.PYTHON_TASK: TheirKind.PY_TASK,
+        TaskKind.GROUP: TheirKind.GROUP,
+        TaskKind.TAG: TheirKind.TAG,
     }
     return Entry(entry.name, kinds[entry.kind], Path(entry.path) if entry.path else None, tags=set(entry.tags))
 

@@ -1,0 +1,53 @@
+"""A run kept as a baseline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from assay.errors import SpecificationError
+from assay.runs.baseline import write_baseline
+from assay.runs.files import read_run, whole_run_words
+from assay.runs.record import RecordedRun
+
+
+class SavedBaseline(msgspec.Struct, frozen=True, kw_only=True):
+    """A run's scores and hashes, written to a small file."""
+
+    file: Path
+    tasks: tuple[str, ...]
+    documents: int
+    """Of all tasks together."""
+    left_out: tuple[str, ...]
+    """Scores that are no means over documents and are not kept, as ``"<task> <metric>,<filter>"``."""
+
+
+def save_baseline(run: RecordedRun | str | Path, file: str | Path, *, with_texts: bool = False) -> SavedBaseline:
+    """Keep the scores, hashes and versions of a run in a file made to be kept in git, to compare later runs with.
+
+    Args:
+        run: a results file, a samples file or a folder of results (its newest run), Assay's or lm-eval's; or what
+            :func:`assay.read_run` has read of one.
+        file: where the baseline goes.
+        with_texts: keep the answers' texts too, for reports of flipped answers; makes the file large.
+
+    Raises:
+        FileFormatError: the run is missing or damaged.
+        SpecificationError: the run cannot be a baseline: it was stopped early or has no scores.
+        OutputError: the file cannot be written.
+    """
+    read = run if isinstance(run, RecordedRun) else read_run(run)
+    try:
+        write_baseline(read, file, with_texts=with_texts)
+    except SpecificationError as error:
+        if not read.stopped_early:
+            raise
+        raise SpecificationError(f"{error}{whole_run_words(read.source)}") from None
+    tasks = read.tasks.values()
+    return SavedBaseline(
+        file=Path(file),
+        tasks=tuple(read.tasks),
+        documents=read.documents,
+        left_out=tuple(f"{task.name} {key}" for task in tasks for key in task.values if key not in task.scores),
+    )
