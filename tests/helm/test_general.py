@@ -16,6 +16,7 @@ from assay.helm import (
     GeneratedOutput,
     MetricName,
     MetricSpec,
+    Request,
     RequestResult,
     RequestState,
     RunSpec,
@@ -152,3 +153,11 @@ def test_records_are_given_as_anything_that_gives_them(kind: Any, tmp_path: Path
     assert StateFile(tmp_path / SCENARIO_STATE).load().request_states == states
     written = RunSpec.from_json((tmp_path / RUN_SPEC).read_bytes())
     assert (written.metric_specs, written.groups) == ([metric], ["a", "b"])
+
+
+def test_requests_and_instances_say_what_helms_say() -> None:
+    request = Request(model="meta/opt-1.3b", model_deployment="huggingface/opt-1.3b")
+    assert (request.model_host, request.model_engine) == ("huggingface", "opt-1.3b")
+    instance = generation(0, None, golds=("yes", "no")).instance
+    assert instance.first_correct_reference == instance.references[0]
+    assert generation(0, None, golds=()).instance.first_correct_reference is None

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from assay.helm.metrics.registry import create_metric
     from assay.helm.options import EntryOptions, LocalModel, MetricOptions
     from assay.helm.run_directory import run_entry
+    from assay.helm.running.results import truncate_sequence
     from assay.helm.running.run import AnsweredRun, run
     from assay.helm.saved_run import ScoredRun, evaluate
     from assay.helm.scoring.code import UnsafeCode
@@ -60,6 +61,7 @@ _LATER = {
     "read_stats": "assay.helm.stat_files",
     "run": "assay.helm.running.run",
     "run_entry": "assay.helm.run_directory",
+    "truncate_sequence": "assay.helm.running.results",
 }
 """Name -> module of what is imported only when it is used."""
 
@@ -112,5 +114,6 @@ __all__ = [
     "read_stats",
     "run",
     "run_entry",
+    "truncate_sequence",
     "write",
 ]

@@ -86,6 +86,16 @@ class Request(HelmStruct, frozen=True):
     image_generation_parameters: dict[str, Any] | None = None
     response_format: dict[str, Any] | None = None
 
+    @property
+    def model_host(self) -> str:
+        """Who serves the model: the first part of the deployment's name, as HELM says it."""
+        return self.model_deployment.partition("/")[0]
+
+    @property
+    def model_engine(self) -> str:
+        """The model's name without its creator's, as HELM says it."""
+        return self.model.partition("/")[2]
+
 
 class Token(HelmStruct, frozen=True):
     """One token of a completion."""

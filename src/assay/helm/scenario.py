@@ -69,6 +69,11 @@ class Instance(HelmStruct, frozen=True):
     extra_data: dict[str, Any] | None = None
 
     @property
+    def first_correct_reference(self) -> Reference | None:
+        """The first right answer, if there is one."""
+        return next((reference for reference in self.references if reference.is_correct), None)
+
+    @property
     def all_correct_references(self) -> list[Reference]:
         """The right answers, in order."""
         return [reference for reference in self.references if reference.is_correct]

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from assay.helm import GeneratedOutput, Request, Token
-from assay.helm.running.results import result_of, truncated
+from assay.helm import GeneratedOutput, Request, Token, truncate_sequence
+from assay.helm.running.results import result_of
 from assay.types import Answer, Completion, CompletionToken
 
 
@@ -22,7 +22,7 @@ def output(*texts: str) -> GeneratedOutput:
 
 
 def test_text_is_cut_anywhere_and_tokens_at_their_borders() -> None:
-    cut = truncated(output("a", "b\nc", "\nd"), Request(max_tokens=9), ["\n"])
+    cut = truncate_sequence(output("a", "b\nc", "\nd"), Request(max_tokens=9, stop_sequences=["\n"]))
     assert cut.text == "ab"
     assert [token.text for token in cut.tokens] == ["a", "b\nc"]
     assert cut.logprob == -0.5 + -1.5
@@ -30,13 +30,19 @@ def test_text_is_cut_anywhere_and_tokens_at_their_borders() -> None:
 
 
 def test_no_more_tokens_than_were_asked_for() -> None:
-    cut = truncated(output("a", "b", "c"), Request(max_tokens=2), [])
+    cut = truncate_sequence(output("a", "b", "c"), Request(max_tokens=2))
     assert (cut.text, len(cut.tokens)) == ("ab", 2)
+
+
+def test_what_needs_no_cut_keeps_its_log_probability() -> None:
+    whole = GeneratedOutput("a", -3.0, [])
+    assert truncate_sequence(whole, Request(max_tokens=2)) == whole
+    assert truncate_sequence(whole, Request(max_tokens=2, stop_sequences=["b"])).logprob == 0  # as with HELM
 
 
 def test_an_echoed_prompt_is_left_whole() -> None:
     echoed = output("a\n", "b")
-    assert truncated(echoed, Request(max_tokens=0, echo_prompt=True), ["\n"]) == echoed
+    assert truncate_sequence(echoed, Request(max_tokens=0, echo_prompt=True, stop_sequences=["\n"])) == echoed
 
 
 def test_the_result_has_what_helms_files_hold() -> None:
@@ -69,7 +75,7 @@ THEIRS = textwrap.dedent(
     cut = []
     for case in json.load(sys.stdin):
         tokens = [Token(text, logprob) for text, logprob in case["tokens"]]
-        given = GeneratedOutput(case["text"], sum(token.logprob for token in tokens), tokens)
+        given = GeneratedOutput(case["text"], case["logprob"], tokens)
         request = Request(model="a/b", max_tokens=case["max_tokens"], stop_sequences=case["stops"])
         got = truncate_sequence(given, request, print_warning=False)
         cut.append([got.text, got.logprob, [[token.text, token.logprob] for token in got.tokens]])
@@ -89,13 +95,13 @@ def test_random_completions_are_cut_as_helm_cuts_them() -> None:
         tokens = [(rng.choice(pieces), -rng.random()) for _ in range(rng.randrange(7))]
         stops = rng.sample(["\n", "\n\n", "</s>", ".", "b", "zz"], rng.randrange(4))
         text = "".join(text for text, _ in tokens)
-        cases.append({"tokens": tokens, "text": text, "stops": stops, "max_tokens": rng.randrange(1, 6)})
+        most = rng.randrange(1, 6)
+        cases.append({"tokens": tokens, "text": text, "logprob": -rng.random(), "stops": stops, "max_tokens": most})
     child = subprocess.run([python, "-c", THEIRS], input=json.dumps(cases), capture_output=True, text=True, check=True)
     theirs = json.loads(child.stdout.partition("RESULT")[2])
     for case, (text, logprob, tokens) in zip(cases, theirs, strict=True):
-        given = GeneratedOutput(case["text"], 0, [Token(*token) for token in case["tokens"]])
-        request = Request(max_tokens=case["max_tokens"])
-        ours = truncated(given, request, case["stops"])
+        given = GeneratedOutput(case["text"], case["logprob"], [Token(*token) for token in case["tokens"]])
+        ours = truncate_sequence(given, Request(max_tokens=case["max_tokens"], stop_sequences=case["stops"]))
         assert (ours.text, ours.logprob, [[token.text, token.logprob] for token in ours.tokens]) == (
             text,
             logprob,

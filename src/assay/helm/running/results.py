@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from assay.helm.adaptation import GeneratedOutput, RequestResult, Token
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from assay.helm.adaptation import Request
     from assay.types import Answer, Completion
 
@@ -22,8 +22,7 @@ def result_of(answer: Answer, request: Request, end_of_text: str | None) -> Requ
         request: says where they are to end.
         end_of_text: the text with which a model ends, where it may be part of its answers.
     """
-    stops = [*request.stop_sequences, *([end_of_text] if end_of_text else [])]
-    outputs = [truncated(_output(completion), request, stops) for completion in answer.completions]
+    outputs = [truncate_sequence(_output(completion), request, end_of_text) for completion in answer.completions]
     return RequestResult(
         success=True,
         embedding=[],
@@ -34,20 +33,27 @@ def result_of(answer: Answer, request: Request, end_of_text: str | None) -> Requ
     )
 
 
-def truncated(output: GeneratedOutput, request: Request, stops: Sequence[str]) -> GeneratedOutput:
+def truncate_sequence(
+    sequence: GeneratedOutput,
+    request: Request,
+    end_of_text_token: str | None = None,
+    print_warning: bool = True,  # noqa: ARG001 - HELM's interface; nothing is said here
+) -> GeneratedOutput:
     """A completion that ends before the first stop sequence and has no more tokens than were asked for.
 
-    This is what HELM's clients do with every completion (``truncate_sequence``): the text is cut anywhere, the list of
+    This is what HELM's clients do with every completion, by its name there: the text is cut anywhere, the list of
     tokens before the first that begins with the stop sequence. HELM drops the finish reason on the way; here it stays.
 
     Args:
-        output: the completion.
-        request: its limit; a prompt that was to be echoed is never cut.
-        stops: its stop sequences and the model's own end.
+        sequence: The completion.
+        request: Says where it is to end; a prompt that was to be echoed is never cut.
+        end_of_text_token: The text with which a model ends, where it may be part of its answers.
+        print_warning: Not used.
     """
     if request.echo_prompt:
-        return output
-    text, tokens = output.text, output.tokens
+        return sequence
+    stops = [*request.stop_sequences, *([end_of_text_token] if end_of_text_token else [])]
+    text, tokens = sequence.text, sequence.tokens
     for stop in stops:
         place = text.find(stop)
         text = text if place < 0 else text[:place]
@@ -55,13 +61,9 @@ def truncated(output: GeneratedOutput, request: Request, stops: Sequence[str]) -
     if len(tokens) > request.max_tokens:
         tokens = tokens[: request.max_tokens]
         text = "".join(token.text for token in tokens)
-    return GeneratedOutput(
-        text=text,
-        logprob=sum(token.logprob for token in tokens),
-        tokens=tokens,
-        finish_reason=output.finish_reason,
-        thinking=output.thinking,
-    )
+    elif not stops:
+        return sequence
+    return msgspec.structs.replace(sequence, text=text, logprob=sum(token.logprob for token in tokens), tokens=tokens)
 
 
 def _before(tokens: list[Token], stop: str) -> list[Token]:
