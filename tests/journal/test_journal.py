@@ -201,6 +201,18 @@ def test_fresh_starts_a_new_journal_which_supersedes_the_old(tmp_path: Path) -> 
         assert journal.path not in (old.path, new.path)
 
 
+def test_a_new_journal_is_the_newest_also_where_the_clock_has_been_set_back(tmp_path: Path) -> None:
+    with _open(tmp_path) as old:
+        old.finish(failed=0)
+    old.path.rename(tmp_path / f"2999-12-31T23-59-59.999999Z_{old.path.name.partition('_')[2]}")
+    (tmp_path / "someone else's.journal").touch()
+    with _open(tmp_path) as new:
+        new.append(_request(1), Answer(text="x"))
+    assert new.path.name.startswith("3000-01-01T00-00-00.000000Z_")
+    with _open(tmp_path) as again:
+        assert (again.path, again.answers) == (new.path, 1)
+
+
 def test_another_fingerprint_has_a_journal_of_its_own(tmp_path: Path) -> None:
     other = "f" * 64
     same_file_name = FINGERPRINT[:12] + "f" * 52

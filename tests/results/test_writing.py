@@ -15,7 +15,7 @@ from assay.errors import FileFormatError, OutputError, SpecificationError, Stora
 from assay.evaluation.totals import RunTotals
 from assay.results.document import ResultsDocument
 from assay.results.reading import read_results
-from assay.results.writing import date_id, model_folder, refuse_unwritable, write_results
+from assay.results.writing import model_folder, new_date_id, refuse_unwritable, write_results
 from assay.types import Answer, Failure, FailureCause
 
 if TYPE_CHECKING:
@@ -31,9 +31,18 @@ def test_folders_are_named_as_lm_eval_names_them() -> None:
     assert model_folder("results", "org/model:v1") == Path("results/org__model__v1")
 
 
-def test_times_are_written_as_lm_eval_writes_them() -> None:
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{6}", date_id())
-    assert date_id(1795986458.0).endswith(".000000")
+def test_times_are_written_as_lm_eval_writes_them(tmp_path: Path) -> None:
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{6}", new_date_id(tmp_path))
+
+
+def test_a_new_run_is_the_newest_also_where_the_clock_has_been_set_back(tmp_path: Path) -> None:
+    (tmp_path / "results_2999-12-31T23-59-59.999999.json").touch()
+    (tmp_path / "results_0999-01-01T00-00-00.000000.json").touch()
+    assert new_date_id(tmp_path) == "3000-01-01T00-00-00.000000"
+    (tmp_path / "results_9999-12-31T23-59-59.999999.json").touch()
+    assert new_date_id(tmp_path) < "2999"
+    (tmp_path / "results_final.json").touch()
+    assert new_date_id(tmp_path) < "2999"
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

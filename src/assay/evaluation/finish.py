@@ -17,7 +17,7 @@ from assay.journal.finishing import finish_journal
 from assay.results.description import marked_stopped_early, whole_document
 from assay.results.document import AssayPart, ResultsDocument
 from assay.results.provenance import provenance
-from assay.results.writing import aggregate, date_id, write_document, write_results
+from assay.results.writing import aggregate, new_date_id, write_document, write_results
 from assay.scoring.corrections import Correction, corrections
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals
 
@@ -88,9 +88,9 @@ def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None 
         state: what came of it.
         sample_reader: reads the written samples where they are explained.
     """
-    stamp = state.journal.date_id or date_id()
+    stamp = state.journal.date_id or new_date_id(plan.folder)
     state.journal.finalise(stamp)
-    seconds = time.time() - plan.started
+    seconds = time.monotonic() - plan.started_on_clock
     if state.stopper is None:  # else each document's prompt stands for itself
         for task in state.scores.values():
             task.fail_all_if_refused()

@@ -49,6 +49,9 @@ class RunPlan:
     specification: Specification
     preflight: Preflight
     started: float
+    """Seconds since the epoch."""
+    started_on_clock: float
+    """Seconds of the clock that nobody sets."""
     folder: Path
     loaded: LoadedTasks
     tokenizer: Tokenizer | None
@@ -89,7 +92,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     Raises:
         UsageError: it cannot be done as asked: an unknown task or metric, missing data, a folder that is not writable.
     """
-    started = time.time()
+    started, started_on_clock = time.time(), time.monotonic()
     model, options = specification.model, specification.options
     folder = run_folder(specification)
     ensure_writable(folder)
@@ -112,6 +115,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
         specification=specification,
         preflight=preflight,
         started=started,
+        started_on_clock=started_on_clock,
         folder=folder,
         loaded=loaded,
         tokenizer=tokenizer,

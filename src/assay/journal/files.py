@@ -7,7 +7,7 @@ import logging
 import os
 import tempfile
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SUFFIX = ".journal"
+_START = "%Y-%m-%dT%H-%M-%S.%fZ"
 _BLOCK = 2**20
 """Bytes that are copied at once."""
 
@@ -108,8 +109,7 @@ def _ending(fingerprint: str) -> str:
 def _create(folder: Path, fingerprint: str) -> tuple[Path, int]:
     """A new, empty, locked journal."""
     while True:
-        start = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
-        path = folder / f"{start}{_ending(fingerprint)}"
+        path = folder / f"{_start_in(folder).strftime(_START)}{_ending(fingerprint)}"
         with suppress(FileExistsError):
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
             break
@@ -120,6 +120,16 @@ def _create(folder: Path, fingerprint: str) -> tuple[Path, int]:
         os.close(fd)
         raise
     return path, fd
+
+
+def _start_in(folder: Path) -> datetime:
+    """Now; where the clock has been set back, a moment after the newest journal began: names tell which is newest."""
+    now = datetime.now(UTC)
+    for path in reversed(find_journals(folder)):
+        with suppress(ValueError, OverflowError):  # somebody else's name
+            newest = datetime.strptime(path.name.partition("_")[0], _START).replace(tzinfo=UTC)
+            return max(now, newest + timedelta(microseconds=1))
+    return now
 
 
 def is_file_at(path: Path, fd: int) -> bool:

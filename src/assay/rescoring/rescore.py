@@ -24,7 +24,7 @@ from assay.results.description import marked_stopped_early
 from assay.results.document import ResultsDocument, ScoredAgain
 from assay.results.provenance import package_versions
 from assay.results.verdicts import Verdict
-from assay.results.writing import aggregate, date_id, ensure_writable, model_folder, write_results
+from assay.results.writing import aggregate, ensure_writable, model_folder, new_date_id, write_results
 from assay.runs.compare import Comparison, compare_rescored
 from assay.runs.files import read_run
 from assay.runs.samples import RunSamples, results_file_of
@@ -141,7 +141,7 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
             with keep_working_directory(), deadline.watching():
                 answers.score(scores)
         document, measured = _document(run, specification.model, loaded, scores, _origin(run, folder, answers))
-        written = write_results(folder, date_id(), document, scores)
+        written = write_results(folder, new_date_id(folder), document, scores)
         comparison = _comparison(run.file, written, recorded_as) if specification.log_samples else None
         if comparison is not None and rescoring.output_dir is None:
             comparison = _without_file(comparison, written)

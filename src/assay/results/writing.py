@@ -9,8 +9,8 @@ import io
 import os
 import signal
 import threading
-import time
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from assay.tasks.library import LoadedTasks
 
 _KEPT = "the run's answers are kept in its journal"
+_DATE_ID = "%Y-%m-%dT%H-%M-%S.%f"
 _LONGEST_NAME = 255
 """Bytes, on the usual file systems."""
 BOOTSTRAP_ITERATIONS = 100_000
@@ -156,12 +157,20 @@ def refuse_unwritable(tasks: Iterable[str]) -> None:
             )
 
 
-def date_id(moment: float | None = None) -> str:
-    """A time as lm-eval writes it into file names: local ISO time with microseconds, colons made dashes."""
-    from datetime import datetime
+def new_date_id(folder: Path) -> str:
+    """What tells a new run's files in a folder from others', as in lm-eval: the local time, colons made dashes.
 
-    local = datetime.fromtimestamp(time.time() if moment is None else moment).astimezone().replace(tzinfo=None)
-    return local.isoformat(timespec="microseconds").replace(":", "-")
+    Where the clock has been set back, or summer time has ended, it is a moment after that of the newest run there:
+    names tell which run is the newest.
+    """
+    now = datetime.now().strftime(_DATE_ID)
+    newest = max((file.stem.removeprefix("results_") for file in folder.glob("results_*.json")), default="")
+    if newest < now:
+        return now
+    try:
+        return (datetime.strptime(newest, _DATE_ID) + timedelta(microseconds=1)).strftime(_DATE_ID)
+    except (ValueError, OverflowError):  # somebody else's file
+        return now
 
 
 def ensure_writable(folder: Path) -> None:
