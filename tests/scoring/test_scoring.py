@@ -450,6 +450,12 @@ def test_an_answer_that_a_filter_loses_is_not_lost_silently(make_task: MakeTask,
     assert "fewer answers" in failed.message
 
 
+def test_an_answer_that_a_filter_makes_none_of_fails_with_the_filters_name(make_task: MakeTask, spool: Spool) -> None:
+    steps = [{"function": "map", "mapping_dict": {"a": "b"}, "default_value": None}, {"function": "take_first"}]
+    [failed, *_] = score(make_task(filter_list=[{"name": "mapped", "filter": steps}]), spool, ["c"]).failed_samples()
+    assert "filter 'mapped' gave None, which cannot be scored" in failed.message
+
+
 CHANGING = """
 def score(doc, results):
     doc["seen"].append(1)

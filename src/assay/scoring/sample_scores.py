@@ -20,6 +20,7 @@ from assay.tasks.loglikelihood import lm_eval_response
 from assay.tasks.metrics import aggregation_of, may_aggregate_none
 from assay.tasks.patches.exact_match import remember_exact_matches
 from assay.tasks.patches.filters import are_of_library, keep_filters
+from assay.tasks.raised import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +97,12 @@ class Scorer:
         docs = [self._copy(sample.doc) for sample in samples]
         filtered = [[instance.filtered_resps[name] for instance in sample.instances] for sample in samples]
         process_results = self._task.process_results
-        metrics = [process_results(doc, given) for doc, given in zip(docs, filtered, strict=True)]
+        try:
+            metrics = [process_results(doc, given) for doc, given in zip(docs, filtered, strict=True)]
+        except TypeError as error:
+            if any(value is None for given in filtered for value in given):
+                raise TaskConfigError(f"filter '{name}' gave None, which cannot be scored: {words_of(error)}") from None
+            raise
         for values in metrics:
             self._refuse_missing(values)
         if lines is None:
