@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.errors import FileFormatError, UsageError
+from assay.errors import FileFormatError, UnsupportedTaskError, UsageError
 from assay.evaluation import Evaluation, evaluate
+from assay.reports.rescored import rescored_lines
 from assay.rescoring.rescore import score
 from assay.results.reading import read_results
 from assay.runs.samples import read_samples
@@ -199,3 +200,20 @@ def test_runs_without_samples_files_are_scored_from_their_journal(tmp_path: Path
     assert again.comparison is None
     assert not again.differences
     assert again.scores == bare.scores
+
+
+def test_a_value_that_was_not_there_differs(both: Evaluation, tmp_path: Path) -> None:
+    renamed = changed_tasks(tmp_path, "name: get-answer", "name: another")
+    again = score(both.results_file, include_path=renamed)
+    assert {(change.key, change.before is None, change.now is None) for change in again.differences} == {
+        ("exact_match,get-answer", False, True),
+        ("exact_match,another", True, False),
+    }
+    assert again.exit_code == 1
+    assert ": none -> " in "".join(rescored_lines(again)) or " -> none" in "".join(rescored_lines(again))
+
+
+def test_why_no_answer_can_be_scored_is_said(both: Evaluation, tmp_path: Path) -> None:
+    broken = changed_tasks(tmp_path, "- function: take_first", "- {function: take_first_k, k: 9}")
+    with pytest.raises(UnsupportedTaskError, match=r"can be scored; the first, counting 0: the task's scorer failed"):
+        score(both.results_file, include_path=broken)

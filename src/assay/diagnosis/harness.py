@@ -69,7 +69,11 @@ def scored_again(baseline: RunSamples, run: RunSamples, metrics: Mapping[str, st
     except AssayError as error:
         _log.info("the baseline's answers could not be scored again: %s", error)
         return {}
-    return {each.task: (each.before, each.now) for each in differences if metrics.get(each.task) == each.key}
+    return {
+        each.task: (each.before, each.now)
+        for each in differences
+        if metrics.get(each.task) == each.key and each.before is not None and each.now is not None
+    }
 
 
 def _versions(samples: RunSamples) -> dict[str, str]:

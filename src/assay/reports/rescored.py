@@ -18,7 +18,7 @@ def rescored_lines(rescored: Rescored) -> Iterator[str]:
         first = rescored.differences[0]
         yield printable(
             f"{len(rescored.differences)} values differ from the run's, "
-            f"such as {first.task} {first.key}: {first.before:.4f} -> {first.now:.4f}"
+            f"such as {first.task} {first.key}: {_shown(first.before)} -> {_shown(first.now)}"
         )
     elif not rescored.lost:
         yield "every value is as the run recorded it"
@@ -33,6 +33,10 @@ def rescored_lines(rescored: Rescored) -> Iterator[str]:
         yield f"versions: {', '.join(changes)}"
     if rescored.results_file is not None:
         yield f"results  {rescored.results_file}"
+
+
+def _shown(value: float | None) -> str:
+    return "none" if value is None else f"{value:.4f}"
 
 
 def _by_task(counts: Mapping[str, int]) -> str:

@@ -61,8 +61,9 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """The task's or group's name in the run."""
     key: str
     """As in the results file. Standard errors are no scores: some of lm-eval's are drawn anew each time."""
-    before: float
-    now: float
+    before: float | None
+    """None where the run had no such value."""
+    now: float | None
 
 
 class Rescored(msgspec.Struct, frozen=True, kw_only=True):
@@ -221,7 +222,13 @@ def _document(
 ) -> tuple[ResultsDocument, tuple[Score, ...]]:
     """The run's results document with everything that scoring gives put anew, and the scores."""
     if not any(found.scored for found in scores.values()):
-        raise UnsupportedTaskError(f"no document of {', '.join(scores)} has an answer in the journal of {run.file}")
+        failed = next((sample for found in scores.values() for sample in found.failed_samples()), None)
+        if failed is None:
+            raise UnsupportedTaskError(f"no document of {', '.join(scores)} has an answer in the journal of {run.file}")
+        raise UnsupportedTaskError(
+            f"no document of {', '.join(scores)} can be scored; the first, {failed.task} {failed.doc_id}: "
+            f"{failed.message}"
+        )
     scored, stopped_early = aggregate(scores, loaded), run.document.additions.early_stopping
     measured = measure(scored.results, scores, loaded)
     if stopped_early is not None:
@@ -282,14 +289,15 @@ def _differences(
 ) -> Iterator[Difference]:
     for name, entry in now.items():
         then = recorded_as.get(name, name)
-        for key in score_keys(entry):
-            value, old = entry[key], before.get(then, {}).get(key)
-            if isinstance(value, int | float) and isinstance(old, int | float) and not _same(old, value):
-                yield Difference(task=then, key=key, before=float(old), now=float(value))
+        recorded = before.get(then, {})
+        for key in dict.fromkeys([*score_keys(recorded), *score_keys(entry)]):
+            old, value = _number(recorded.get(key)), _number(entry.get(key))
+            if old != value and not (old != old and value != value):
+                yield Difference(task=then, key=key, before=old, now=value)
 
 
-def _same(old: float, new: float) -> bool:
-    return old == new or (old != old and new != new)
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _changed_versions(run: RunSamples) -> dict[str, tuple[str, str]]:
