@@ -181,10 +181,18 @@ def test_assay_run_writes_them_on_the_way(tmp_path: Path) -> None:
     for name in ("run_spec", "scenario", "scenario_state", "stats", "per_instance_stats"):
         file = f"runs/assay/{folder.name}/{name}.json"
         assert (tmp_path / "helm" / file).read_bytes() == (tmp_path / "again" / file).read_bytes()
+
+
+def test_where_helms_runs_cannot_be_written_is_found_before_anything_is_asked(tmp_path: Path) -> None:
     (tmp_path / "blocked").write_text("a file")
+    (tmp_path / "helm/runs/assay").mkdir(parents=True)
+    (tmp_path / "helm/runs/assay/counting:model=local_scripted").write_text("a file")
     with ScriptedServer(answer=lambda _: "The answer is 8", models=["scripted"]) as server:
         where = ["--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS), "--no-report"]
         ran = assay("run", "counting", *where, "--limit", "10", "--helm-dir", "blocked", cwd=tmp_path)
+        assert (ran.returncode, server.count) == (2, 0)
+        assert "blocked is no directory" in ran.stderr
+        ran = assay("run", "counting", *where, "--limit", "10", "--helm-dir", "helm", cwd=tmp_path)
     assert ran.returncode == 0, "the run itself is done"
     assert "the run was not written for HELM as a whole" in ran.stderr
 

@@ -261,10 +261,22 @@ def run_and_present(
 
 
 def _helm_writer(folder: str | None) -> Callable[[Path], None]:
-    """Writes a run for HELM's tools, where it was asked to."""
-    from assay.cli.output import helm_runs_of
+    """Writes a run for HELM's tools, where it was asked to.
 
-    return (lambda _: None) if folder is None else (lambda results_file: helm_runs_of(results_file, folder))
+    Raises:
+        OutputError: it could not be written there.
+    """
+    if folder is None:
+        return lambda _: None
+    from pathlib import Path
+
+    from assay.cli.output import helm_runs_of
+    from assay.helm.lm_eval_runs import SUITE
+    from assay.helm.options import suite_folder
+    from assay.helm.run_directory import check_writable
+
+    check_writable(suite_folder(Path(folder), SUITE))
+    return lambda results_file: helm_runs_of(results_file, folder)
 
 
 def specification_of(options: dict[str, Any]) -> Any:

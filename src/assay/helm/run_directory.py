@@ -291,11 +291,20 @@ def check_place(output_dir: Path, scenario: Scenario | Path | None) -> None:
     """
     _check_scenario(scenario)
     _refuse_directories(output_dir)
-    place = next(folder for folder in (output_dir, *output_dir.absolute().parents) if os.path.lexists(folder))
+    check_writable(output_dir)
+
+
+def check_writable(folder: Path) -> None:
+    """See whether files can be written to a folder, which may not exist.
+
+    Raises:
+        OutputError: They cannot.
+    """
+    place = next(one for one in (folder, *folder.absolute().parents) if os.path.lexists(one))
     if not place.is_dir():
-        raise OutputError(f"{output_dir} cannot be written: {place} is no directory")
+        raise OutputError(f"{folder} cannot be written: {place} is no directory")
     if not os.access(place, os.W_OK | os.X_OK):
-        raise OutputError(f"{output_dir} cannot be written: {place} is not writable")
+        raise OutputError(f"{folder} cannot be written: {place} is not writable")
 
 
 def _check_scenario(scenario: Scenario | Path | None) -> None:
