@@ -36,6 +36,7 @@ from assay.helm.stats import MetricContext, MetricName, MetricResult, PerInstanc
 from assay.helm.tokenization import OptTokenizer
 
 if TYPE_CHECKING:
+    from assay.helm.engines.protocol import Engine
     from assay.helm.lm_eval_runs import export
     from assay.helm.metrics.base import Metric
     from assay.helm.metrics.registry import create_metric
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 _LATER = {
     "AnsweredRun": "assay.helm.running.run",
+    "Engine": "assay.helm.engines.protocol",
     "EntryOptions": "assay.helm.options",
     "LocalModel": "assay.helm.options",
     "Metric": "assay.helm.metrics.base",
@@ -77,6 +79,7 @@ __all__ = [
     "AnnotatorSpec",
     "AnsweredRun",
     "DataAugmenterSpec",
+    "Engine",
     "EntryOptions",
     "GeneratedOutput",
     "Input",

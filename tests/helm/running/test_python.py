@@ -10,6 +10,7 @@ import pytest
 import assay
 import assay.helm
 from tests.helm.running.runs import NAME, number_of, read, write_run
+from tests.helm.running.test_local_runs import WordEngine
 from tests.servers.scripted import ScriptedServer
 
 
@@ -60,3 +61,9 @@ def test_what_makes_no_sense_is_refused_by_the_library(entry: Path, tmp_path: Pa
     (entry / "run_spec.json").unlink()
     with pytest.raises(assay.SpecificationError, match="which metrics"):
         assay.helm.evaluate(entry)
+
+
+def test_an_engine_of_ones_own_answers_a_run(entry: Path, tmp_path: Path) -> None:
+    done = assay.helm.run(entry, WordEngine(), helm_name="local/words", output_dir=tmp_path)
+    assert (done.folder.name, done.failures) == ("orc:task=x,model=local_words", {})
+    assert {stat.mean for stat in done.stats if stat.name.name == "exact_match"} == {1}

@@ -25,17 +25,19 @@ from assay.helm.selection import import_plugins, load_tokenizer
 from assay.progress import Progress
 from assay.results.failures import what_to_do
 from assay.specification import validate_model
+from assay.types import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from assay.helm.engines.protocol import Engine
     from assay.helm.foreign import ForeignMetric
     from assay.helm.metrics.base import Metric
     from assay.helm.running.answering import Answered, Source
     from assay.helm.running.runs import RunToAnswer
     from assay.helm.scoring.code import UnsafeCode
     from assay.helm.tokenization import TokenizerService
-    from assay.types import Failure, ModelSpec
+    from assay.types import Failure
 
 _LOCAL = "hf:"
 _AS_USUAL = MetricOptions()
@@ -79,7 +81,7 @@ class AnsweredRun(ScoredRun):
 
 def run(
     what: str | Path,
-    model: ModelSpec | LocalModel,
+    model: ModelSpec | LocalModel | Engine,
     options: MetricOptions = _AS_USUAL,
     *,
     entry: EntryOptions = _AS_DESCRIBED,
@@ -97,7 +99,7 @@ def run(
     Args:
         what: an earlier run's directory, whose requests are asked again as they are; or a description as helm-run takes
             it, whose requests the installed crfm-helm makes.
-        model: the server's; or one to be loaded in this process.
+        model: the server's; or one to be loaded in this process; or an engine of your own, which has one.
         options: how the metrics are computed.
         entry: how HELM builds a run that is described.
         helm_name: what the model is called in HELM's files, ``CREATOR/NAME``.
@@ -119,16 +121,27 @@ def run(
     output = Path(output_dir)
     journals = output / "journal"
     with interruptible(journals):
-        source = _source(model)
-        asked = _run_to_answer(what, model, source, options, entry, helm_name, output)
-        job = _prepare(asked, source, model, options, entry, suite_folder(output, suite))
+        answering = _answering(model, options.tokenizer)
+        asked = _run_to_answer(what, answering, entry, helm_name, output)
+        job = _prepare(asked, answering, options, entry, suite_folder(output, suite))
         with progress or Progress() as watching:
             job.refuse_hopeless(watching)
-            with answered(asked.run_spec, asked.state, source, journals, watching, fresh=fresh) as done:
+            with answered(asked.run_spec, asked.state, answering.source, journals, watching, fresh=fresh) as done:
                 outcome = job.outcome(done)
         tell(outcome)
     done.finish()
     return outcome
+
+
+@dataclass(frozen=True)
+class _Answering:
+    """Who answers a run's requests."""
+
+    source: Source
+    model: str
+    """Its name, of which HELM's is made."""
+    tokenizer: str | None
+    max_length: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,16 +202,8 @@ class _Job:
         )
 
 
-def _prepare(
-    run: RunToAnswer,
-    source: Source,
-    model: ModelSpec | LocalModel,
-    options: MetricOptions,
-    entry: EntryOptions,
-    suite: Path,
-) -> _Job:
-    tokenizer = options.tokenizer or (f"{_LOCAL}{model.path}" if isinstance(model, LocalModel) else None)
-    service = None if tokenizer is None else load_tokenizer(tokenizer)
+def _prepare(run: RunToAnswer, answering: _Answering, options: MetricOptions, entry: EntryOptions, suite: Path) -> _Job:
+    service = None if answering.tokenizer is None else load_tokenizer(answering.tokenizer)
     folder = run.folder_in(suite)
     unsafe_code = options.unsafe_code(folder, run.read_from)
     if importlib.util.find_spec("helm") is not None:  # else their metrics cannot be computed here anyway
@@ -207,7 +212,7 @@ def _prepare(
     plans = plan(possible.metrics, run.state, service is not None, unsafe_code)
     return _Job(
         run=run,
-        source=source,
+        source=answering.source,
         folder=folder,
         options=options,
         metrics=plans.metrics,
@@ -218,50 +223,49 @@ def _prepare(
     )
 
 
-def _source(model: ModelSpec | LocalModel) -> Source:
-    if isinstance(model, LocalModel):
-        from assay.helm.engines.huggingface import HuggingFaceEngine
-        from assay.helm.engines.local import LocalSource
+def _answering(model: ModelSpec | LocalModel | Engine, tokenizer: str | None) -> _Answering:
+    if isinstance(model, ModelSpec):
+        from assay.helm.running.server import ServerSource
 
-        engine = HuggingFaceEngine(
-            model.path,
-            batch_size=model.batch_size,
-            dtype=model.dtype,
-            device=model.device,
-            window=model.max_length,
-            begins=model.bos,
-            seed=model.seed,
-        )
-        return LocalSource(engine)
-    from assay.helm.running.server import ServerSource
+        validate_model(model)
+        if model.stream:
+            raise SpecificationError(
+                "HELM's runs need whole replies, with all completions and tokens: leave out --stream"
+            )
+        return _Answering(ServerSource(model), model.model, tokenizer, model.max_length)
+    from assay.helm.engines.local import LocalSource
 
-    validate_model(model)
-    if model.stream:
-        raise SpecificationError("HELM's runs need whole replies, with all completions and tokens: leave out --stream")
-    return ServerSource(model)
+    if not isinstance(model, LocalModel):
+        return _Answering(LocalSource(model), "model", tokenizer, model.window)
+    from assay.helm.engines.huggingface import HuggingFaceEngine
+
+    engine = HuggingFaceEngine(
+        model.path,
+        batch_size=model.batch_size,
+        dtype=model.dtype,
+        device=model.device,
+        window=model.max_length,
+        begins=model.bos,
+        seed=model.seed,
+    )
+    return _Answering(LocalSource(engine), model.path, tokenizer or f"{_LOCAL}{model.path}", engine.window)
 
 
 def _run_to_answer(
-    what: str | Path,
-    model: ModelSpec | LocalModel,
-    source: Source,
-    options: MetricOptions,
-    entry: EntryOptions,
-    helm_name: str | None,
-    output: Path,
+    what: str | Path, answering: _Answering, entry: EntryOptions, helm_name: str | None, output: Path
 ) -> RunToAnswer:
-    name = name_in_helm(model.path if isinstance(model, LocalModel) else model.model, helm_name)
+    name = name_in_helm(answering.model, helm_name)
     if os.path.exists(what):  # Path.exists fails where the description is too long to be a file's name
         if entry.shapes_the_run:
             raise SpecificationError(f"{what} is a run directory: its requests are taken as they are")
         return read_run(Path(what), name)
-    tokenizer = options.tokenizer or (f"{_LOCAL}{model.path}" if isinstance(model, LocalModel) else "")
+    tokenizer = answering.tokenizer or ""
     order = Entry(
         description=str(what),
         model=name,
         is_named=helm_name is not None,
         tokenizer=tokenizer.removeprefix(_LOCAL) if tokenizer.startswith(_LOCAL) else None,
-        window=source.window or model.max_length,
+        window=answering.max_length,
         max_eval_instances=entry.max_eval_instances,
         num_train_trials=entry.num_train_trials,
         plugins=entry.plugins,
