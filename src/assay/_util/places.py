@@ -37,6 +37,9 @@ class PlacesByDocument:
         first, end = bisect_left(self._documents, doc_id), bisect_right(self._documents, doc_id)
         return self._offsets[first:end]
 
+    def __contains__(self, doc_id: int) -> bool:
+        return len(self.of(doc_id)) > 0
+
     def documents(self) -> list[int]:
         """All that have entries, in order."""
         self._sort()

@@ -5,6 +5,7 @@ Made for precision. Only a text's own conclusion counts, never a number or lette
 
 from __future__ import annotations
 
+import functools
 import re
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -56,7 +57,7 @@ _ENCLOSED = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
 _HEDGE = re.compile(r"\b(?:or|and)\b[\s(\[]*[A-Za-z]\b(?![a-z])")
 _FORMULA = re.compile(r"[\d\\^+=]")
 """In an answer whose beginning is another answer: x^2 begins x^2 + 1."""
-_BLANKS = re.compile(r"\s+")
+_END_OF_SENTENCE = re.compile(r"\n|(?<=[^\d\s.])\.(?:\s|$)|(?<=\d)\.(?:\s|$)")
 
 
 def gold_of(target: str) -> str | None:
@@ -116,6 +117,7 @@ def agrees(said: str, gold: str) -> bool:
     return ours.startswith(wanted) and not ours[len(wanted)].isalnum()
 
 
+@functools.lru_cache(maxsize=1024)
 def number_in(text: str) -> float | None:
     """The last number of a text."""
     found = _NUMBER.findall(_plain(text))
@@ -144,7 +146,7 @@ def _conclusions(text: str, *, is_number: bool) -> Iterator[Conclusion]:
 def _after_last(pattern: re.Pattern[str], text: str) -> str | None:
     """The sentence after the last place where the pattern is found and something follows."""
     for found in reversed(list(pattern.finditer(text))):
-        sentence = re.split(r"\n|(?<=[^\d\s.])\.(?:\s|$)|(?<=\d)\.(?:\s|$)", text[found.end() :], maxsplit=1)[0].strip()
+        sentence = _END_OF_SENTENCE.split(text[found.end() :], maxsplit=1)[0].strip()
         if sentence.strip(" *:."):
             return sentence
     return None
@@ -165,13 +167,15 @@ def _last_boxed(text: str) -> str | None:
 
 
 def _plain(text: str, *, keep_brackets: bool = False) -> str:
-    text = _LATEX.sub(lambda found: found[1] or "", text)
+    if "\\" in text:
+        text = _LATEX.sub(lambda found: found[1] or "", text)
     text = _UNITS.sub("", text).replace("{,}", ",").replace("\u2212", "-")
     if not keep_brackets and (enclosed := _ENCLOSED.fullmatch(text.strip())):
         text = enclosed[1]
-    return _BLANKS.sub(" ", text).strip()
+    return " ".join(text.split())
 
 
+@functools.lru_cache(maxsize=1024)
 def _is_only_number(gold: str) -> bool:
     return _NUMBER.fullmatch(_plain(gold).replace(" ", "")) is not None
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.batches import batches
 from assay.diagnosis.extraction import Where, gold_of, missed_answer
 from assay.diagnosis.texts import REASONING_TAG, Sign, has_marks, signs_of
-from assay.runs.record import mean
+from assay.runs.record import document_mean
 from assay.types import FailureCause, MetricKey, Outcome
 
 if TYPE_CHECKING:
@@ -96,9 +97,8 @@ def facts_of_run(
         metrics: by task, the metric key that is looked at; None: no score is known.
         reader: reads the samples, those of other tasks too.
     """
-    for sample in samples.of_tasks(metrics) if reader is None else reader(samples):
-        if sample.task in metrics:
-            yield facts_of(sample, metrics[sample.task])
+    for batch in batches(samples.of_tasks(metrics) if reader is None else reader(samples)):
+        yield from [facts_of(sample, metrics[sample.task]) for sample in batch if sample.task in metrics]
 
 
 def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
@@ -118,7 +118,7 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
     metric, filter_name = MetricKey.read(key)
     filtered = sample.filters.get(filter_name)
     found = None if filtered is None else filtered.metrics.get(metric)
-    score = None if found is None else mean((found,))
+    score = None if found is None else document_mean(found)
     answers = sample.answers
     first = answers[0] if answers else None
     prompt = sample.prompts[0] if sample.prompts else None
@@ -130,7 +130,7 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
         doc_id=sample.doc_id,
         score=score,
         outcome=Outcome.ANSWERED if filtered is None else filtered.outcome,
-        other_filter=is_wrong and any(other is not None and mean((other,)) >= 1 for other in others),
+        other_filter=is_wrong and any(other is not None and document_mean(other) >= 1 for other in others),
         extracted="" if filtered is None else sys.intern(filtered.extracted[:80]),
         choices=_choices(sample, first),
         model=next((sys.intern(answer.model) for answer in answers if answer.model), None),
@@ -219,13 +219,32 @@ def _shortened(text: str) -> str:
     return text[: _LONGEST // 2] + text[-_LONGEST // 2 :]
 
 
+class _Offering(msgspec.Struct, frozen=True):
+    """What of a document may hold the answers to choose from."""
+
+    choices: Any = None
+    options: Any = None
+    endings: Any = None
+
+
+_offering = msgspec.json.Decoder(_Offering)
+
+
+def _offering_of(sample: RunSample) -> _Offering | None:
+    """None for a document that is no record."""
+    try:
+        return _offering.decode(sample.doc)
+    except (msgspec.DecodeError, UnicodeEncodeError):  # no record, or JSON that only the standard library takes
+        document = sample.document
+        return _Offering(*map(document.get, _Offering.__struct_fields__)) if isinstance(document, dict) else None
+
+
 def _choices(sample: RunSample, first: Answer | None) -> int:
     """How many answers a document offers, in the shapes that lm-eval's tasks have."""
-    document = sample.document
-    if not isinstance(document, dict):
+    offering = _offering_of(sample)
+    if offering is None:
         return 0
-    for name in ("choices", "options", "endings"):
-        value = document.get(name)
+    for value in (offering.choices, offering.options, offering.endings):
         if isinstance(value, dict):
             value = value.get("text") or value.get("label")
         if isinstance(value, list):

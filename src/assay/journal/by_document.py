@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from assay._util.places import PlacesByDocument
 from assay.errors import JournalError
-from assay.journal.frames import read_payload
+from assay.journal.frames import payload_reader
 from assay.journal.records import ResponseRecord, decode_record
 from assay.journal.state import Placed, scan_records
 from assay.types import Answer
@@ -30,11 +30,12 @@ class ResponsesByDocument:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise JournalError(f"cannot open the journal {path}: {error.strerror}") from error
-        self._size = os.fstat(self._fd).st_size
+        size = os.fstat(self._fd).st_size
+        self._payload_at = payload_reader(self._fd, size)
         self._places: dict[str, PlacesByDocument] = {}
         """By task, where the responses of all attempts lie."""
         try:
-            for item in scan_records(self._fd, self._size, path):
+            for item in scan_records(self._fd, size, path):
                 if isinstance(item, Placed) and isinstance(item.record, ResponseRecord):
                     self._note(item.record, item.offset)
         except BaseException:
@@ -51,7 +52,7 @@ class ResponsesByDocument:
         """What came of a document's requests, in the order of the requests; of several attempts, what counts."""
         counting: dict[str, ResponseRecord] = {}
         for offset in self._places[task].of(doc_id) if task in self._places else ():
-            payload = read_payload(self._fd, self._size, offset)
+            payload = self._payload_at(offset)
             record = None if payload is None else decode_record(payload)
             if isinstance(record, ResponseRecord) and _counts_before(counting.get(record.key), record):
                 counting[record.key] = record

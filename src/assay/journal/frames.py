@@ -7,6 +7,7 @@ neither 0x1E nor a line feed ever occurs within a payload, whatever a model says
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import zlib
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from assay.errors import JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 MAGIC = b"assay-journal\n"
 MAX_PAYLOAD = 64 * 2**20
@@ -25,6 +26,7 @@ _MARK = b"\x1e"
 _HEAD = re.compile(rb"\x1e([0-9a-f]{8}) ([0-9a-f]{8}) ")
 _HEAD_LENGTH = 19
 _CHUNK = 2**20
+_NEIGHBOURHOOD = 2**16
 
 
 class Frame(NamedTuple):
@@ -91,6 +93,11 @@ def scan(fd: int, size: int, start: int = 0) -> Iterator[Frame | Damage]:
 def read_payload(fd: int, size: int, offset: int) -> bytes | None:
     """The payload of the frame at ``offset``; None if no whole frame starts there."""
     return _payload_at(_Window(fd, size, chunk=4096), offset)
+
+
+def payload_reader(fd: int, size: int) -> Callable[[int], bytes | None]:
+    """:func:`read_payload` for many frames that mostly lie close together."""
+    return functools.partial(_payload_at, _Window(fd, size, chunk=_NEIGHBOURHOOD))
 
 
 def find_payloads(fd: int, size: int, beginning: bytes) -> Iterator[int]:

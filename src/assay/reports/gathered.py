@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay._util.batches import batches
 from assay.reports.page import outline
 from assay.reports.page_figures import ResponseFigures
 from assay.reports.page_samples import SamplePacker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from assay.reports.page import RunOutline
@@ -44,10 +45,10 @@ class Gathering:
     def read(self, samples: RunSamples) -> Iterator[RunSample]:
         """All samples, each gathered as it goes by."""
         gathered = self._begin(samples)
-        for sample in samples:
+        for batch in batches(samples):
             if gathered is not None:
-                gathered = _added(gathered, sample)
-            yield sample
+                gathered = _added(gathered, batch)
+            yield from batch
         self._file, self._samples = samples.file, gathered
 
     def _begin(self, samples: RunSamples) -> PageSamples | None:
@@ -61,9 +62,10 @@ class Gathering:
         return self._samples if self._file == results_file else None
 
 
-def _added(gathered: PageSamples, sample: RunSample) -> PageSamples | None:
+def _added(gathered: PageSamples, samples: Iterable[RunSample]) -> PageSamples | None:
     try:
-        gathered.add(sample)
+        for sample in samples:
+            gathered.add(sample)
     except Exception:  # as above
         return None
     return gathered

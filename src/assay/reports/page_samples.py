@@ -17,7 +17,7 @@ from assay.reports.page_texts import (
     up_to_blank_line,
     utf16_length,
 )
-from assay.runs.record import mean
+from assay.runs.record import document_mean
 from assay.types import MetricKey, Outcome
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _score(sample: RunSample, key: str) -> float | None:
     score = None if found is None else found.metrics.get(metric)
     if score is None:
         return None
-    value = mean([score])
+    value = document_mean(score)
     return round(value, 6) if abs(value) < float("inf") else None
 
 

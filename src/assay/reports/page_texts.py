@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -118,6 +119,7 @@ def _turn(role: str, text: str, reference: str | None) -> list[Any]:
     return [role, utf16_length(text[:shared]), cut(text[shared:], WHOLE)]
 
 
+@functools.lru_cache(maxsize=1)  # of each prompt's last turn it is asked twice in a row
 def _shared(text: str, reference: str) -> int:
     """How many characters the two begin with in common; 0 if hardly any."""
     if text == reference:

@@ -147,6 +147,11 @@ def mean(scores: Iterable[Score]) -> float:
     return fsum(flat) / len(flat) if flat else float("nan")
 
 
+def document_mean(score: Score) -> float:
+    """One number of a document: its score, or the share of its verdicts that are good."""
+    return score if isinstance(score, float) else mean((score,))
+
+
 def document_means(scores: Sequence[Score]) -> list[float]:
-    """One number a document: its score, or the share of its verdicts that are good."""
-    return [mean((score,)) for score in scores]
+    """:func:`document_mean` of each."""
+    return list(map(document_mean, scores))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from assay._util.batches import batches
 from assay._util.json_text import plain
 from assay._util.places import PlacesByDocument
 from assay.errors import FileFormatError, UsageError
@@ -28,6 +29,7 @@ from assay.types import Answer, Failure, Outcome
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from assay.journal.records import ResponseRecord
     from assay.results.scored_lines import Arguments, ScoredLine
     from assay.runs.record import Score
     from assay.types import Response
@@ -172,10 +174,8 @@ class RunSamples:
         """
         if task not in self._configs:
             raise UsageError(f"{self.file} has no task '{task}'; it has {', '.join(self._configs)}")
-        if offsets := self._places(task).of(doc_id):
-            return self._scored(task, doc_id, offsets)
-        if (task, doc_id) in self._failures:
-            return self._failed(task, doc_id)
+        if doc_id in self._places(task) or (task, doc_id) in self._failures:
+            return self._together(task, [doc_id])[0]
         raise UsageError(f"{self.file} has no document {doc_id} of '{task}'; it has {_span(self.doc_ids(task))}")
 
     def __iter__(self) -> Iterator[RunSample]:
@@ -185,8 +185,17 @@ class RunSamples:
     def of_tasks(self, tasks: Iterable[str]) -> Iterator[RunSample]:
         """All samples of some tasks, task by task in document order."""
         for task in tasks:
-            for doc_id in self.doc_ids(task):
-                yield self.sample(task, doc_id)
+            for doc_ids in batches(self.doc_ids(task)):
+                yield from self._together(task, doc_ids)
+
+    def _together(self, task: str, doc_ids: Sequence[int]) -> list[RunSample]:
+        """Some samples of a task: first their lines are read, then their records, then both are joined."""
+        lines = [self._lines_of(task, doc_id) for doc_id in doc_ids]
+        records = [self._records(task, doc_id) for doc_id in doc_ids]
+        return [
+            self._scored(task, doc_id, found, recorded) if found else self._failed(task, doc_id, recorded)
+            for doc_id, found, recorded in zip(doc_ids, lines, records, strict=True)
+        ]
 
     def _places(self, task: str) -> PlacesByDocument:
         if task not in self._lines:
@@ -202,12 +211,20 @@ class RunSamples:
             self._samples_files[task] = samples_file_of(self.file, task)
         return self._samples_files[task]
 
-    def _scored(self, task: str, doc_id: int, offsets: Sequence[int]) -> RunSample:
+    def _lines_of(self, task: str, doc_id: int) -> list[ScoredLine]:
         file = self._samples_file(task)
         with reading(file, f"document {doc_id}"):
-            lines = [self._opened.line(file, offset) for offset in offsets]
+            return [self._opened.line(file, offset) for offset in self._places(task).of(doc_id)]
+
+    def _records(self, task: str, doc_id: int) -> list[ResponseRecord]:
+        return [] if self._responses is None else self._responses.records(task, doc_id)
+
+    def _scored(
+        self, task: str, doc_id: int, lines: Sequence[ScoredLine], records: Sequence[ResponseRecord]
+    ) -> RunSample:
+        with reading(self._samples_file(task), f"document {doc_id}"):
             first = lines[0]
-            responses, times = self._responses_to(task, doc_id, first)
+            responses = self._responses_to(task, first, records)
             answers = [response for response in responses if isinstance(response, Answer)]
             return RunSample(
                 task=task,
@@ -216,15 +233,14 @@ class RunSamples:
                 target=first_text(first.target),
                 prompts=tuple(map(_prompt, first.arguments.values())),
                 responses=responses,
-                times=times,
+                times=tuple(record.time for record in records),
                 filters={line.filter: self._filtered(task, line, answers) for line in lines},
                 doc_hash=first.doc_hash,
                 prompt_hash=first.prompt_hash,
                 target_hash=first.target_hash,
             )
 
-    def _failed(self, task: str, doc_id: int) -> RunSample:
-        records = [] if self._responses is None else self._responses.records(task, doc_id)
+    def _failed(self, task: str, doc_id: int, records: Sequence[ResponseRecord]) -> RunSample:
         return RunSample(
             task=task,
             doc_id=doc_id,
@@ -237,14 +253,13 @@ class RunSamples:
             failure=self._failures[task, doc_id],
         )
 
-    def _responses_to(self, task: str, doc_id: int, line: ScoredLine) -> tuple[tuple[Response, ...], tuple[float, ...]]:
-        records = [] if self._responses is None else self._responses.records(task, doc_id)
+    def _responses_to(self, task: str, line: ScoredLine, records: Sequence[ResponseRecord]) -> tuple[Response, ...]:
         if records:
-            return tuple(record.response for record in records), tuple(record.time for record in records)
+            return tuple(record.response for record in records)
         if line.resps is msgspec.UNSET:
             raise KeyError("resps")
         kind = self._configs[task].get("output_type")
-        return tuple(_answer(kind, said) for repeats in line.resps for said in repeats), ()
+        return tuple(_answer(kind, said) for repeats in line.resps for said in repeats)
 
     def _filtered(self, task: str, line: ScoredLine, answers: Sequence[Answer]) -> Filtered:
         scores = {metric: score_of(value) for metric, value in line.values().items()}
