@@ -113,8 +113,8 @@ def _parts(ordered: Sequence[SampleFacts], count: int) -> Iterator[Sequence[Samp
 
 
 def _p_value(part: _Slice, samples: Sequence[SampleFacts], values: Sequence[float]) -> float:
-    places = part.places
-    inside = [sample.place in places for sample in samples]
+    members = set(map(id, part.samples))
+    inside = [id(sample) in members for sample in samples]
     strata = None if part.cause is Cause.ONE_TASK else [sample.task for sample in samples]
     return worse_slice(values, inside, strata)
 

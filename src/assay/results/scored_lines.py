@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self, cast
 
 import msgspec
@@ -48,6 +49,8 @@ class _DocumentAlone(msgspec.Struct):
     doc_id: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
+_BEGINNING = re.compile(rb'\{"doc_id": ?(-?\d{1,18}),')
+"""How Assay and lm-eval begin a line: all that is needed of it here. The rest is looked at when it is read."""
 _document_alone = msgspec.json.Decoder(_DocumentAlone)
 
 
@@ -59,7 +62,8 @@ def place_lines(file: Path, places: PlacesByDocument) -> None:
     """
     for number, offset, text in raw_lines(file):
         try:
-            places.add(_document_alone.decode(text).doc_id, offset)
+            begins = _BEGINNING.match(text)
+            places.add(int(begins[1]) if begins else _document_alone.decode(text).doc_id, offset)
         except (msgspec.DecodeError, RecursionError):
             line = parsed(text, file, f"line {number}")
             with reading(file, "a line's doc_id"):

@@ -6,6 +6,7 @@ gone through once to learn where each document's lines lie, then read document b
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -42,6 +43,8 @@ class Message(msgspec.Struct, frozen=True):
     content: str
 
 
+_NEXT_TURN, _FIRST_TURN = '}, {"role": ', '[{"role": '
+"""How lm-eval writes them. No string in JSON holds a quotation mark of its own, so none looks like that."""
 _conversation = msgspec.json.Decoder(tuple[Message, ...])
 
 
@@ -334,9 +337,16 @@ def _content(written: Any) -> str | tuple[Message, ...]:
     if not isinstance(written, list):
         return str(written)
     try:
-        return _conversation.decode(written[0])
+        before, boundary, last = written[0].rpartition(_NEXT_TURN)
+        return (*_turns(f"{before}}}]"), *_turns(_FIRST_TURN + last)) if boundary else _turns(written[0])
     except (msgspec.DecodeError, UnicodeEncodeError):  # lone surrogates, contents in parts
         return tuple(Message(str(turn["role"]), first_text(turn["content"])) for turn in plain(written[0]))
+
+
+@functools.lru_cache(maxsize=2)
+def _turns(conversation: str) -> tuple[Message, ...]:
+    """The turns of a conversation; those of the examples are mostly the same as in the prompt before."""
+    return _conversation.decode(conversation)
 
 
 def _answer(kind: str | None, said: Any) -> Answer:
