@@ -99,11 +99,10 @@ def _page(chosen: Iterator[ChosenSample], *, full: bool) -> None:
 def _rendered(first: ChosenSample, others: Iterator[ChosenSample], *, full: bool) -> Iterator[str]:
     from itertools import chain
 
-    from rich.console import Console
-
+    from assay.cli.consoles import OutputConsole
     from assay.reports.samples import sample_text
 
-    console = Console(highlight=False, markup=False)
+    console = OutputConsole()
     for sample in chain((first,), others):
         if console.color_system is None:
             yield f"{sample_text(sample, full=full).plain}\n"
