@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.runs.samples import RunSample, RunSamples
+
 METRIC = "exact_match"
 FILTER = "get-answer"
 KEY = f"{METRIC},{FILTER}"
@@ -96,3 +98,15 @@ def write_run(
     file = folder / f"results_{stamp}.json"
     file.write_text(json.dumps(document))
     return file
+
+
+def read_samples(results_file: Path) -> list[RunSample]:
+    """Every sample of a finished run."""
+    with RunSamples(results_file) as samples:
+        return list(samples)
+
+
+def read_sample(results_file: Path, task: str, doc_id: int) -> RunSample:
+    """One of them."""
+    with RunSamples(results_file) as samples:
+        return samples.sample(task, doc_id)

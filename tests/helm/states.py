@@ -18,6 +18,7 @@ from assay.helm import (
     ScenarioState,
     Token,
 )
+from assay.helm.stats import PerInstanceStats, lent
 
 
 def result(*texts: str, logprob: float = -0.5) -> RequestResult:
@@ -51,3 +52,16 @@ def state(states: Sequence[RequestState], method: str = "generation", **settings
     """A run of these requests, with one completion and one trial unless told otherwise."""
     spec = AdapterSpec(method=method, model="m/m", model_deployment="m/m", **{"num_outputs": 1, **settings})  # type: ignore[arg-type]
     return ScenarioState(spec, list(states))
+
+
+class KeptRecords:
+    """Keeps per-instance statistics in memory."""
+
+    def __init__(self) -> None:
+        self.records: list[PerInstanceStats] = []
+
+    def __call__(self, record: PerInstanceStats, /) -> None:
+        self.records.append(lent(record))
+
+    def reset(self) -> None:
+        self.records.clear()

@@ -45,11 +45,9 @@ def test_an_instance_that_comes_back_is_noticed_long_before_the_end() -> None:
     assert 3000 < taken < 5000
 
 
-def test_a_state_knows_its_instances_and_their_requests() -> None:
+def test_a_state_knows_its_instances() -> None:
     run = state([generation(number, result("yes"), trial=trial) for trial in range(2) for number in (1, 0)])
     assert [instance.id for instance in run.instances] == ["id1", "id0"]
-    assert run.get_request_states(1, run.instances[1], None) == [run.request_states[3]]
-    assert run.get_request_states(2, run.instances[1], None) == []
 
 
 def test_requests_that_are_in_no_statistic_are_named() -> None:

@@ -24,10 +24,10 @@ from assay.evaluation import Evaluation, evaluate
 from assay.helm import RunSpec, StateFile
 from assay.helm.lm_eval_runs import _stat_names, export
 from assay.helm.stat_files import read_stats
-from assay.runs.samples import read_samples, results_file_of
+from assay.runs.samples import results_file_of
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.cli.test_run import assay
-from tests.result_files import write_run
+from tests.result_files import read_samples, write_run
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 
 TASKS = Path(__file__).parents[1] / "evaluation_tasks"

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import FileFormatError, MissingDependencyError, OutputError
 from assay.helm import MetricSpec, PerturbationDescription, RequestState, RunSpec, ScenarioSpec, ScenarioState
-from assay.helm.evaluation import ListSink, evaluate, plan
+from assay.helm.evaluation import evaluate, plan
 from assay.helm.metrics.base import Metric
 from assay.helm.metrics.registry import create_metric
 from assay.helm.run_directory import RUN_SPEC, SCENARIO, SCENARIO_STATE, metrics_of, read_run_spec, run_entry
@@ -16,7 +16,7 @@ from assay.helm.scoring import pool
 from assay.helm.stat_files import PER_INSTANCE_STATS, STATS, read_stats
 from assay.helm.state_file import StateFile
 from assay.helm.tokenization import EncoderService
-from tests.helm.states import generation, result, state
+from tests.helm.states import KeptRecords, generation, result, state
 from tests.helm.statistics_equality import assert_same_statistics
 
 BASIC = "helm.benchmark.metrics.basic_metrics."
@@ -204,7 +204,7 @@ def test_without_a_tokenizer_what_needs_none_is_computed() -> None:
     assert plans.left_out == [
         "BasicGenerationMetric: num_prompt_tokens and what follows from it is left out: it needs --tokenizer hf:PATH"
     ]
-    sinks = [ListSink() for _ in plans.metrics]
+    sinks = [KeptRecords() for _ in plans.metrics]
     names = [stat.name.name for stat in evaluate(plans.metrics, run, None, sinks).stats]
     assert "exact_match" in names
     assert "num_prompt_tokens" not in names

@@ -15,9 +15,8 @@ from assay.evaluation import Evaluation, evaluate
 from assay.reports.rescored import rescored_lines
 from assay.rescoring.rescore import score
 from assay.results.reading import read_results
-from assay.runs.samples import read_samples
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
-from tests.result_files import write_run
+from tests.result_files import read_samples, write_run
 from tests.servers.scripted import Fault, ScriptedServer
 
 TASKS = Path(__file__).parents[1] / "evaluation_tasks"

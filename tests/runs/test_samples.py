@@ -11,9 +11,9 @@ import pytest
 
 from assay.errors import FileFormatError, UsageError
 from assay.evaluation import Evaluation, evaluate
-from assay.runs.samples import Message, RunSamples, read_sample, read_samples, results_file_of
+from assay.runs.samples import Message, RunSamples, results_file_of
 from assay.types import Answer, Failure, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
-from tests.result_files import FILTER, METRIC, write_run
+from tests.result_files import FILTER, METRIC, read_sample, read_samples, write_run
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 
 TASKS = Path(__file__).parents[1] / "evaluation_tasks"

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     Detector = Callable[[Evidence], Iterator["Found"]]
 
-EXAMPLES = 3
 _FACTORS = {Confidence.CERTAIN: 1.0, Confidence.LIKELY: 0.8, Confidence.POSSIBLE: 0.5}
 _MATERIAL = {Reference.BASELINE: (0.01, 0.2), Reference.CHECK: (0.02, 0.25), Reference.FULL: (0.05, 0.1)}
 """Least gain in score, and least share of the loss, that make a finding a cause."""

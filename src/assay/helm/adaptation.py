@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from functools import cached_property
 from typing import Any, cast
 
@@ -196,16 +195,3 @@ class ScenarioState(HelmStruct, frozen=True, dict=True, gc=True):
     def mentions(self, key: str) -> bool:
         """Whether some record has an object under this key."""
         return f'"{key}": {{'.encode() in self.to_json()
-
-    def get_request_states(
-        self, train_trial_index: int, instance: Instance, reference_index: int | None
-    ) -> list[RequestState]:
-        """The requests of one trial, instance and reference."""
-        return self._by_instance.get((train_trial_index, instance_key(instance), reference_index), [])
-
-    @cached_property
-    def _by_instance(self) -> dict[tuple[int, InstanceKey, int | None], list[RequestState]]:
-        states: dict[tuple[int, InstanceKey, int | None], list[RequestState]] = defaultdict(list)
-        for state in self.request_states:
-            states[state.train_trial_index, instance_key(state.instance), state.reference_index].append(state)
-        return dict(states)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from assay.errors import FileFormatError, MetricFailedError, UsageError
@@ -23,7 +23,6 @@ from assay.helm.metrics.base import (
     token_counter,
 )
 from assay.helm.state_file import StateFile
-from assay.helm.stats import lent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,21 +44,6 @@ class Sink(Protocol):
 
     def reset(self) -> None:
         """Forget what was taken: the evaluation starts again."""
-
-
-@dataclass
-class ListSink:
-    """Keeps per-instance statistics in memory."""
-
-    records: list[PerInstanceStats] = field(default_factory=list)
-
-    def __call__(self, record: PerInstanceStats, /) -> None:
-        """Keep one instance's statistics."""
-        self.records.append(lent(record))
-
-    def reset(self) -> None:
-        """Forget what was taken."""
-        self.records.clear()
 
 
 @dataclass(frozen=True)

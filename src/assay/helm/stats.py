@@ -87,10 +87,6 @@ class Stat(HelmStruct, frozen=False):  # type: ignore[misc]  # msgspec allows it
         moments.merge(Moments.from_stat(other))
         return self._become(moments)
 
-    def take_mean(self) -> Stat:
-        """A Stat of one value, the mean; an empty Stat is left as it is."""
-        return self if self.count == 0 else Stat.of(self.name, self.mean)
-
     def _become(self, moments: Moments) -> Self:
         new = moments.to_stat(self.name)
         self.count, self.sum, self.sum_squared = new.count, new.sum, new.sum_squared

@@ -49,11 +49,6 @@ class TokenizationRequestResult(msgspec.Struct, frozen=True):
         """How many tokens there are."""
         return len(self.tokens)
 
-    @property
-    def raw_tokens(self) -> list[str | int]:
-        """The tokens' values."""
-        return [token.value for token in self.tokens]
-
 
 class DecodeRequest(msgspec.Struct, frozen=True):
     """Asks for the text of tokens."""

@@ -281,32 +281,6 @@ SampleReader = Callable[[RunSamples], Iterator[RunSample]]
 """Goes through a run's samples and hands each on: who looks at them, too, reads them once."""
 
 
-def read_samples(results_file: Path) -> Iterator[RunSample]:
-    """Every sample of a finished run, failed ones included, task by task in document order.
-
-    Args:
-        results_file: Assay's or lm-eval's; the samples files and the journal are looked for beside it.
-
-    Raises:
-        FileFormatError: a file is missing or damaged.
-        JournalError: the run's journal is there and cannot be read.
-    """
-    with RunSamples(results_file) as samples:
-        yield from samples
-
-
-def read_sample(results_file: Path, task: str, doc_id: int) -> RunSample:
-    """One sample of a finished run.
-
-    Raises:
-        UsageError: the run has no such task or document.
-        FileFormatError: a file is missing or damaged.
-        JournalError: the run's journal is there and cannot be read.
-    """
-    with RunSamples(results_file) as samples:
-        return samples.sample(task, doc_id)
-
-
 def results_file_of(run: str | Path) -> Path:
     """The results file of the run that a path names: that file, a samples file of it, or a folder (its newest run).
 

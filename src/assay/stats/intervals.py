@@ -60,29 +60,6 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval:
     )
 
 
-def clopper_pearson(successes: int, n: int, confidence: float = 0.95) -> Interval:
-    """Exact binomial interval: coverage is at least ``confidence`` for every n and p, at the price of width.
-
-    The ends are quantiles of beta distributions (Clopper and Pearson 1934, Biometrika 26:404).
-
-    Args:
-        successes: Right answers, 0 to ``n``.
-        n: Answers.
-        confidence: Two-sided, for example 0.95.
-
-    Raises:
-        NothingMeasuredError: ``n`` is 0.
-        SpecificationError: An argument is out of range.
-    """
-    from scipy.special import betaincinv  # 0.15 s to import: only who asks for this interval pays
-
-    _check_successes(successes, n)
-    tail = (1 - probability("confidence", confidence)) / 2
-    low = 0.0 if successes == 0 else float(betaincinv(successes, n - successes + 1, tail))
-    high = 1.0 if successes == n else float(betaincinv(successes + 1, n - successes, 1 - tail))
-    return Interval(low=low, high=high, confidence=confidence, method="clopper-pearson")
-
-
 def standard_error(values: ArrayLike) -> float:
     """Standard error of a mean of independent scores: sample standard deviation (n − 1) over √n.
 
@@ -199,33 +176,6 @@ def failure_bounds(total: float, scored: int, failed: int, support: Support = (0
         )
     low, high = ((total + failed * bound) / n for bound in support)
     return Interval(low=low, high=high, confidence=1.0, method="failure bounds")
-
-
-def widen_for_failures(interval: Interval, scored: int, failed: int, support: Support = (0.0, 1.0)) -> Interval:
-    """Widen an interval for the scored samples until it holds for all, whatever the failed ones would have scored.
-
-    Its low end is mixed with ``failed`` scores at the low end of ``support``, its high end with ones at the high end.
-
-    Args:
-        interval: For the mean of the scored samples.
-        scored: How many those are.
-        failed: Samples without a score.
-        support: Least and greatest possible score.
-
-    Raises:
-        NothingMeasuredError: There is neither a scored nor a failed sample.
-        SpecificationError: An argument is out of range.
-    """
-    n = _count_all(scored, failed)
-    if not failed:
-        return interval
-    # As end + share·(bound − end) rounding cannot move an end inwards.
-    return Interval(
-        low=interval.low + failed / n * min(0.0, support[0] - interval.low),
-        high=interval.high + failed / n * max(0.0, support[1] - interval.high),
-        confidence=interval.confidence,
-        method=f"{interval.method}, widened for failures",
-    )
 
 
 def normal_quantile(p: float) -> float:

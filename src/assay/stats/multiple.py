@@ -20,15 +20,6 @@ def bonferroni_alpha(alpha: float, checks: int) -> float:
     return probability("alpha", alpha) / count("checks", checks, least=1)
 
 
-def bonferroni(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values: those at most α may be rejected, with an error rate of α for all together.
-
-    Raises:
-        SpecificationError: A p-value is not between 0 and 1.
-    """
-    return [min(1.0, len(p_values) * p) for p in _checked(p_values)]
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusted p-values by Holm (1979), Scand. J. Statist. 6:65: as safe as Bonferroni's and never greater.
 
