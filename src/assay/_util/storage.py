@@ -6,16 +6,17 @@ The place was chosen badly, or the disk under it is full or fails.
 from __future__ import annotations
 
 import errno
-import functools
+import fcntl
 import os
+import stat
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import OutputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 _BLOCK = 2**20
 """Bytes that are written at once."""
@@ -28,8 +29,11 @@ _NO_MORE_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 def write_whole(file: Path, content: bytes | Iterable[bytes], *, failure: str = "", kept: str = "") -> Path:
     """Write a file, and its folder where there is none; under its name it is whole or as it was.
 
+    Where several processes write the same file, the last one's stays.
+
     Args:
-        file: where; what is there is replaced.
+        file: where; what is there, or what a link there leads to, is replaced. A device or a pipe, such as
+            ``/dev/stdout``, is written to.
         content: what, in parts if it is much.
         failure: what to say could not be done; by default ``cannot write <file>``.
         kept: see :func:`unwritten`.
@@ -43,7 +47,13 @@ def write_whole(file: Path, content: bytes | Iterable[bytes], *, failure: str = 
     """
     chunks = [content] if isinstance(content, bytes) else content
     try:
-        replace_whole(file, chunks, file.with_name(f".{file.name}.partial"))
+        if _takes_a_stream(file):
+            with open(file, "wb", _BLOCK) as stream:
+                stream.writelines(chunks)
+        else:
+            target = Path(os.path.realpath(file))
+            _refuse_protected(target)
+            replace_whole(target, chunks, target.with_name(f".{target.name}.partial"))
     except OSError as error:
         raise unwritten(failure or f"cannot write {file}", error, kept) from error
     return file
@@ -65,18 +75,48 @@ def replace_whole(
         OSError: the file cannot be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with open(beside, "wb", _BLOCK, opener=functools.partial(os.open, mode=mode)) as written:
-            for chunk in chunks:
-                written.write(chunk)
+    with open(_alone_at(beside, mode), "wb", _BLOCK) as written:
+        try:
+            written.writelines(chunks)
+            written.flush()
             if durable:
-                written.flush()
                 os.fsync(written.fileno())
-        beside.replace(file)
-    except BaseException:
-        with suppress(OSError):
-            beside.unlink()
-        raise
+            beside.replace(file)
+        except BaseException:
+            with suppress(OSError):
+                beside.unlink()
+            raise
+
+
+def _alone_at(path: Path, mode: int) -> int:
+    """An empty file that no other process writes meanwhile, however many were killed while they did."""
+    while True:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+        try:
+            with suppress(OSError):  # not every file system can
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError):  # else another one has just finished with it
+                if os.path.samestat(os.stat(path), os.fstat(fd)):
+                    os.ftruncate(fd, 0)
+                    return fd
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)
+
+
+def _takes_a_stream(file: Path) -> bool:
+    """Whether a file is a device or a pipe, or stands for one that is open: none to be replaced."""
+    try:
+        mode = os.stat(file).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode) or os.path.abspath(file).startswith(("/dev/fd/", "/dev/std", "/proc/"))
+
+
+def _refuse_protected(file: Path) -> None:
+    if file.exists() and not os.access(file, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def unwritten(failure: str, error: OSError, kept: str = "") -> OutputError:

@@ -126,6 +126,7 @@ def _explain(policy: Policy, *, as_json: bool) -> int:
 
 
 def _write_reports(report: GateReport, options: dict[str, Any]) -> None:
+    from assay._util.storage import write_whole
     from assay.reports.github import is_github_actions
 
     with contextlib.ExitStack() as all_of_them:  # runs each, whatever another raises; the last one added comes first
@@ -134,11 +135,11 @@ def _write_reports(report: GateReport, options: dict[str, Any]) -> None:
         if options["markdown"]:
             from assay.reports.gate import gate_markdown
 
-            all_of_them.callback(_write, options["markdown"], gate_markdown(report).encode())
+            all_of_them.callback(write_whole, options["markdown"], gate_markdown(report).encode())
         if options["junit"]:
             from assay.reports.junit import junit_xml
 
-            all_of_them.callback(_write, options["junit"], junit_xml(report))
+            all_of_them.callback(write_whole, options["junit"], junit_xml(report))
 
 
 def _tell_github(report: GateReport) -> None:
@@ -159,13 +160,3 @@ def _refuse_unwritable(file: Path) -> None:
         raise unwritten(f"cannot write {file}", error) from error
     if not os.access(file if file.exists() else file.parent, os.W_OK):
         raise OutputError(f"cannot write {file}: it is not writable")
-
-
-def _write(file: Path, content: bytes) -> None:
-    from assay._util.storage import unwritten
-
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content)
-    except OSError as error:
-        raise unwritten(f"cannot write {file}", error) from error
