@@ -71,6 +71,10 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             ctx.fail(f"there is no command '{args[0]}'{_near(args[0])}")
+        if args[:2] == ["gate", "import"]:
+            from assay.cli.gate_import import gate_import
+
+            return "gate import", gate_import, args[2:]
         return super().resolve_command(ctx, args)
 
 

@@ -103,6 +103,10 @@ def load_policy(path: str | Path) -> Policy:
         SpecificationError: a key is unknown, or a value is missing or makes no sense.
     """
     file = Path(path)
+    if file.suffix in (".yaml", ".yml") and file.is_file():
+        raise FileFormatError(
+            f"{path} is YAML, and policies are TOML: assay gate import {path} makes one of a configuration of vLLM's CI"
+        )
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
