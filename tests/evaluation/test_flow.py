@@ -26,6 +26,7 @@ from assay.errors import (
     TaskConfigError,
     UnknownMetricError,
     UnknownTaskError,
+    UsageError,
 )
 from assay.evaluation import Evaluation, evaluate, evaluate_async
 from assay.journal import check, find_journals, records
@@ -319,6 +320,25 @@ def test_no_server(tmp_path: Path) -> None:
     nowhere = ModelSpec(base_url="http://127.0.0.1:9", model="m")
     with pytest.raises(ServerUnreachableError, match=r"127\.0\.0\.1:9"):
         evaluate(Specification(tasks=("gsm8k",), model=nowhere, output_dir=str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"tasks": ("arc_easy",)}, "scored by log-likelihood .multiple_choice., which chat completions cannot give"),
+        ({"options": {"data_dir": "/nowhere"}}, "data_dir '/nowhere' is no folder"),
+        ({"options": {"samples": {"naming": [1]}}}, "documents of 'naming', which is none of the tasks to run"),
+        ({"checks": (Check(metric="exact_match", min=60),)}, "has min 60; .* write 0.6 for 60 %"),
+        ({"checks": (Check(metric="exact_math", min=0.6),)}, "no metric 'exact_math'"),
+    ],
+)
+def test_a_mistake_that_shows_without_a_server_is_said_where_there_is_none(
+    tmp_path: Path, how: dict[str, Any], said: str
+) -> None:
+    options = TaskOptions(**{"include_path": str(TASKS), **how.pop("options", {})})
+    asked: dict[str, Any] = {"tasks": ("counting",), "output_dir": str(tmp_path), "options": options, **how}
+    with pytest.raises(UsageError, match=said):
+        evaluate(Specification(model=ModelSpec(base_url="http://127.0.0.1:9", model="m"), **asked))
 
 
 def test_inside_a_running_loop(server: ScriptedServer, tmp_path: Path) -> None:

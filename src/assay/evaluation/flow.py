@@ -25,7 +25,7 @@ from assay.evaluation.plan import (
     adapted_plan,
     make_plan,
     open_model,
-    refuse_unknown_names,
+    refuse_known_mistakes,
     request_writer,
     run_folder,
 )
@@ -145,7 +145,7 @@ async def _evaluate(
     specification: Specification, progress: Progress, wait_for: _Waits, sample_reader: SampleReader | None
 ) -> Evaluation:
     with progress:
-        refuse_unknown_names(specification)
+        refuse_known_mistakes(specification)
         preflight = await wait_for(_run_preflight(specification.model))
         plan = make_plan(specification, preflight)
         plan = await wait_for(adapted_plan(plan))

@@ -11,7 +11,7 @@ import msgspec
 
 from assay._util.paths import keep_working_directory
 from assay.checks.planned import PlannedCheck, plan_checks
-from assay.checks.verdicts import resolve_checks
+from assay.checks.verdicts import refuse_outside, resolve_checks
 from assay.models.adaptation import adapted
 from assay.models.api_key import read_api_key
 from assay.models.echo_probe import common_source, find_logprob_source
@@ -22,17 +22,24 @@ from assay.results.writing import (
     model_folder,
     refuse_unwritable,
 )
+from assay.tasks.data import data_folder
 from assay.tasks.declared_metrics import declared_metrics
-from assay.tasks.index import task_index
+from assay.tasks.index import TaskKind, task_index
 from assay.tasks.library import LoadedTasks, find_entries, load_tasks
-from assay.tasks.loglikelihood import LoglikelihoodBodies, needs_loglikelihood, refuse_unscorable
+from assay.tasks.loglikelihood import (
+    LoglikelihoodBodies,
+    needs_loglikelihood,
+    refuse_known_unscorable,
+    refuse_unscorable,
+)
+from assay.tasks.metric_ranges import UNIT, is_share
 from assay.tasks.model_args import model_args
 from assay.tasks.requests import RequestWriter, try_first_prompts
 from assay.tasks.scoring_needs import require_scoring_needs
-from assay.tasks.selection import chosen_documents
+from assay.tasks.selection import chosen_documents, refuse_samples_of_others
 from assay.tasks.settings_check import doubtful_settings, refuse_odd_settings, refuse_unlogged_answers
 from assay.tasks.tokenizer import Tokenizer
-from assay.types import LogprobSource
+from assay.types import LogprobSource, MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,16 +149,26 @@ async def adapted_plan(plan: RunPlan) -> RunPlan:
     )
 
 
-def refuse_unknown_names(specification: Specification) -> None:
-    """Refuse tasks and metrics that there are not, as far as that needs neither data nor server.
+def refuse_known_mistakes(specification: Specification) -> None:
+    """Refuse what cannot be done as asked, as far as that can be seen without data or server.
 
     Raises:
-        UsageError: a task is unknown, or a check's metric is none that its task declares.
+        UsageError: there is no such folder of data sets; a task is unknown, or scored as the endpoint cannot; a check's
+            metric is none that its task declares, or its demand none that a score could meet; documents of another
+            task are chosen.
     """
-    entries = find_entries(specification.tasks, task_index(specification.options.include_path))
+    options, model = specification.options, specification.model
+    _ = data_folder(options.data_dir)
+    index = task_index(options.include_path)
+    entries = find_entries(specification.tasks, index)
+    refuse_known_unscorable(entries, model, specification.tasks, index)
+    if all(entry.kind is TaskKind.TASK for entry in entries):
+        refuse_samples_of_others([entry.name for entry in entries], options)
     declared = declared_metrics(entries) if specification.checks else None
     if declared is not None:
-        resolve_checks(specification.checks, declared, specification.tasks)
+        for check in resolve_checks(specification.checks, declared, specification.tasks):
+            if check.range is None and is_share(MetricKey.read(check.metric).metric):
+                refuse_outside(check, UNIT)
 
 
 async def request_writer(plan: RunPlan) -> RequestWriter:

@@ -49,6 +49,17 @@ _NOT_WHICH_DATA_SET = frozenset(
 """Arguments of ``load_dataset`` that do not say which data set it is."""
 
 
+def data_folder(data_dir: str | None) -> Path | None:
+    """Where data sets are looked for first; None where no folder is named.
+
+    Raises:
+        SpecificationError: `data_dir` is no folder.
+    """
+    if data_dir is not None and not Path(data_dir).is_dir():
+        raise SpecificationError(f"data_dir {data_dir!r} is no folder")
+    return Path(data_dir).absolute() if data_dir is not None else None
+
+
 class DataSource:
     """Loads data sets, and remembers which files they came from."""
 
@@ -58,9 +69,7 @@ class DataSource:
         Raises:
             SpecificationError: `data_dir` is no folder.
         """
-        if data_dir is not None and not Path(data_dir).is_dir():
-            raise SpecificationError(f"data_dir {data_dir!r} is no folder")
-        self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
+        self._data_dir = data_folder(data_dir)
         self._hashes = FileHashes()
         self._cache = writable_folder("datasets")
         self._loaded: dict[str, tuple[Any, Any]] = {}

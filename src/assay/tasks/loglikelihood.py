@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from assay.tasks.encoding import ScoredTokens
-    from assay.tasks.index import TaskIndex
+    from assay.tasks.index import TaskEntry, TaskIndex
     from assay.tasks.protocol import Task
     from assay.tasks.tokenizer import Tokenizer
     from assay.types import Answer
@@ -58,18 +58,42 @@ def refuse_unscorable(tasks: Mapping[str, Task], model: ModelSpec, asked_for: Se
     for name, task in tasks.items():
         kinds = request_kinds(task)
         if model.endpoint == "chat" and kinds - {"generate_until"}:
-            twin = next(filter(None, (generative_twin(each, index) for each in (*asked_for, name))), None)
-            instead = f"ask for {twin}, its generative twin" if twin else "choose a generative task"
             also = "also " if "generate_until" in kinds else ""
-            raise UnsupportedTaskError(
-                f"task '{name}' is {also}scored by log-likelihood ({task.OUTPUT_TYPE or ', '.join(sorted(kinds))}), "
-                f"which chat completions cannot give; ask the completions endpoint (--completions), or {instead}"
-            )
+            how = f"{also}scored by log-likelihood ({task.OUTPUT_TYPE or ', '.join(sorted(kinds))})"
+            raise _not_in_chat(name, how, asked_for, index)
         if "loglikelihood_rolling" in kinds and model.tokenizer is None:
             raise UnsupportedTaskError(
                 f"task '{name}' scores long texts in windows that are counted in tokens; "
                 "name the model's tokenizer (--tokenizer)"
             )
+
+
+def refuse_known_unscorable(
+    entries: Sequence[TaskEntry], model: ModelSpec, asked_for: Sequence[str], index: TaskIndex
+) -> None:
+    """As :func:`refuse_unscorable`, as far as it is known of tasks that are not loaded.
+
+    Args:
+        entries: the tasks.
+        model: which endpoint is asked.
+        asked_for: the names of tasks and groups that the user gave.
+        index: all tasks there are.
+
+    Raises:
+        UnsupportedTaskError: names the task and says what would do.
+    """
+    for entry in entries if model.endpoint == "chat" else ():
+        if entry.output_type not in (None, "generate_until"):
+            raise _not_in_chat(entry.name, f"scored by log-likelihood ({entry.output_type})", asked_for, index)
+
+
+def _not_in_chat(name: str, how: str, asked_for: Sequence[str], index: TaskIndex) -> UnsupportedTaskError:
+    twin = next(filter(None, (generative_twin(each, index) for each in (*asked_for, name))), None)
+    instead = f"ask for {twin}, its generative twin" if twin else "choose a generative task"
+    return UnsupportedTaskError(
+        f"task '{name}' is {how}, which chat completions cannot give; ask the completions endpoint (--completions), or "
+        f"{instead}"
+    )
 
 
 class LoglikelihoodBodies:

@@ -33,8 +33,12 @@ def known_range(task: Task, metric: str) -> Support | None:
         task: lm-eval's Task object.
         metric: the metric's name, without a filter.
     """
-    is_share = metric in _SHARES or _PASS_AT_K.fullmatch(metric) is not None
-    return UNIT if is_share and task.higher_is_better().get(metric) is not False else None
+    return UNIT if is_share(metric) and task.higher_is_better().get(metric) is not False else None
+
+
+def is_share(metric: str) -> bool:
+    """Whether the scores of lm-eval's own metric of that name, without a filter, lie between 0 and 1."""
+    return metric in _SHARES or _PASS_AT_K.fullmatch(metric) is not None
 
 
 def is_right_or_wrong(task: Task, metric: str) -> bool:

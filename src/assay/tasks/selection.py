@@ -26,11 +26,24 @@ def chosen_documents(tasks: Mapping[str, Task], options: TaskOptions) -> dict[st
     Raises:
         SpecificationError: ``samples`` names a task that is not run, or a document that the task does not have.
     """
+    refuse_samples_of_others(tasks, options)
+    return {name: documents_of(name, task, options) for name, task in tasks.items()}
+
+
+def refuse_samples_of_others(tasks: Collection[str], options: TaskOptions) -> None:
+    """Refuse a choice of documents of a task that is not run.
+
+    Args:
+        tasks: the names of those to run.
+        options: ``samples`` chooses.
+
+    Raises:
+        SpecificationError: names the task.
+    """
     if unknown := [name for name in options.samples or () if name not in tasks]:
         raise SpecificationError(
             f"samples chooses documents of '{unknown[0]}', which is none of the tasks to run: {some_of(list(tasks))}"
         )
-    return {name: documents_of(name, task, options) for name, task in tasks.items()}
 
 
 def documents_of(name: str, task: Task, options: TaskOptions) -> Sequence[int]:
