@@ -61,6 +61,7 @@ EXPORTED = [
     "Outcome",
     "Outlook",
     "OutputError",
+    "Overrides",
     "Part",
     "Policy",
     "ProbeReport",

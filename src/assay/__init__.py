@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from assay.evaluation import Evaluation, evaluate, evaluate_async
     from assay.gate.calibrate import Calibration, Noise, calibrate
     from assay.gate.explain import Outlook, explain_gate
-    from assay.gate.policy import CheckEntry, Policy, load_policy
+    from assay.gate.policy import CheckEntry, Overrides, Policy, load_policy
     from assay.gate.run import GateReport, ModelOutcome, run_gate
     from assay.lm_eval_process.process import run_lm_eval
     from assay.models.probe.probing import probe, probe_async
@@ -116,7 +116,7 @@ _HOMES = {
     "assay.evaluation": "Evaluation evaluate evaluate_async",
     "assay.gate.calibrate": "Calibration Noise calibrate",
     "assay.gate.explain": "Outlook explain_gate",
-    "assay.gate.policy": "CheckEntry Policy load_policy",
+    "assay.gate.policy": "CheckEntry Overrides Policy load_policy",
     "assay.gate.run": "GateReport ModelOutcome run_gate",
     "assay.lm_eval_process.process": "run_lm_eval",
     "assay.models.probe.probing": "probe probe_async",
@@ -205,6 +205,7 @@ __all__ = [
     "Outcome",
     "Outlook",
     "OutputError",
+    "Overrides",
     "Part",
     "Policy",
     "ProbeReport",

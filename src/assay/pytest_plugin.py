@@ -123,7 +123,7 @@ class AssayGate:
             raise SpecificationError("name a policy file, or write one check: task, metric and min, max or baseline")
         if path is not None:
             file = self._config.rootpath / path
-            return str(path), override(load_policy(file), overrides)
+            return str(path), load_policy(file, overrides)
         base_url, model = self._option("assay_base_url"), self._option("assay_model")
         if base_url is None or model is None:
             raise SpecificationError(

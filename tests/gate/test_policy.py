@@ -172,3 +172,14 @@ def test_options_are_those_of_assay_run(tmp_path: Path) -> None:
     )
     assert (run.model.seed, run.model.distinct_repeat_seeds) == (5, True)
     assert (validate(run).options, validate(run).model) == (run.options, run.model)
+
+
+def test_a_policy_is_read_with_other_values_in_place_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "gate.toml"
+    file.write_text(
+        '[models.main]\nbase_url = "http://a"\nmodel = "m"\n[[checks]]\ntask = "t"\nmetric = "acc,none"\nmin = 0.5\n'
+    )
+    policy = load_policy(file, Overrides(base_urls=("http://b", "http://c"), output_dir="elsewhere"))
+    assert policy.models["main"].base_urls == ("http://b", "http://c")
+    assert policy.output_dir == "elsewhere"
+    assert load_policy(file).models["main"].base_urls == ("http://a",)

@@ -73,10 +73,10 @@ def gate(file: Path, **options: Any) -> int:
     """
     import msgspec
 
-    from assay.gate.policy import Overrides, load_policy, override
+    from assay.gate.policy import Overrides, load_policy
 
     chosen = {name: options[name] for name in Overrides.__struct_fields__}
-    policy = override(load_policy(file), Overrides(**chosen))
+    policy = load_policy(file, Overrides(**chosen))
     models = {name: asked_as(model, options) for name, model in policy.models.items()}
     policy = msgspec.structs.replace(policy, models=models)
     if options["explain"]:

@@ -95,8 +95,12 @@ class Overrides(msgspec.Struct, frozen=True, kw_only=True):
     retry_failed: bool = False
 
 
-def load_policy(path: str | Path) -> Policy:
+def load_policy(path: str | Path, overrides: Overrides | None = None) -> Policy:
     """Read a policy file; its relative paths become relative to the working directory.
+
+    Args:
+        path: the TOML file.
+        overrides: what holds in place of what it says.
 
     Raises:
         FileFormatError: the file is missing or no TOML.
@@ -113,7 +117,8 @@ def load_policy(path: str | Path) -> Policy:
         raise FileFormatError(f"there is no policy file {path}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise FileFormatError(f"cannot read {path} as TOML: {error}") from error
-    return _resolve_paths(_policy(document, str(path)), file.parent)
+    policy = _resolve_paths(_policy(document, str(path)), file.parent)
+    return policy if overrides is None else override(policy, overrides)
 
 
 def _policy(document: dict[str, Any], place: str) -> Policy:
