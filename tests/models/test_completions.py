@@ -125,3 +125,24 @@ def test_the_token_after_an_echoed_prompt_is_left_out() -> None:
     _, completion = read_echoed(reply({"text": "Hi you !", "logprobs": logprobs}), "Hi you")
     assert completion.text == "Hi you"
     assert completion.tokens == (CompletionToken("Hi", 0), CompletionToken(" you", -2.0))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "others", "first"),
+    [
+        ("Hi you", [" you"], "Hi"),
+        ("aaaa", ["aa"], "aa"),
+        ("Hi", ["Hi"], ""),  # what begins texts was put before it
+        ("Hi 北", [" ", "\ufffd", "\ufffd", "\ufffd"], "Hi"),
+        ("Hi 北", ["Hi ", "\ufffd", "\ufffd", "\ufffd"], ""),
+        ("北 Hi", ["\ufffd", "\ufffd", " Hi"], "北"),
+        ("Hi", [], "Hi"),
+    ],
+)
+def test_the_first_token_that_a_server_does_not_name_is_what_the_others_leave(
+    prompt: str, others: list[str], first: str
+) -> None:
+    entries = [{str(place): {"logprob": -2.0, "decoded_token": text}} for place, text in enumerate(others)]
+    _, completion = read_echoed(reply({"text": "!", "prompt_logprobs": [None, *entries]}), prompt)
+    assert completion.tokens[0] == CompletionToken(first, 0)
+    assert [token.text for token in completion.tokens[1:]] == others

@@ -81,11 +81,25 @@ def read_echoed(body: bytes, prompt: str) -> tuple[ParsedReply, Completion]:
         raise ReplyError(
             FailureCause.UNREADABLE_REPLY, "the reply lacks log-probabilities of some of the prompt's tokens"
         )
+    texts = list(echo.texts)
+    if texts and not texts[0]:  # vLLM's prompt_logprobs say nothing of the first
+        texts[0] = _first_text(prompt, texts[1:])
     tokens = tuple(
         CompletionToken(text, 0 if logprob is None else logprob)
-        for text, logprob in zip(echo.texts, echo.logprobs, strict=True)
+        for text, logprob in zip(texts, echo.logprobs, strict=True)
     )
     return echo.parsed, Completion(text=prompt, finish_reason="length", tokens=tokens)
+
+
+def _first_text(prompt: str, others: list[str]) -> str:
+    """The text of a prompt's first token, by what the others leave; empty where that token was put before the text."""
+    rest = "".join(others)
+    if prompt.endswith(rest):
+        return prompt.removesuffix(rest)
+    # Some tokens are parts of characters: what stands before the first of them says where the text goes on.
+    whole, _, _ = rest.partition("\ufffd")
+    place = prompt.find(whole) if whole else -1
+    return prompt[: place if place >= 0 else 1]
 
 
 def _decode(body: bytes) -> _Reply:

@@ -405,6 +405,28 @@ def test_prompts_are_scored_where_the_server_can(tmp_path: Path, imaginary: Imag
     assert scored["logprob"] == pytest.approx(sum(expected))
 
 
+def test_perplexity_is_the_same_however_the_server_tells_log_probabilities(
+    tmp_path: Path, imaginary: ImaginaryModel
+) -> None:
+    run_dir = write_run(tmp_path / "earlier", count=2, max_tokens=0, echo_prompt=True, stop_sequences=[])
+    raw = json.loads((run_dir / "scenario_state.json").read_bytes())
+    raw["adapter_spec"]["method"] = "language_modeling"
+    for one in raw["request_states"]:
+        one["num_conditioning_tokens"] = 1
+    (run_dir / "scenario_state.json").write_text(json.dumps(raw, indent=2))
+    spec = RunSpec.from_json((run_dir / "run_spec.json").read_bytes())
+    metric = MetricSpec("helm.benchmark.metrics.language_modeling_metrics.LanguageModelingMetric", {"names": []})
+    (run_dir / "run_spec.json").write_bytes(msgspec.structs.replace(spec, metric_specs=[metric]).to_json())
+    logprobs = []
+    for way in (imaginary.vllm, imaginary.vllm_without_echo):
+        with serve(way) as server:
+            ask(run_dir, server, tmp_path / way.__name__)
+        logprobs.append(stat(tmp_path / way.__name__ / ANSWERED, "logprob"))
+    ids = [imaginary.tokenizer.encode(f"question {number}:") for number in range(2)]
+    expected = [sum(imaginary.logprob(one[:place], one[place]) for place in range(1, len(one))) for one in ids]
+    assert logprobs == pytest.approx([sum(expected) / 2] * 2)
+
+
 @pytest.mark.parametrize("way", ["shifted", "llama_cpp", "transformers_serve"])
 def test_prompts_are_not_scored_where_the_server_cannot(tmp_path: Path, imaginary: ImaginaryModel, way: str) -> None:
     run_dir = write_run(tmp_path / "earlier", count=2, max_tokens=0, echo_prompt=True)
