@@ -189,7 +189,7 @@ class Searching(Concurrency):
 
 @pytest.mark.parametrize("arrival", ["in order", "in any order"])
 def test_where_assay_chooses_little_is_asked_in_vain(arrival: str) -> None:
-    """Answers that wait for a slow one are not counted either: they must not let more be asked."""
+    """Answers that wait for a slow one are not counted either: more is asked only when few are left on their way."""
     scores = {"t": share(1000, 0.55)}
     check = followed(minimum(0.5), scores)
     lookup = Book(scores)
@@ -210,11 +210,36 @@ def test_where_assay_chooses_little_is_asked_in_vain(arrival: str) -> None:
         while drawn := next(documents, None):
             out.append(drawn)
             asked += 1
-        assert asked - stopper.counted["t"] <= max(32, stopper.counted["t"] // 2)
+        most = max(32, stopper.counted["t"] // 2)
+        assert asked - stopper.counted["t"] <= most or len(out) <= most // 4
         if not out:
             break
         stopper.receive(*answered(*out.pop(0 if arrival == "in order" else arrivals.randrange(len(out)))))
     assert stopper.counted["t"] > 100
+
+
+def test_a_request_that_hangs_does_not_leave_the_server_idle() -> None:
+    scores = {"t": share(1000, 0.55)}
+    lookup = Book(scores)
+    stopper = EarlyStopper(
+        [followed(minimum(0.5), scores)],
+        {"t": range(1000)},
+        EarlyStopping(),
+        seed=1,
+        concurrency=Searching(1000),
+        score=lookup.score,
+        lookup=lookup,
+    )
+    documents = stopper.draw()
+    hanging = next(documents)
+    out: list[tuple[str, int]] = []
+    for _ in range(200):
+        while drawn := next(documents, None):
+            out.append(drawn)
+        assert len(out) >= 7
+        stopper.receive(*answered(*out.pop(0)))
+    assert hanging is not None
+    assert stopper.counted["t"] == 0
 
 
 def test_a_decided_tasks_documents_are_no_longer_asked() -> None:

@@ -36,6 +36,8 @@ _AHEAD_AT_FIRST = 32
 the last check is decided was asked in vain."""
 _AHEAD_OF_COUNTED = 2
 """Later it may be one for so many that are counted."""
+_LEAST_ON_THEIR_WAY = 4
+"""One in so many of them is on its way at least, so that a request that hangs does not leave the server idle."""
 _LETTERS_PER_TOKEN = 4
 
 
@@ -108,7 +110,9 @@ class EarlyStopper:
         if len(self._expected) >= _ROUNDS_AHEAD * self._concurrency.limit:
             return True
         most = max(_AHEAD_AT_FIRST, sum(self.counted.values()) // _AHEAD_OF_COUNTED)
-        return self._concurrency.is_searching and len(self._expected) >= most
+        on_their_way = len(self._expected) - len(self._arrived)
+        is_enough = len(self._expected) >= most and on_their_way >= most // _LEAST_ON_THEIR_WAY
+        return self._concurrency.is_searching and is_enough
 
     def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Take a sample's answers, in whatever order they come."""
