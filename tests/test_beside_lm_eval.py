@@ -106,6 +106,15 @@ def test_what_functions_change_in_a_document(scene: Scene, endpoint: str) -> Non
     assert [(line["doc"]["said"], line["target"]) for line in lines[:2]] == [(" 0, I think", "0!"), (" 8", "8!")]
 
 
+@pytest.mark.parametrize("endpoint", ["chat", "completions"])
+def test_what_functions_change_in_the_examples(scene: Scene, endpoint: str) -> None:
+    run = scene.run_both("counting", endpoint=endpoint)
+    assert "12. Q: What is 101" in json.dumps(sample_lines(run, "counting")[-1])
+    check = Check(metric="exact_match,none", min=0.9, alpha=0.3)
+    with pytest.raises(UnsupportedTaskError, match="'counting' changes its few-shot examples"):
+        scene.run_assay("counting", endpoint=endpoint, checks=(check,), early_stopping=EarlyStopping())
+
+
 def test_what_a_class_changes_in_documents_that_it_keeps(scene: Scene) -> None:
     run = scene.run_both("keeping", endpoint="completions", tokenizer=True)
     assert {line["doc"]["asked"] for line in sample_lines(run, "keeping")} == {1}

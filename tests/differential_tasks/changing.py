@@ -17,3 +17,8 @@ def score(doc: dict[str, Any], results: Any) -> dict[str, Any]:
     doc["said"] = results[0]
     doc["answer"] += "!"
     return {"as_asked": as_asked, "right": right}
+
+
+def numbered(doc: dict[str, Any]) -> str:
+    doc["times"] = doc.get("times", 0) + 1
+    return f"{doc['times']}. Q: {doc['question']}\nA:"

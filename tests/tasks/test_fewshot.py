@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from assay.tasks.chat_text import ChatPrompt, Opening
-from assay.tasks.patches.fewshot import remember_fewshot_examples
+from assay.tasks.patches.fewshot import changes_examples, examples_restored, remember_fewshot_examples
 from assay.tasks.prompts import ContextBuilder, chat_prompt
 from assay.types import TaskOptions
 from tests.small_tasks import TEST, Call, MakeTask
@@ -86,6 +86,37 @@ def test_examples_rendered_with_random_numbers_are_rendered_anew(make_task: Make
     remember_fewshot_examples(task)
     example = task.sampler.df[0]
     assert task.doc_to_text(example) != task.doc_to_text(example)
+
+
+DRAWING_ELSEWHERE = """
+import random
+import numpy as np
+
+own = random.Random(3)
+
+def of_numpy(doc):
+    return f"Q: {doc['q']} {np.random.random()}"
+
+def of_its_own(doc):
+    return f"Q: {doc['q']} {own.random()}"
+
+def of_the_example(doc):
+    doc["times"] = doc.get("times", 0) + 1
+    return f"Q: {doc['q']} {doc['times']}"
+"""
+
+
+@pytest.mark.parametrize("function", ["of_numpy", "of_its_own", "of_the_example"])
+def test_so_are_those_that_other_numbers_or_the_examples_themselves_change(make_task: MakeTask, function: str) -> None:
+    task = make_task(DRAWING_ELSEWHERE, doc_to_text=Call(function))
+    remember_fewshot_examples(task)
+    example = task.sampler.df[0]
+    untouched = dict(example)
+    with examples_restored(task):
+        assert task.doc_to_text(example) != task.doc_to_text(example)
+        assert changes_examples(task) == (function == "of_the_example")
+    assert example == untouched
+    assert not changes_examples(task)
 
 
 def test_remembering_twice_is_remembering_once(make_task: MakeTask) -> None:

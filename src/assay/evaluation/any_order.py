@@ -12,6 +12,7 @@ import random
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import UnsupportedTaskError
+from assay.tasks.patches.fewshot import changes_examples
 from assay.tasks.requests import SampleBuilder
 from assay.tasks.selection import documents_of
 
@@ -47,6 +48,7 @@ class SamplesInAnyOrder:
 
     def __init__(self, name: str, task: Task, writer: RequestWriter, options: TaskOptions) -> None:
         self._name = name
+        self._task = task
         self._docs = task.eval_docs
         self._numbers = documents_of(name, task, options)
         self._builder = SampleBuilder(name, task, writer, options)
@@ -83,6 +85,11 @@ class SamplesInAnyOrder:
     def _build(self, doc_id: int) -> Sample:
         shared = random.getstate()
         built = self._builder.build(doc_id, self._docs[doc_id])
+        if changes_examples(self._task):
+            raise UnsupportedTaskError(
+                f"task '{self._name}' changes its few-shot examples while it writes prompts, so its documents cannot "
+                "be asked in another order: run it without early stopping"
+            )
         if random.getstate() != shared:
             raise UnsupportedTaskError(
                 f"task '{self._name}' draws random numbers for its prompts from a stream that all tasks share, so its "

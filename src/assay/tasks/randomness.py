@@ -60,6 +60,25 @@ def drawing_undone(task: Task) -> Iterator[None]:
         np.random.set_state(numpys)
 
 
+@contextmanager
+def draws_nothing_in(task: Task) -> Iterator[Callable[[], bool]]:
+    """Yield what tells, after the block, whether nothing was drawn in it from any stream that `task` may draw from."""
+    own = list(_streams_of(task))
+    before = [stream.getstate() for stream in own]
+    shared, numpys = random.getstate(), np.random.get_state()
+
+    def has_drawn_nothing() -> bool:
+        (_, numbers, *rest), (_, earlier, *before_it) = np.random.get_state(), numpys
+        return (
+            random.getstate() == shared
+            and rest == before_it
+            and bool(np.array_equal(numbers, earlier))
+            and [stream.getstate() for stream in own] == before
+        )
+
+    yield has_drawn_nothing
+
+
 def _streams_of(task: Task) -> Iterator[random.Random]:
     """The streams that the task and its sampler hold, and those of the modules whose functions write its prompts."""
     written_by = [task.get_config(name) for name in _WRITE_PROMPTS]

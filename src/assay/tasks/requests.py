@@ -19,7 +19,7 @@ from assay.tasks.chat_text import ChatPrompt
 from assay.tasks.documents import are_kept, chosen, copied, may_be_changed
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.loglikelihood import LoglikelihoodBodies
-from assay.tasks.patches.fewshot import remember_fewshot_examples
+from assay.tasks.patches.fewshot import examples_restored, remember_fewshot_examples
 from assay.tasks.patches.shared_settings import SharedSettings, share_generation_settings
 from assay.tasks.prompts import ContextBuilder, chat_prompt
 from assay.tasks.raised import words_of
@@ -111,7 +111,7 @@ def try_first_prompts(
     bodies = []
     for name, task in tasks.items():
         for doc_id, doc in chosen(task.eval_docs, documents[name][:1]):
-            with drawing_undone(task):
+            with drawing_undone(task), examples_restored(task):
                 sample = SampleBuilder(name, task, writer, options).build(doc_id, doc)
             bodies += [request.payload for request in sample.requests[:1]]
     return next(iter(bodies), None)
