@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
 _SEAM = re.compile(r"(?<=[!-~]\n)(?=[A-Za-z])")
 _LINES_KEPT = 2048
-_BEGINNINGS_KEPT = 16
-"""Texts up to their last line: a question's choices follow one another and differ in that line alone."""
 
 
 class LineEncoder:
-    """Gives the same token ids as `encode`, remembering those of lines, and of texts up to their last line.
+    """Gives the same token ids as `encode`, remembering those of lines.
 
     Args:
         encode: text to token ids, by a tokenizer with a known way of splitting.
@@ -32,25 +30,10 @@ class LineEncoder:
 
     def __init__(self, encode: Callable[[str], list[int]]) -> None:
         self._encode_line = functools.lru_cache(maxsize=_LINES_KEPT)(lambda line: array("I", encode(line)))
-        self._encode_beginning = functools.lru_cache(maxsize=_BEGINNINGS_KEPT)(self._encode_lines)
 
     def __call__(self, text: str) -> list[int]:
         """Token ids of `text`."""
-        last = _beginning_of_last_line(text)
-        ids = self._encode_beginning(text[:last]).tolist() if last else []
-        ids += self._encode_line(text[last:])
-        return ids
-
-    def _encode_lines(self, text: str) -> array[int]:
         ids = array("I")
         for line in _SEAM.split(text):
             ids += self._encode_line(line)
-        return ids
-
-
-def _beginning_of_last_line(text: str) -> int:
-    """Where the last line that can be encoded by itself begins."""
-    place = text.rfind("\n")
-    while place >= 0 and _SEAM.match(text, place + 1) is None:
-        place = text.rfind("\n", 0, place)
-    return place + 1
+        return ids.tolist()
