@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from assay.errors import FileFormatError, MetricFailedError, UsageError
 from assay.helm.adaptation import AdapterSpec, RequestState, ScenarioState
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _PROGRESS_EVERY = 1000
 _OPTION = "--tokenizer hf:PATH"
+
+
+T = TypeVar("T")
 
 
 class Sink(Protocol):
@@ -269,16 +272,15 @@ class _Guarded(Evaluation):
         return [] if self.failure else self._evaluation.unscored
 
     def add_state(self, state: RequestState) -> None:
-        if self.failure is None:
-            try:
-                self._evaluation.add_state(state)
-            except UsageError as error:
-                self._fail(error)
+        self._add(self._evaluation.add_state, state)
 
     def add_group(self, group: Group) -> None:
+        self._add(self._evaluation.add_group, group)
+
+    def _add(self, add: Callable[[T], None], what: T) -> None:
         if self.failure is None:
             try:
-                self._evaluation.add_group(group)
+                add(what)
             except UsageError as error:
                 self._fail(error)
 

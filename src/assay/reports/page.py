@@ -17,7 +17,7 @@ from assay.reports.remarks import other_models
 from assay.results.groups import leaves
 from assay.results.sample_files import may_name_file, samples_file_of
 from assay.runs.files import read_run
-from assay.scoring.measure import Score, interval_of, stderr_of
+from assay.scoring.measure import Score, interval_of, number_at, stderr_of
 from assay.types import FailureCause, score_keys
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _scores(file: Path, document: ResultsDocument) -> list[Score]:
                 Score(
                     task=name,
                     metric=key,
-                    value=_number(entry[key]),
+                    value=number_at(entry, key),
                     stderr=stderr_of(entry, key),
                     interval=interval_of(listed) if listed else None,
                     bounds=None,
@@ -246,10 +246,6 @@ def _scores(file: Path, document: ResultsDocument) -> list[Score]:
                 )
             )
     return scores
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _usage(totals: Totals) -> str:

@@ -39,6 +39,7 @@ from assay.runs.record import (
     prompt_hash,
     score_of,
 )
+from assay.scoring.measure import number_at
 from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
@@ -311,8 +312,4 @@ def _weighted_by_size(names: Sequence[str], tasks: Mapping[str, TaskRecord], key
 
 
 def _values(entry: Mapping[str, Any]) -> dict[str, float]:
-    return {key: float(entry[key]) for key in score_keys(entry) if _is_number(entry[key])}
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float)
+    return {key: value for key in score_keys(entry) if (value := number_at(entry, key)) is not None}

@@ -91,7 +91,7 @@ def _task_scores(entry: Mapping[str, Any], task: TaskScores) -> dict[str, Score]
         scores[key] = Score(
             task=task.name,
             metric=key,
-            value=_number(entry.get(key)),
+            value=number_at(entry, key),
             stderr=stderr_of(entry, key),
             interval=interval_of(values) if is_mean or _are_verdict_lists(values) else None,
             bounds=_failure_bounds(values, len(task.failed), known_range(task.task, metric)) if is_mean else None,
@@ -147,7 +147,7 @@ def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mappin
         scores[key] = Score(
             task=group.name,
             metric=key,
-            value=_number(entry.get(key)),
+            value=number_at(entry, key),
             stderr=stderr_of(entry, key),
             interval=_combined(parts, sizes if weigh else [1] * len(parts)),
             bounds=_combined_bounds(parts, sizes if weigh else None) if len(parts) == len(members) else None,
@@ -217,11 +217,12 @@ def _are_verdict_lists(values: Sequence[Any]) -> bool:
 
 def stderr_of(entry: Mapping[str, Any], key: str) -> float | None:
     """The standard error of a score in a results entry; None where lm-eval has none."""
-    return _number(entry.get(str(MetricKey.read(key).stderr)))
+    return number_at(entry, str(MetricKey.read(key).stderr))
 
 
-def _number(value: Any) -> float | None:
-    """lm-eval writes "N/A" where it has no number."""
+def number_at(entry: Mapping[str, Any], key: str) -> float | None:
+    """A value in a results entry; None where there is none. lm-eval writes "N/A" where it has no number."""
+    value = entry.get(key)
     return float(value) if isinstance(value, int | float) else None
 
 
