@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,13 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from assay.evaluation import evaluate
+from assay.models.openai import OpenAIModel
 from assay.models.rate_limit import RateLimit, seconds_until_allowed
-from assay.types import ModelSpec, Specification, TaskOptions
+from assay.types import Answer, ModelSpec, Specification, TaskOptions
 from tests.evaluation.test_flow import TASKS, answer
-from tests.servers.scripted import ScriptedServer
+from tests.models.clocks import VirtualTime
+from tests.models.outages import request
+from tests.servers.scripted import ScriptedServer, reply_with
 
 
 class Clock:
@@ -80,10 +85,49 @@ def test_an_allowed_pace_is_used_in_full() -> None:
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "soon"}, None),
         ({"x-ratelimit-remaining-tokens": "0"}, None),
         ({}, None),
+        *(
+            ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": text}, None)
+            for text in ("inf", "nan", "1e400", "9" * 400, "1_0", "٧", "-3", "1764564000", "9" * 400 + "s", "366d")
+        ),
     ],
 )
 def test_what_providers_say_is_read(headers: dict[str, str], seconds: float | None) -> None:
     assert seconds_until_allowed(CIMultiDict(headers)) == seconds
+
+
+def ask_all(headers: dict[str, str], give_up_after: float) -> tuple[float, list[str]]:
+    """Seconds that three questions take, one after another, to a server whose replies have these headers."""
+    time, told = VirtualTime(), list[str]()
+
+    async def ask() -> float:
+        spec = ModelSpec(base_url="http://host", model="m", give_up_after=give_up_after)
+        model = OpenAIModel(spec, api_key=None, clock=time.clock, sleep=time.sleep, tell=told.append)
+        async with model:
+
+            async def attempt(payload: bytes, read: Callable[[bytes], Any]) -> Any:
+                model.endpoints[0].used_up_for = seconds_until_allowed(CIMultiDict(headers))
+                return read(json.dumps(reply_with("fine", json.loads(payload))).encode())
+
+            model.endpoints[0].__dict__["attempt"] = attempt
+            start = time.clock()
+            for number in range(3):
+                assert isinstance(await model.ask(request(number)), Answer)
+            return time.clock() - start
+
+    return asyncio.run(time.run(ask())), told
+
+
+def test_what_is_used_up_is_waited_for_and_that_is_told() -> None:
+    seconds, told = ask_all({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "40s"}, 300)
+    assert seconds == pytest.approx(80)
+    assert told == ["http://host allows nothing more for 40 s (by its x-ratelimit headers)"] * 3
+
+
+@pytest.mark.parametrize("reset", ["23h12m", "83520", "1764564000", "inf"])
+def test_a_quota_that_is_longer_than_the_limit_is_not_waited_for_in_silence(reset: str) -> None:
+    """The server will refuse the next request, and that ends the run with its words."""
+    headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": reset}
+    assert ask_all(headers, 300) == (0, [])
 
 
 def test_a_run_keeps_to_its_pace(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
 
+from assay._util.durations import duration_words
 from assay.models.auto_concurrency import concurrency_of
 from assay.models.endpoint import Endpoint
 from assay.models.headers import request_headers
@@ -306,8 +307,12 @@ class OpenAIModel:
 
     def _pace(self, endpoint: Endpoint, estimate: float, result: object) -> None:
         """Take from an answer what it says of the pace that is allowed."""
-        if endpoint.used_up_for:
-            self._rate.exhausted(endpoint.used_up_for)
+        seconds = endpoint.used_up_for
+        # A quota for the day is not waited for: the server will refuse, and that is known how to say.
+        if seconds and seconds <= self.spec.give_up_after and self._rate.exhausted(seconds):
+            self._tell(
+                f"{endpoint.address} allows nothing more for {duration_words(seconds)} (by its x-ratelimit headers)"
+            )
         if self._rate.is_set:
             parsed = result[0] if isinstance(result, tuple) else result
             self._rate.answered(estimate, _tokens_of(parsed) if isinstance(parsed, ParsedReply) else None)

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
 _KINDS = ("requests", "tokens")
-_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII)
+_SECONDS = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
+_LONGEST = 365 * 86400.0
+"""Seconds; what is more is a time since 1970, or none at all."""
+_LONGEST_TEXT = 64
+_NEWS = 30.0
+"""Seconds; shorter waits are not worth a line, of which there may be one a minute."""
 _UNITS = (86400.0, 3600.0, 60.0, 1.0, 0.001)
 _MINUTE = 60.0
 _LETTERS_PER_TOKEN = 4
@@ -67,10 +73,17 @@ class RateLimit:
             await self._wait(at - now)
         return estimate
 
-    def exhausted(self, seconds: float) -> None:
-        """Let nothing go for so long: the provider says that what it allows is used up until then."""
-        self._next_request = max(self._next_request, self._clock() + seconds)
+    def exhausted(self, seconds: float) -> bool:
+        """Let nothing go for so long: the provider says that what it allows is used up until then.
+
+        Returns:
+            Whether it was not known before that it takes so long, which somebody may want to be told.
+        """
+        until = self._clock() + seconds
+        is_news = until > max(self._next_request, self._clock()) + _NEWS
+        self._next_request = max(self._next_request, until)
         self.is_set = True
+        return is_news
 
     def answered(self, estimate: float, tokens: int | None) -> None:
         """Count what a request took in place of its estimate; nothing changes where the server does not say."""
@@ -102,11 +115,11 @@ def seconds_until_allowed(headers: Mapping[str, str]) -> float | None:
 
 def _seconds(text: str) -> float | None:
     """``6m0s``, ``120ms`` or ``1.5``."""
-    text = text.strip()
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        found = _DURATION.fullmatch(text)
-    if not text or found is None:
+    text = text.strip()[:_LONGEST_TEXT]
+    if _SECONDS.fullmatch(text):
+        seconds = float(text)
+    elif text and (found := _DURATION.fullmatch(text)):
+        seconds = sum(float(part) * unit for part, unit in zip(found.groups(), _UNITS, strict=True) if part)
+    else:
         return None
-    return sum(float(part) * unit for part, unit in zip(found.groups(), _UNITS, strict=True) if part)
+    return seconds if seconds <= _LONGEST else None
