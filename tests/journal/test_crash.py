@@ -396,15 +396,18 @@ def test_a_deleted_journal_is_noticed_within_a_second(tmp_path: Path, caplog: py
         assert journal.path.exists()
 
 
+@pytest.mark.parametrize(
+    "in_its_place", [lambda out: out.touch(), lambda out: out.symlink_to(out)], ids=["file", "link to itself"]
+)
 def test_where_a_journal_cannot_be_made_again_its_answers_are_kept_elsewhere_and_the_run_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_its_place: Callable[[Path], None]
 ) -> None:
     (tmp_path / "spare").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spare"))
     journal = _open(tmp_path / "out")
     journal.append(_request(1), Answer(text="x"))
     shutil.rmtree(tmp_path / "out")
-    (tmp_path / "out").touch()
+    in_its_place(tmp_path / "out")
     with pytest.raises(
         StorageError, match=r"cannot be made again \(.*\): its 1 answers are kept in (.*); move"
     ) as told:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -136,10 +137,12 @@ def is_file_at(path: Path, fd: int) -> bool:
     """Whether an open file is the one of that name; also where nobody may look."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(fd))
-    except (FileNotFoundError, NotADirectoryError):
-        return False
     except PermissionError:
         return True
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return False
+        raise
 
 
 def make_again(path: Path, fd: int, size: int, answers: int) -> int:
