@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from assay.cli import main
 from assay.errors import FileFormatError
 from assay.results.reading import read_results
+from assay.results.sample_files import raw_lines
 from tests.result_files import write_run
 
 CHECK = {"task": "t", "metric": "exact_match,get-answer", "verdict": "fail", "reason": "low", "min": 0.5}
@@ -118,3 +120,12 @@ def test_what_is_not_read_may_have_any_shape(tmp_path: Path) -> None:
     document = read_results(file)
     assert document.additions.checks is not None
     assert [check.min for check in document.additions.checks] == [0.5]
+
+
+@pytest.mark.parametrize(("kind", "read"), [("results", read_results), ("samples", lambda file: list(raw_lines(file)))])
+def test_what_the_system_refuses_is_said_in_its_words_and_the_path_once(
+    tmp_path: Path, kind: str, read: Callable[[Path], object]
+) -> None:
+    with pytest.raises(FileFormatError) as told:
+        read(tmp_path)
+    assert str(told.value) == f"cannot read the {kind} file {tmp_path}: Is a directory"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from assay._util.paths import why_unreadable
 from assay.errors import FileFormatError
 from assay.results.document import ResultsDocument
 
@@ -21,7 +22,9 @@ def read_results(path: str | Path) -> ResultsDocument:
         document = json.loads(Path(path).read_bytes())
     except FileNotFoundError:
         raise FileFormatError(f"there is no results file {path}") from None
-    except (OSError, ValueError, RecursionError) as error:
+    except OSError as error:
+        raise FileFormatError(f"cannot read the results file {path}: {why_unreadable(error)}") from error
+    except (ValueError, RecursionError) as error:
         raise FileFormatError(f"cannot read {path} as a results file: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("results"), dict):
         raise FileFormatError(f"{path} is no results file: it has no section 'results'")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from assay._util.json_text import plain
+from assay._util.paths import why_unreadable
 from assay.errors import FileFormatError
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ def raw_lines(file: Path) -> Iterator[PlacedText]:
         raise FileFormatError(
             f"there is no samples file {file}: lm-eval writes it only with --log_samples, and runs are compared by it"
         ) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise FileFormatError(f"cannot read the samples file {file}: {why_unreadable(error)}") from error
+    except UnicodeDecodeError as error:
         raise FileFormatError(f"{file}, line {number}: cannot be read as a sample ({error})") from error
 
 

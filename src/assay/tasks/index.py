@@ -181,6 +181,8 @@ def _user_entries(include_path: str) -> list[TaskEntry]:
     root = Path(include_path)
     if not root.is_dir():
         raise SpecificationError(f"include_path {include_path!r} is no folder")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise SpecificationError(f"include_path {include_path!r} cannot be read: you have no right to")
     files = (file for _, files in _walk(root) for file in files)
     return _scan(files, HeaderReader(checked_header), lenient=False)
 
