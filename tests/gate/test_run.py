@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import assay.evaluation
+from assay.cli import main
 from assay.cli.gate import gate
 from assay.errors import BaselineMismatchError, OutputError, SpecificationError
 from assay.evaluation import evaluate
@@ -270,3 +271,33 @@ def test_a_policy_file_is_judged_by_one_call(server: ScriptedServer, tmp_path: P
     report = run_gate(file)
     assert (report.policy, report.verdict) == (str(file), Verdict.PASS)
     assert run_gate(load_policy(file), name="nightly").policy == "nightly"
+
+
+@pytest.mark.parametrize(("answer", "code"), [(right, 0), (wrong, 1)])
+def test_verdicts_are_codes_that_git_bisect_understands(answer: Any, code: int, tmp_path: Path) -> None:
+    with ScriptedServer(answer=answer, models=["scripted"]) as server:
+        assert bisected(bisect_policy(tmp_path, server.url), tmp_path) == code
+
+
+def test_no_verdict_is_a_commit_to_skip_and_a_wrong_policy_stops_the_search(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert bisected(bisect_policy(tmp_path, "http://127.0.0.1:1"), tmp_path, "--give-up-after", "0.2") == 125
+    assert bisected(tmp_path / "nowhere.toml", tmp_path) == 128
+    assert "there is no policy file" in capfd.readouterr().err
+
+
+def bisected(file: Path, tmp_path: Path, *options: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", str(file), "--bisect", "--output-dir", str(tmp_path / "out"), *options])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def bisect_policy(folder: Path, url: str) -> Path:
+    file = folder / "bisect.toml"
+    file.write_text(
+        f'[models.main]\nbase_url = "{url}"\nmodel = "scripted"\n[options]\ninclude_path = "{TASKS}"\n'
+        f'[[checks]]\ntask = "counting"\nmetric = "{KEY}"\nmin = 0.8\n'
+    )
+    return file

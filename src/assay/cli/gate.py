@@ -15,8 +15,11 @@ from assay.cli import leave_pipe
 from assay.cli.remarks import remark
 from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import asked_as, server_options
+from assay.errors import AssayError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from assay.gate.policy import Policy
     from assay.gate.run import GateReport
 
@@ -27,6 +30,12 @@ Exit codes:
   2  wrong usage, or the policy makes no sense
   3  inconclusive: the budget ended before the evidence sufficed
   4  invalid: server gone, nothing measured, baseline does not match, or failed samples could change the verdict"""
+
+
+_SKIP = 125
+_STOP_BISECTING = 128
+_BISECT = {0: 0, 1: 1, 3: _SKIP, 4: _SKIP}
+"""A gate's exit code -> the one for ``git bisect run``, which takes most numbers below 128 for a bad commit."""
 
 
 @click.command(
@@ -62,6 +71,11 @@ Exit codes:
     help="Step summary and annotations (default: where GITHUB_ACTIONS is true).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+@click.option(
+    "--bisect",
+    is_flag=True,
+    help="Exit codes for git bisect run: 125 (skip) without a verdict, 128 (stop) where the gate itself is wrong.",
+)
 def gate(file: Path, **options: Any) -> int:
     """Judge servers by the policy in FILE, from as few questions as the evidence needs.
 
@@ -71,6 +85,20 @@ def gate(file: Path, **options: Any) -> int:
     Example:
       assay gate gate.toml --junit gate.xml
     """
+    return _for_bisect(lambda: _gate(file, options)) if options["bisect"] else _gate(file, options)
+
+
+def _for_bisect(judge: Callable[[], int]) -> int:
+    """The exit code that ``git bisect run`` takes for good, bad, untestable, or as a reason to stop."""
+    try:
+        code = judge()
+    except AssayError as error:
+        remark(f"assay: {error}")
+        code = error.exit_code
+    return _BISECT.get(code, _STOP_BISECTING)
+
+
+def _gate(file: Path, options: dict[str, Any]) -> int:
     import msgspec
 
     from assay.gate.policy import Overrides, load_policy

@@ -72,6 +72,7 @@ SHARED = {
         "junit",
         "markdown",
         "github",
+        "bisect",
         "helm_dir",
     ),
     "Seeds": (
