@@ -43,9 +43,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[str]]:
 def use_fake_child(monkeypatch: pytest.MonkeyPatch, behaviour: str) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr(server_module, "find_model_file", lambda: Path("model.gguf"))
-    monkeypatch.setattr(
-        server_module, "child_command", lambda model_file, slots: [sys.executable, str(FAKE_CHILD), behaviour]
-    )
+    monkeypatch.setattr(server_module, "child_command", lambda *_: [sys.executable, str(FAKE_CHILD), behaviour])
 
 
 @pytest.mark.parametrize("behaviour", ["healthy", "loading"])
@@ -143,7 +141,7 @@ from assay.demo import server
 signal.signal(signal.SIGINT, signal.default_int_handler)
 importlib.util.find_spec = lambda name: object()
 server.find_model_file = lambda: Path("model.gguf")
-server.child_command = lambda model_file, slots: [sys.executable, {str(FAKE_CHILD)!r}, "healthy"]
+server.child_command = lambda *_: [sys.executable, {str(FAKE_CHILD)!r}, "healthy"]
 with server.DemoServer(Path({str(tmp_path / "log")!r})) as running:
     print(running._child.pid, flush=True)
     time.sleep(120)

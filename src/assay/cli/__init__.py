@@ -28,6 +28,7 @@ _COMMANDS = {
     "run": ("assay.cli.run", "run", "Evaluate a served model on one or more tasks."),
     "lm-eval": ("assay.cli.lm_eval", "lm_eval", "Run lm_eval's own command line, as it is."),
     "gate": ("assay.cli.gate", "gate", "Judge servers by a policy: thresholds, baselines, early stopping."),
+    "init": ("assay.cli.init", "init", "Write a first policy and a CI file for a server."),
     "show": ("assay.cli.show", "show", "Look at a run's samples: prompts, answers, scores."),
     "compare": ("assay.cli.compare", "compare", "Compare runs, document by document."),
     "report": ("assay.cli.report", "report", "Show a finished run as one HTML file, with every sample."),

@@ -1,6 +1,6 @@
 """What the demo's child process runs: llama.cpp's own HTTP server, until its parent is gone.
 
-    python -m assay.demo.llama_child GGUF_FILE MODEL_NAME SLOTS
+    python -m assay.demo.llama_child GGUF_FILE MODEL_NAME SLOTS PORT CHAT_TEMPLATE
 
 The first and only line on stdout is the server's address, written once the model is loaded.
 """
@@ -17,8 +17,16 @@ _MOST_THREADS = 8
 """More threads slow a model of this size down."""
 
 
-def main(model_file: str, model_name: str, slots: int) -> NoReturn:
-    """Serve the model on a free port of 127.0.0.1 until stdin is closed."""
+def main(model_file: str, model_name: str, slots: int, port: int, template: str) -> NoReturn:
+    """Serve the model on 127.0.0.1 until stdin is closed.
+
+    Args:
+        model_file: of the kind GGUF.
+        model_name: that it is served under.
+        slots: requests that are answered at once.
+        port: 0 for a free one.
+        template: a chat template in place of the model's own; empty for that.
+    """
     threading.Thread(target=_end_with_parent, daemon=True).start()
     to_parent = _reserve_stdout()
 
@@ -28,7 +36,10 @@ def main(model_file: str, model_name: str, slots: int) -> NoReturn:
     parameters.model.path = model_file
     parameters.model_alias = {model_name}
     parameters.hostnames = ["127.0.0.1"]
-    parameters.port = 0
+    parameters.port = port
+    if template:
+        parameters.chat_template = template
+        parameters.use_jinja = True
     parameters.n_parallel = slots
     parameters.n_ctx = slots * _TOKENS_PER_SLOT
     parameters.kv_unified = False
@@ -63,4 +74,4 @@ def _reserve_stdout() -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])

@@ -35,16 +35,22 @@ class DemoServer:
     model = MODEL_NAME
     """The name that the model is served under."""
 
-    def __init__(self, log_file: Path, *, slots: int = 4, start_timeout: float = 120.0) -> None:
+    def __init__(
+        self, log_file: Path, *, slots: int = 4, port: int = 0, template: str = "", start_timeout: float = 120.0
+    ) -> None:
         """Describe the server; entering the block starts it.
 
         Args:
             log_file: takes the server's own output; overwritten.
             slots: requests that are answered at once.
+            port: 0 for a free one.
+            template: a chat template in place of the model's own.
             start_timeout: seconds until it must be ready.
         """
         self.log_file = log_file
         self.slots = slots
+        self._port = port
+        self._template = template
         self.base_url = ""
         self._start_timeout = start_timeout
         self._child: subprocess.Popen[str] | None = None
@@ -60,7 +66,7 @@ class DemoServer:
         """
         if importlib.util.find_spec("xllamacpp") is None:
             raise MissingDependencyError('the demo needs llama.cpp\'s server: pip install "assay[demo]"')
-        command = child_command(find_model_file(), self.slots)
+        command = child_command(find_model_file(), self.slots, self._port, self._template)
         child = self._child = _start(command, self.log_file)
         try:
             deadline = time.monotonic() + self._start_timeout
@@ -114,10 +120,15 @@ class DemoServer:
         return ServerUnreachableError(f"the demo's server {what}; see its output in {self.log_file}")
 
 
-def child_command(model_file: Path, slots: int) -> list[str]:
+WRONG_TEMPLATE = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+"""A chat template that leaves out who says what: a fault that servers have, and that scores show."""
+
+
+def child_command(model_file: Path, slots: int, port: int = 0, template: str = "") -> list[str]:
     """Return the command that serves a GGUF file; it writes its address to stdout and ends when its stdin does."""
     # -P: a module of the working directory must not be imported in place of a library's.
-    return [sys.executable, "-P", "-m", "assay.demo.llama_child", str(model_file), MODEL_NAME, str(slots)]
+    settings = [str(model_file), MODEL_NAME, str(slots), str(port), template]
+    return [sys.executable, "-P", "-m", "assay.demo.llama_child", *settings]
 
 
 def _start(command: list[str], log_file: Path) -> subprocess.Popen[str]:
