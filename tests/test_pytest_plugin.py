@@ -60,8 +60,8 @@ def test_a_marked_test_passes_and_fails(server: ScriptedServer, tmp_path: Path) 
     assert code == 1
     assert "assay gate: fail" in out
     assert f"FAIL         counting {KEY} >= 0.8" in out
-    assert "minimum 0.8 missed" in out
-    assert "stopped early: judged on" in out
+    assert " of 60 documents: below 0.8" in out
+    assert "  stopped early: " in out
     assert "  triage: " in out
     assert "Traceback" not in out
     assert "Captured" not in out

@@ -80,6 +80,8 @@ def test_what_is_not_there_is_said_alike_by_all_functions() -> None:
     import assay
 
     assert assay.probe("http://127.0.0.1:1").is_reachable is False
+    with pytest.raises(assay.SpecificationError, match="seconds is 0"):
+        assay.probe("http://127.0.0.1:1", seconds=0)
     with pytest.raises(assay.FileFormatError, match="there is no run nowhere"):
         assay.compare("nowhere", "nowhere")
     for function in (assay.triage, assay.report, assay.score):

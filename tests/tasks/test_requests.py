@@ -146,7 +146,7 @@ def test_a_plain_prompt_is_json_as_python_writes_it(text: str) -> None:
 
 
 def test_plain_text_cannot_be_sent_to_the_chat_endpoint() -> None:
-    with pytest.raises(UnsupportedTaskError, match="plain-text"):
+    with pytest.raises(UnsupportedTaskError, match="plain text"):
         generation_payload("text", {}, spec())
 
 

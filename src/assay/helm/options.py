@@ -31,6 +31,9 @@ class MetricOptions:
     allow_fewer: bool = False
     """Replace statistics that are there, even by fewer of them."""
 
+    def __post_init__(self) -> None:
+        _refuse_below_one(self, "parallelism")
+
     def unsafe_code(self, *folders: Path | None) -> UnsafeCode | None:
         """What is allowed of running what the model wrote; None where it is not allowed.
 
@@ -59,6 +62,9 @@ class EntryOptions:
     helm_python: str | None = None
     """An interpreter that has crfm-helm; None: this one."""
 
+    def __post_init__(self) -> None:
+        _refuse_below_one(self, "max_eval_instances", "num_train_trials")
+
     @property
     def shapes_the_run(self) -> bool:
         """Whether any of it says what the run consists of."""
@@ -83,6 +89,16 @@ class LocalModel:
     """Let the tokenizer put its beginning-of-sequence token before prompts; FlexLLMGen does not."""
     seed: int = 0
     """Of what is sampled."""
+
+    def __post_init__(self) -> None:
+        _refuse_below_one(self, "batch_size", "max_length")
+
+
+def _refuse_below_one(options: MetricOptions | EntryOptions | LocalModel, *names: str) -> None:
+    for name in names:
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise SpecificationError(f"{name} is {value}; it must be at least 1")
 
 
 def suite_folder(output_dir: Path, suite: str) -> Path:

@@ -58,6 +58,13 @@ def test_what_makes_no_sense_is_refused_by_the_library(entry: Path, tmp_path: Pa
         assay.helm.run(entry, model, output_dir=tmp_path, suite="..")
     with pytest.raises(assay.SpecificationError, match="no name of a directory"):
         assay.helm.export(tmp_path, tmp_path, suite="a/b")
+    for wrong in (
+        lambda: assay.helm.MetricOptions(parallelism=0),
+        lambda: assay.helm.EntryOptions(num_train_trials=0),
+        lambda: assay.helm.LocalModel(path="x", batch_size=-1),
+    ):
+        with pytest.raises(assay.SpecificationError, match="must be at least 1"):
+            wrong()
     (entry / "run_spec.json").unlink()
     with pytest.raises(assay.SpecificationError, match="which metrics"):
         assay.helm.evaluate(entry)

@@ -59,6 +59,8 @@ def probe(server: str | ModelSpec, *, quick: bool = False, seconds: float = 120.
 async def probe_async(server: str | ModelSpec, *, quick: bool = False, seconds: float = 120.0) -> ProbeReport:
     """:func:`probe` for callers with an event loop of their own."""
     spec = server if isinstance(server, ModelSpec) else ModelSpec(base_url=server, model="")
+    if not seconds > 0:
+        raise SpecificationError(f"seconds is {seconds:g}; it must be greater than 0")
     return await look_at(spec, None, quick=quick, seconds=seconds)
 
 
