@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from assay.tasks.chat_text import ChatPrompt, Opening
-from assay.tasks.patches.fewshot import changes_examples, examples_restored, remember_fewshot_examples
+from assay.tasks.patches.fewshot import (
+    changes_examples,
+    drop_unused_examples,
+    examples_restored,
+    remember_fewshot_examples,
+)
 from assay.tasks.prompts import ContextBuilder, chat_prompt
 from assay.types import TaskOptions
 from tests.small_tasks import TEST, Call, MakeTask
@@ -63,6 +68,20 @@ def test_the_same_examples_are_written_once(make_task: MakeTask) -> None:
 )
 def test_examples_that_may_differ_are_left_to_lm_eval(make_task: MakeTask, changes: dict[str, Any]) -> None:
     assert not shares_examples(prompts(make_task(**changes)))
+
+
+def test_a_task_asked_without_examples_holds_none(make_task: MakeTask) -> None:
+    with_examples, without, own = make_task(), make_task(num_fewshot=0), make_task(num_fewshot=0)
+
+    class Own(type(own)):  # type: ignore[misc]
+        """May look at the pool in spite of that."""
+
+    own.__class__ = Own
+    expected = prompts(make_task(num_fewshot=0))
+    for task in (with_examples, without, own):
+        drop_unused_examples(task)
+    assert [bool(task.sampler.df) for task in (with_examples, without, own)] == [True, False, True]
+    assert prompts(without) == expected
 
 
 def test_so_are_examples_within_one_turn_and_plain_text(make_task: MakeTask) -> None:

@@ -123,6 +123,7 @@ def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None 
         seconds=seconds,
     )
     file = write_results(plan.folder, stamp, document, logged)
+    state.let_go()
     triage = explain_scores(file, checks, sample_reader) if plan.specification.triage and logged else None
     if triage is not None:
         document = msgspec.structs.replace(document, assay=msgspec.structs.replace(additions, triage=triage.recorded))

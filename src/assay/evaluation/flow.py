@@ -168,7 +168,8 @@ async def _answer(plan: RunPlan, writer: RequestWriter, state: RunState, progres
     if state.stopper is not None:
         progress.may_stop_early(state.stopper.at_most)
     progress.loaded(plan.expected, state.journal.answers, state.journal.path)
-    progress.watching(RunSnapshot(state.scores, plan.checks, state.stopper))
+    state.snapshot = RunSnapshot(state.scores, plan.checks, state.stopper)
+    progress.watching(state.snapshot)
     if plan.specification.probe and state.journal.probe is None:
         state.journal.note_probe(await _seen_of_server(spec, plan.preflight))
     for remark in [*await _changes_since_it_began(plan, state.journal), *plan.remarks]:

@@ -30,13 +30,23 @@ class RunSnapshot:
         self._scores = scores
         self._planned = planned
         self._follower = stopper
+        self._last: tuple[dict[str, Standing], list[str]] | None = None
+        """How tasks and checks stood in the end."""
+
+    def keep(self) -> None:
+        """Tell from now on how things stand now: the scores themselves are let go."""
+        self._last = ({name: self._standing(scores) for name, scores in self._scores.items()}, self.checks())
 
     def standings(self, tasks: Sequence[str]) -> list[Standing]:
         """How some of the run's tasks stand, in the order in which they are named."""
+        if self._last is not None:
+            return [self._last[0][name] for name in tasks]
         return [self._standing(self._scores[name]) for name in tasks]
 
     def checks(self) -> list[str]:
         """Every check, in one line each."""
+        if self._last is not None:
+            return self._last[1]
         if self._follower is not None:
             return [_followed(check) for check in self._follower.checks]
         return [f"{_named(plan.check)}: {self._value_so_far(plan)}" for plan in self._planned]

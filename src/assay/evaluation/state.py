@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from assay.engine.schedule import LongestFirst
     from assay.evaluation.plan import RunPlan
+    from assay.evaluation.snapshot import RunSnapshot
     from assay.models.concurrency import Concurrency
     from assay.models.pool_member import Member
     from assay.sandbox.program import Confinement
@@ -52,8 +53,17 @@ class RunState:
     """The endpoints, where there are several."""
     confinement: Confinement | None = None
     """What keeps the model's programs in; None where no task runs any."""
+    snapshot: RunSnapshot | None = None
+    """What whoever watches the run looks at."""
     stopper: EarlyStopper | None = None
     """Decides when to stop; None where every document is asked."""
+
+    def let_go(self) -> None:
+        """Forget the samples once they are written: to explain them takes as much room again."""
+        if self.snapshot is not None:
+            self.snapshot.keep()
+        for task in self.scores.values():
+            task.let_go()
 
     def prepare(self, sample: Sample, responses: Sequence[Response]) -> Coroutine[Any, Any, None] | None:
         """What a sample must wait for before it is received; None for nothing."""

@@ -88,10 +88,17 @@ class TaskScores:
         self._filters = self._scorer.fallbacks
         self._process = os.getpid()
         self._random_state = _own_random_state if self._scorer.is_foreign else _shared_random_state
+        self._begin()
+
+    def _begin(self) -> None:
         self._metrics: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
         self._outcomes: dict[str, dict[int, Outcome]] = defaultdict(dict)
         self._lines: dict[str, dict[int, int]] = defaultdict(dict)
         self._hashes: dict[int, bytes] = {}
+
+    def let_go(self) -> None:
+        """Forget what is known of each scored sample, once it is written."""
+        self._begin()
 
     @property
     def scored(self) -> int:

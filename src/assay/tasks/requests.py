@@ -19,7 +19,7 @@ from assay.tasks.chat_text import ChatPrompt
 from assay.tasks.documents import are_kept, chosen, copied, may_be_changed
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.loglikelihood import LoglikelihoodBodies
-from assay.tasks.patches.fewshot import examples_restored, remember_fewshot_examples
+from assay.tasks.patches.fewshot import drop_unused_examples, examples_restored, remember_fewshot_examples
 from assay.tasks.patches.shared_settings import SharedSettings, share_generation_settings
 from assay.tasks.prompts import ContextBuilder, chat_prompt
 from assay.tasks.raised import words_of
@@ -127,6 +127,7 @@ class SampleBuilder:
         chat_template = writer.chat_template(options)
         self._is_chat = chat_template is not None
         self._repeats = task.get_config("repeats") or 1
+        drop_unused_examples(task)
         remember_fewshot_examples(task)
         share_generation_settings(task)
         self._contexts = ContextBuilder(task, options, chat_template)
@@ -175,7 +176,7 @@ class SampleBuilder:
         """
         pool = getattr(getattr(self._task, "sampler", None), "df", None)
         shots = self._task.get_config("num_fewshot") or 0
-        if pool is None or shots < len(pool):
+        if not shots or pool is None or shots < len(pool):
             return None
         return f"it is to have {shots} examples, and there are {len(pool)} to choose from; see --num-fewshot"
 

@@ -9,7 +9,7 @@ datasets_library    ``datasets``: how one description is read twice, and how lon
 download            ``ConfigurableTask.download``: rows that are kept on the disk are taken from there
 exact_match         ``exact_match_hf_evaluate``: the same values without building arrays
 factory             ``TaskFactory``: errors for people, documents prepared once
-fewshot             ``Task.sampler``: few-shot examples rendered once
+fewshot             ``Task.sampler``: few-shot examples rendered once, or dropped
 filters             ``Task._filters``: filters built once
 hub_metrics         ``get_metric`` and the YAML loader: metrics served from ``hub_copies`` and ``squad_metric``
 late_imports        what lm-eval imports at its start: imported when something of it is used

@@ -1,4 +1,4 @@
-"""Few-shot examples are rendered once.
+"""Few-shot examples are rendered once, and not held where a task is asked without any.
 
 The same few examples stand in thousands of prompts; lm-eval renders them anew for every document.
 """
@@ -18,6 +18,17 @@ if TYPE_CHECKING:
     from assay.tasks.protocol import Task
 
 _RENDERING_METHODS = ("doc_to_text", "doc_to_target", "doc_to_choice")
+
+
+def drop_unused_examples(task: Task) -> None:
+    """Let a task that is asked without examples go without its pool, which may be a whole split.
+
+    A task with Python of its own may look at it all the same, and keeps it.
+    """
+    from lm_eval.api.task import ConfigurableTask
+
+    if type(task) is ConfigurableTask and not task.get_config("num_fewshot") and hasattr(task, "sampler"):
+        task.sampler.df = []
 
 
 def remember_fewshot_examples(task: Task) -> None:
