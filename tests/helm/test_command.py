@@ -11,6 +11,7 @@ import pytest
 from assay.cli.helm import helm
 from assay.errors import (
     AssayError,
+    DataNotFoundError,
     FileFormatError,
     MetricFailedError,
     MissingDependencyError,
@@ -19,7 +20,17 @@ from assay.errors import (
     SpecificationError,
     UnknownMetricError,
 )
-from assay.helm import MetricName, MetricSpec, RequestState, RunSpec, ScenarioSpec, Stat, evaluate, run_entry
+from assay.helm import (
+    MetricName,
+    MetricOptions,
+    MetricSpec,
+    RequestState,
+    RunSpec,
+    ScenarioSpec,
+    Stat,
+    evaluate,
+    run_entry,
+)
 from assay.helm.run_directory import RUN_SPEC, SCENARIO_STATE
 from assay.helm.stat_files import PER_INSTANCE_STATS, STATS
 from tests.helm.states import generation, result, state
@@ -332,3 +343,12 @@ def test_statistics_without_a_score_are_pointed_to(run_dir: Path, capsys: pytest
     shown = capsys.readouterr()
     assert "num_instances" in shown.out
     assert not shown.err
+
+
+def test_one_name_may_be_given_for_several(run_dir: Path, tmp_path: Path) -> None:
+    evaluate(run_dir, "prefix_exact_match", output_dir=tmp_path / "out", plugins="json")
+    assert "prefix_exact_match" in means(tmp_path / "out")
+    assert "exact_match" not in means(tmp_path / "out")
+    unsafe = MetricOptions(confirm_run_unsafe_code=True, code_tests=str(tmp_path / "absent.jsonl"))
+    with pytest.raises(DataNotFoundError, match=r"there is no file .*absent\.jsonl"):
+        evaluate(run_dir, "pass", unsafe, output_dir=tmp_path / "out")

@@ -24,7 +24,7 @@ class MetricOptions:
     """Compute only the run's first metric, as FlexLLMGen does."""
     confirm_run_unsafe_code: bool = False
     """Allow the scores that run what the model wrote (pass, code_eval_acc); it is run in a sandbox."""
-    code_tests: Path | None = None
+    code_tests: str | Path | None = None
     """HumanEval.jsonl, which the tests are in; None: where HELM keeps it, seen from the run's directory."""
     parallelism: int = 4
     """Processes that may score at the same time."""

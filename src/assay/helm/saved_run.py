@@ -62,12 +62,12 @@ class ScoredRun:
 
 def evaluate(
     run: str | Path,
-    metrics: Sequence[str] = (),
+    metrics: str | Sequence[str] = (),
     options: MetricOptions = _AS_USUAL,
     *,
     run_spec: str | Path | None = None,
     output_dir: str | Path | None = None,
-    plugins: Sequence[str] = (),
+    plugins: str | Sequence[str] = (),
     note: Callable[[str], None] = lambda _: None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> ScoredRun:
@@ -89,9 +89,9 @@ def evaluate(
         FewerStatisticsError: they would replace statistics by fewer, which ``options`` does not allow.
         NothingMeasuredError: no metric can be computed.
     """
-    import_plugins(plugins)
+    import_plugins([plugins] if isinstance(plugins, str) else plugins)
     found = find_run(Path(run), None if run_spec is None else Path(run_spec))
-    chosen = _chosen(metrics, found, options)
+    chosen = _chosen([metrics] if isinstance(metrics, str) else metrics, found, options)
     service = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
     unsafe_code = options.unsafe_code(found.folder)
     plans = plan(chosen, found.state, service is not None, unsafe_code)

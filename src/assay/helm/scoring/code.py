@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,7 +22,6 @@ from assay.sandbox.pool import Sandbox
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from concurrent.futures import Future
-    from pathlib import Path
 
     from assay.helm.scenario import Instance, Reference
     from assay.sandbox.program import RunResult
@@ -48,7 +48,7 @@ class Problem(msgspec.Struct, frozen=True):
 class UnsafeCode:
     """Permission to run what the model wrote, in a sandbox."""
 
-    tests: Path | None = None
+    tests: str | Path | None = None
     """HumanEval's problems, JSON lines, gzipped or not. Needed where the run's references carry none."""
 
 
@@ -134,7 +134,7 @@ def carried_problem(reference: Reference) -> Problem | None:
         raise FileFormatError(f"a reference's {TESTS_KEY} are not a problem of HumanEval: {error}") from None
 
 
-def read_problems(path: Path) -> Iterator[Problem]:
+def read_problems(path: str | Path) -> Iterator[Problem]:
     """Read problems, one JSON object a line.
 
     Raises:
@@ -142,7 +142,7 @@ def read_problems(path: Path) -> Iterator[Problem]:
         FileFormatError: A line is no problem.
     """
     try:
-        content = path.read_bytes()
+        content = Path(path).read_bytes()
         if content.startswith(_GZIP):
             content = gzip.decompress(content)
     except FileNotFoundError:
