@@ -90,6 +90,18 @@ def test_documents_that_are_gone_are_no_pass(bench: Bench, early: bool) -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
+def test_documents_that_were_added_are_no_pass_whichever_are_asked_first(bench: Bench, early: bool) -> None:
+    check = bench.baseline()
+    bench.write([*ROWS, {"question": "what is 500 + 1 ?", "answer": "501"}])
+    asked = bench.server.count
+    with pytest.raises(BaselineMismatchError, match=r"sums: data: 1 of 61 documents are not in the baseline"):
+        bench.judged(check, early=early)
+    assert bench.server.count == asked
+    allowed = bench.judged(msgspec.structs.replace(check, allow_mismatch=True), early=early)
+    assert allowed.verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("early", [True, False])
 @pytest.mark.parametrize("options", [{"limit": 5}, {"limit": 0.25}, {"samples": {"sums": [3, 40]}}])
 def test_a_run_that_is_limited_needs_only_what_it_chose(bench: Bench, early: bool, options: dict[str, Any]) -> None:
     check = bench.baseline()

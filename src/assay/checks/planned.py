@@ -260,8 +260,9 @@ def _changes(
         yield from (f"{name}: {change}" for change in settings_changes(before.settings, task_settings(task)))
         numbers = [*before.doc_ids, *before.failed]
         expected, asked = chosen_of(name, numbers, options), len(documents_of(name, task, options))
-        if before.part is not None and asked > len(numbers):
-            yield f"{name}: {partial_words(before.part)}"
+        if asked > len(numbers):
+            added = f"data: {asked - len(numbers)} of {asked} documents are not in the baseline"
+            yield f"{name}: {added if before.part is None else partial_words(before.part)}"
         if asked < expected:
             yield f"{name}: data: {expected - asked} of the baseline's {len(numbers)} documents are gone"
 
