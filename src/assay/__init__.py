@@ -79,7 +79,6 @@ if TYPE_CHECKING:
     from assay.runs.saving import SavedBaseline, save_baseline
     from assay.scoring.corrections import Correction
     from assay.scoring.measure import Score
-    from assay.scoring.task_scores import FailedSample
     from assay.stats.intervals import Interval
     from assay.tasks.index import TaskEntry, TaskKind, list_tasks
     from assay.types import (
@@ -90,6 +89,7 @@ if TYPE_CHECKING:
         Completion,
         CompletionToken,
         EarlyStopping,
+        FailedSample,
         Failure,
         FailureCause,
         ModelSpec,
@@ -143,12 +143,11 @@ _HOMES = {
     "assay.runs.saving": "SavedBaseline save_baseline",
     "assay.scoring.corrections": "Correction",
     "assay.scoring.measure": "Score",
-    "assay.scoring.task_scores": "FailedSample",
     "assay.stats.intervals": "Interval",
     "assay.tasks.index": "TaskEntry TaskKind list_tasks",
     "assay.types": (
-        "Answer Budget Check Completion CompletionToken EarlyStopping Failure FailureCause ModelSpec Outcome "
-        "Request Sample Specification StoppedEarly TLS TaskOptions TextTail TokenSpan"
+        "Answer Budget Check Completion CompletionToken EarlyStopping FailedSample Failure FailureCause ModelSpec "
+        "Outcome Request Sample Specification StoppedEarly TLS TaskOptions TextTail TokenSpan"
     ),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}

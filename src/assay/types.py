@@ -431,6 +431,15 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """The address of the server of the last attempt, where the run has several."""
 
 
+class FailedSample(msgspec.Struct, frozen=True):
+    """A sample without a score, and why."""
+
+    task: str
+    doc_id: int
+    cause: FailureCause
+    message: str
+
+
 Response = Answer | Failure
 
 

@@ -34,8 +34,7 @@ from assay.journal.records import ResponseRecord
 from assay.progress import Progress
 from assay.reports.html import write_report
 from assay.results.verdicts import Verdict
-from assay.scoring.task_scores import FailedSample
-from assay.types import Answer, Check, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
+from assay.types import Answer, Check, FailedSample, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 
 KEY = "exact_match,get-answer"

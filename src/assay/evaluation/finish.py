@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from assay.evaluation.state import RunState
     from assay.results.verdicts import CheckResult, Verdict
     from assay.runs.samples import SampleReader
-    from assay.scoring.task_scores import FailedSample
-    from assay.types import StoppedEarly
+    from assay.types import FailedSample, StoppedEarly
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True, dict=True):

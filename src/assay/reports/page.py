@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from assay.results.document import Provenance, ResultsDocument, Totals
     from assay.results.verdicts import CheckResult, EvidenceCourse, Verdict
     from assay.runs.compare import Comparison
-    from assay.scoring.task_scores import FailedSample
+    from assay.types import FailedSample
 
 _FAILURES_NAMED = 8
 _RESUMED = 1.02

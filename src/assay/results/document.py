@@ -18,9 +18,11 @@ from assay.results.verdicts import CheckResult, EvidenceCourse  # noqa: TC001
 from assay.sandbox.program import Confinement  # noqa: TC001
 from assay.scoring.corrections import Correction  # noqa: TC001
 from assay.scoring.measure import Score  # noqa: TC001
-from assay.scoring.task_scores import FailedSample  # noqa: TC001
 from assay.tasks.file_hashes import DataFile  # noqa: TC001
-from assay.types import StoppedEarly  # noqa: TC001
+from assay.types import (
+    FailedSample,  # noqa: TC001
+    StoppedEarly,  # noqa: TC001
+)
 
 Entries = dict[str, dict[str, Any]]
 """By task or group, values by name."""

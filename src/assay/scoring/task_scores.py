@@ -16,7 +16,6 @@ from collections import Counter, defaultdict
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from assay.errors import MissingDependencyError
@@ -25,7 +24,7 @@ from assay.scoring.sample_scores import AnsweredSample, Scored, Scorer
 from assay.tasks.metrics import aggregation_of
 from assay.tasks.raised import words_of
 from assay.tasks.scoring_needs import why_missing
-from assay.types import Answer, Failure, FailureCause, MetricKey, Outcome, Response
+from assay.types import Answer, FailedSample, Failure, FailureCause, MetricKey, Outcome, Response
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -43,15 +42,6 @@ _AS_IT_IS = nullcontext()
 _TOGETHER_SECONDS = 1.0
 """For several samples scored together. Those that take longer, as where an answer makes a regular expression backtrack
 without end, are scored one by one, each with all the time that a sample may take."""
-
-
-class FailedSample(msgspec.Struct, frozen=True):
-    """A sample without a score, and why."""
-
-    task: str
-    doc_id: int
-    cause: FailureCause
-    message: str
 
 
 class TaskScores:
