@@ -17,6 +17,7 @@ import yarl
 from assay.errors import ServerUnreachableError, SpecificationError
 from assay.models import connecting
 from assay.models.connecting import Connector
+from assay.models.http1 import HTTP1
 from assay.models.openai import OpenAIModel
 from assay.models.retry import NetworkError, Retryability
 from assay.models.tls import client_context
@@ -281,6 +282,34 @@ def test_a_server_of_tls_that_says_nothing_to_plain_http_is_known(authority: tru
         url = server.url.replace("https", "http")
         with pytest.raises(ServerUnreachableError, match=r"speaks TLS at this port.*https://"):
             asyncio.run(ask(url, TLS()))
+
+
+@pytest.mark.parametrize(("reply", "looks"), [(b"", 1), (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", 0)])
+def test_whether_it_speaks_tls_is_looked_at_once_and_only_if_no_reply_begins(
+    reply: bytes, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that reads lines does not answer such a look, which then takes seconds."""
+    monkeypatch.setattr(connecting, "_FINDING_OUT", 0.1)
+    beginnings = []
+
+    def serve(connection: socket.socket) -> None:
+        beginnings.append(connection.recv(1, socket.MSG_PEEK))
+        while beginnings[-1] == b"\x16" and connection.recv(4096):
+            pass
+        connection.recv(65536)
+        connection.sendall(reply)
+
+    async def ask_four_times(url: yarl.URL) -> None:
+        client = HTTP1(url, {}, None, None)
+        for _ in range(4):
+            with pytest.raises(NetworkError):
+                await client.request("GET", url, timeout=10)
+        await client.close()
+
+    with connections(serve) as port:
+        asyncio.run(ask_four_times(yarl.URL(f"http://127.0.0.1:{port}")))
+    assert beginnings.count(b"G") == 4
+    assert beginnings.count(b"\x16") == looks
 
 
 def test_nor_does_such_a_server_say_that_a_certificate_is_wanted(authority: trustme.CA, files: Files) -> None:

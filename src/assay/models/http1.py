@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 from assay.models.connecting import Connector, proxy_authorization
 from assay.models.http1_reply import ReplyReader
-from assay.models.retry import NetworkError
+from assay.models.retry import NetworkError, Retryability
 from assay.models.tls_faults import tls_fault, wordless_fault
 from assay.models.transport import KEEPALIVE, HTTPReply
-from assay.types import FailureCause
 
 if TYPE_CHECKING:
     import ssl
@@ -70,6 +69,8 @@ class HTTP1:
         self._speaks_tls = url.scheme == "https"
         self._was_answered = False
         """Whether any request was, by whatever status."""
+        self._has_looked = False
+        """Whether it was looked what else the server speaks, which may take seconds: once is enough."""
         self._keeps_after_streams = False
         """Seen to. llama.cpp promises to keep every connection, and closes it after a stream."""
         self._watched: _Connection | None = None
@@ -102,7 +103,7 @@ class HTTP1:
         try:
             reply = await connection.send(b"".join((head, end_of_head, body)), timeout, stream)
         except NetworkError as error:
-            if error.fault.cause is FailureCause.RESET and not self._was_answered:
+            if error.fault.retryability is Retryability.UNSURE and not self._was_answered:
                 raise NetworkError(await self._explained(error.fault)) from error
             raise
         finally:
@@ -118,9 +119,12 @@ class HTTP1:
 
     async def _explained(self, fault: Fault) -> Fault:
         """What keeps a server that has not replied to anything yet from it, as far as can be found out."""
-        if await self._connector.speaks_tls():
-            return tls_fault()
-        return wordless_fault(fault) if self._speaks_tls else fault
+        if self._speaks_tls:
+            return wordless_fault(fault)
+        if self._has_looked:
+            return fault
+        self._has_looked = True
+        return tls_fault() if await self._connector.speaks_tls() else fault
 
     async def close(self) -> None:
         """Close all connections."""
