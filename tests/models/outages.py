@@ -14,7 +14,7 @@ from multidict import CIMultiDict
 from assay.errors import AssayError
 from assay.models.endpoint import Endpoint
 from assay.models.openai import OpenAIModel
-from assay.models.retry import Fault, Retryability, status_fault
+from assay.models.retry import Fault, Retryability, reply_fault, status_fault
 from assay.models.wire import ReplyError
 from assay.types import Answer, Failure, FailureCause, ModelSpec, Request, Response
 from tests.models.clocks import VirtualTime
@@ -106,7 +106,7 @@ def play(
             try:
                 return read(json.dumps(reply_with(said, body) if isinstance(said, str) else said).encode())
             except ReplyError as error:
-                return Fault(error.cause, str(error), Retryability.YES, 200)
+                return reply_fault(error, endpoint.address)
 
         async def looks_alive() -> bool:
             return healthy(time.now - start)

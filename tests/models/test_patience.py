@@ -344,6 +344,26 @@ def test_one_replica_that_refuses_loses_nothing() -> None:
     assert played.told == ["http://server-0 is set aside: HTTP 401: who?"]
 
 
+UNREADABLE = {"choices": [{"index": 0, "message": {"content": {"parts": 7}}, "finish_reason": "stop"}]}
+
+
+def test_one_replica_whose_replies_cannot_be_read_loses_nothing() -> None:
+    played = play(lambda *_: UNREADABLE, lambda *_: "fine")
+    assert played.error is None
+    assert played.answers == 200
+    assert [line for line in played.told if line.startswith("http://server-0 is set aside: content of a shape")]
+    assert len(played.asked) < 250
+
+
+def test_an_answer_that_no_replica_gives_readably_is_lost_alone() -> None:
+    odd = prompt(7)
+    played = play(*[lambda _, body: UNREADABLE if asks_for(body) == odd else "fine"] * 2)
+    assert played.error is None
+    assert played.answers == 199
+    assert [failure.cause for failure in played.failures] == [FailureCause.UNREADABLE_REPLY]
+    assert played.asked.count(odd) == 2
+
+
 def test_a_replica_that_refuses_the_key_is_not_back_because_it_is_healthy_but_because_it_answers() -> None:
     takes_key = 60
     played = play(

@@ -214,7 +214,8 @@ _LONGEST_PATIENT_DELAY = 60.0
 
 def is_bad_request(fault: Fault) -> bool:
     """Whether a server calls the request itself bad, not whoever sends it or where it is sent to."""
-    return fault.retryability is Retryability.NO and fault.status is not None and fault.status not in REFUSALS
+    is_of_server = fault.status is None or fault.status in REFUSALS or fault.cause is FailureCause.UNREADABLE_REPLY
+    return fault.retryability is Retryability.NO and not is_of_server
 
 
 def retry_delay(fault: Fault, failures: int, rng: random.Random) -> float:
