@@ -36,8 +36,7 @@ _HEADINGS = (
 _ANSWER_LENGTH = 160
 _SURE = 0.05
 _DECIDES = (
-    "{} below 0.05 decides that a difference is more than chance; the interval says how large it may be, and is "
-    "approximate: near 0 the two may disagree"
+    "{} below 0.05 decides that a difference is more than chance; the interval is approximate and may disagree near 0"
 )
 _OF_ALL_ROWS = "p Holm, adjusted for all {} rows (p is for the row alone),"
 
