@@ -26,7 +26,6 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     ("typed", "instead"),
     [
         ("--tasks gsm8k", "tasks are arguments: assay run gsm8k"),
-        ("-t gsm8k", "tasks are arguments: assay run gsm8k"),
         ("--model local-chat-completions --model_args model=m,base_url=http://x", "--base-url URL --model NAME"),
         ("--batch_size 8", "--concurrency N"),
         ("--batch-size=8", "--concurrency N"),
@@ -55,3 +54,23 @@ def test_each_is_unknown_here_and_the_long_ones_stand_in_the_table(name: str) ->
 @pytest.mark.parametrize("option", ["--limit", "--alpha"])
 def test_a_share_in_per_cent_is_told_as_the_number_to_write(capsys: pytest.CaptureFixture[str], option: str) -> None:
     assert "write 0.005 for 0.5 %" in refusal(capsys, "gsm8k", option, "0.5%")
+
+
+def test_tasks_may_be_named_as_in_lm_eval(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "-t", "nosuch_task", "-L", "3", "--base-url", "http://127.0.0.1:1", "--model", "m"])
+    assert ended.value.code == 2
+    assert "nosuch_task" in capfd.readouterr().err
+
+
+def test_help_fits_a_screen_and_has_the_rest_behind_it(capfd: pytest.CaptureFixture[str]) -> None:
+    shown = {}
+    for option in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as ended:
+            main(["run", option])
+        assert ended.value.code == 0
+        shown[option] = capfd.readouterr().out
+    assert "--min" in shown["--help"]
+    assert "--help-all" in shown["--help"]
+    assert "--client-cert" not in shown["--help"]
+    assert "--client-cert" in shown["--help-all"]

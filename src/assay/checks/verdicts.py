@@ -322,15 +322,6 @@ def verdict_of_bounds(
     return Verdict.INVALID, f"with {failures} it is anywhere from {least} to {most}; {besides}"
 
 
-def worst(results: Sequence[CheckResult]) -> Verdict:
-    """A run passes if all its checks do, and fails if one certainly does; without checks it is not judged."""
-    if not results:
-        return Verdict.INVALID
-    verdicts = {result.verdict for result in results}
-    order = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
-    return next((verdict for verdict in order if verdict in verdicts), Verdict.PASS)
-
-
 def _listed(names: Sequence[str] | Mapping[str, object]) -> str:
     shown = list(names)
     return ", ".join(shown[:12]) + (f" and {len(shown) - 12} more" if len(shown) > 12 else "")

@@ -24,25 +24,38 @@ from assay.errors import AssayError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_COMMANDS = {
-    "run": ("assay.cli.run", "run", "Evaluate a served model on one or more tasks."),
-    "lm-eval": ("assay.cli.lm_eval", "lm_eval", "Run lm_eval's own command line, as it is."),
-    "gate": ("assay.cli.gate", "gate", "Judge servers by a policy: thresholds, baselines, early stopping."),
-    "init": ("assay.cli.init", "init", "Write a first policy and a CI file for a server."),
-    "show": ("assay.cli.show", "show", "Look at a run's samples: prompts, answers, scores."),
-    "compare": ("assay.cli.compare", "compare", "Compare runs, document by document."),
-    "report": ("assay.cli.report", "report", "Show a finished run as one HTML file, with every sample."),
-    "triage": ("assay.cli.triage", "triage", "Say why a run scored low: the model, or the harness?"),
-    "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
-    "score": ("assay.cli.score", "score", "Score a run's answers again, without a server, and say what differs."),
-    "calibrate": ("assay.cli.calibrate", "calibrate", "Run the same several times: noise, and a margin."),
-    "tasks": ("assay.cli.tasks", "tasks", "List the tasks, groups and tags there are."),
-    "probe": ("assay.cli.probe", "probe", "See what a server can do, and how it behaves."),
-    "journal": ("assay.cli.journal", "journal", "Look into the record of a run: show, check, export."),
-    "helm": ("assay.cli.helm", "helm", "HELM's runs answered and its metrics computed, without HELM."),
-    "demo": ("assay.cli.demo", "demo", "See it work: a small real model, served and evaluated on this machine."),
+_SECTIONS = {
+    "Evaluate": {
+        "run": ("assay.cli.run", "run", "Evaluate a served model on one or more tasks."),
+        "lm-eval": ("assay.cli.lm_eval", "lm_eval", "Run lm_eval's own command line, as it is."),
+        "probe": ("assay.cli.probe", "probe", "See what a server can do, and how it behaves."),
+        "tasks": ("assay.cli.tasks", "tasks", "List the tasks, groups and tags there are."),
+    },
+    "Judge": {
+        "gate": ("assay.cli.gate", "gate", "Judge servers by a policy: thresholds, baselines, early stopping."),
+        "calibrate": ("assay.cli.calibrate", "calibrate", "Run the same several times: noise, and a margin."),
+        "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
+        "init": ("assay.cli.init", "init", "Write a first policy and a CI file for a server."),
+    },
+    "Look": {
+        "runs": ("assay.cli.runs", "runs", "List the runs of a folder, newest first."),
+        "show": ("assay.cli.show", "show", "Look at a run's samples: prompts, answers, scores."),
+        "compare": ("assay.cli.compare", "compare", "Compare runs, document by document."),
+        "report": ("assay.cli.report", "report", "Show a finished run as one HTML file, with every sample."),
+        "triage": ("assay.cli.triage", "triage", "Say why a run scored low: the model, or the harness?"),
+        "score": ("assay.cli.score", "score", "Score a run's answers again, without a server, and say what differs."),
+    },
+    "HELM": {
+        "helm": ("assay.cli.helm", "helm", "HELM's runs answered and its metrics computed, without HELM."),
+    },
+    "Housekeeping": {
+        "journal": ("assay.cli.journal", "journal", "Look into the record of a run: show, check, export."),
+        "clean": ("assay.cli.runs", "clean", "Remove journals of finished runs."),
+        "demo": ("assay.cli.demo", "demo", "See it work: a small real model, served and evaluated on this machine."),
+    },
 }
-"""Name -> module, function, one line of help."""
+"""By what one wants to do: name -> module, function, one line of help."""
+_COMMANDS = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
 _LONGEST_MESSAGE = 4000
 _GOES_ON = "the same command"
 """What errors say to run where answers are kept."""
@@ -64,8 +77,9 @@ class _LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, _, summary) in _COMMANDS.items()])
+        for heading, commands in _SECTIONS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name, summary) for name, (_, _, summary) in commands.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -101,7 +115,7 @@ Exit codes:
         "token_normalize_func": lambda name: name.replace("_", "-"),  # lm-eval's spelling is understood too
     },
 )
-@click.version_option(__version__, prog_name="assay")
+@click.version_option(__version__, "-V", "--version", prog_name="assay")
 def cli() -> None:
     """Tell whether a served language model still answers as it should, how sure that is, and if not, why."""
 

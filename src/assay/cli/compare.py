@@ -6,7 +6,7 @@ import click
 
 from assay.cli.remarks import remark_parts
 
-_RUN_HELP = "A run is a results file, a samples file, a baseline, or a folder of results (its newest run)."
+_RUN_HELP = "A run is a results file, a samples file, a baseline, or a folder (its newest run), last or last~1."
 
 
 @click.command(

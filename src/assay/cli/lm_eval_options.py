@@ -24,7 +24,6 @@ _CACHE = "leave it out: each run keeps its answers in a journal, and the same co
 
 INSTEAD: Mapping[str, str] = {
     "--tasks": _TASKS,
-    "-t": _TASKS,
     "--model_args": _ARGUMENTS,
     "-a": _ARGUMENTS,
     "-M": "write --model NAME, the name under which the server serves the model",
@@ -33,9 +32,7 @@ INSTEAD: Mapping[str, str] = {
     "--max_batch_size": _BATCHES,
     "--output_path": _OUTPUT,
     "-o": _OUTPUT,
-    "-L": "write --limit N",
     "-f": "write --num-fewshot K",
-    "-E": "write --samples",
     "-s": _SAMPLES,
     "--device": _SERVERS,
     "--trust_remote_code": _SERVERS,

@@ -8,7 +8,7 @@ import click
 
 from assay.cli.remarks import remark_parts
 
-_RUN_HELP = "A run is a results file, a samples file, or a folder of results (its newest run)."
+_RUN_HELP = "A run is a results file, a samples file, or a folder (its newest run), last or last~1."
 
 
 @click.command(short_help="A finished run as one HTML file, with every sample.", epilog=_RUN_HELP)

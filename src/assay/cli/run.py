@@ -32,15 +32,17 @@ class _Share(click.types.FloatParamType):
 SHARE = _Share()
 
 
-def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    names = tuple(name.strip() for argument in value for name in argument.split(",") if name.strip())
+def _tasks(ctx: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    given = (*ctx.params.get("named_tasks", ()), *value)
+    names = tuple(name.strip() for argument in given for name in argument.split(",") if name.strip())
     if not names:
         raise click.BadParameter("name at least one task")
     return names
 
 
 @click.command(cls=RunCommand, short_help="Evaluate a served model on one or more tasks.")
-@click.argument("tasks", nargs=-1, required=True, callback=_tasks, metavar="TASK[,TASK…]")
+@click.argument("tasks", nargs=-1, callback=_tasks, metavar="TASK[,TASK…]")
+@click.option("-t", "named_tasks", multiple=True, is_eager=True, help="A task, as in lm-eval.", metavar="TASK")
 @address_options
 @click.option("--model", required=True, help="Name under which the server serves the model.", metavar="NAME")
 @click.option("--completions", is_flag=True, help="Ask /v1/completions with plain text instead of chat.")
@@ -55,9 +57,10 @@ def _tasks(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tup
     show_default=True,
     help="With --tokenizer: send token ids, or the text they stand for.",
 )
-@click.option("--limit", type=SHARE, help="Documents a task: a count, or a fraction below 1.", metavar="N")
+@click.option("--limit", "-L", type=SHARE, help="Documents a task: a count, or a fraction below 1.", metavar="N")
 @click.option(
     "--samples",
+    "-E",
     help="Documents to ask, by task, in place of --limit; a file may hold it.",
     metavar="'{\"TASK\": [0,5,7]}'",
 )

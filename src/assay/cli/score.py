@@ -41,7 +41,7 @@ def score(
 ) -> int:
     """Score the answers in a run's journal again, as they would be scored now, and say what differs.
 
-    RUN is a results file or a folder of results (its newest run). With other task YAML, a newer lm-eval or a newer
+    RUN is a results file or a folder (its newest run), last or last~1. With other task YAML, a newer lm-eval or a newer
     Assay, this tells what the harness alone changes.
 
     \b

@@ -89,6 +89,36 @@ SHARED = {
 """Heading -> parameters in the order in which they are shown, for all commands."""
 
 
+SPECIAL = frozenset(
+    {
+        "Prompts as token ids (with --completions)",
+        "Requests that fit the server",
+        "Pace and patience",
+        "Going on",
+        "Seeds",
+        "TLS",
+    }
+)
+"""Headings of what few need: ``--help-all`` shows them."""
+_FOR_SPECIAL_CASES = frozenset(name for heading in SPECIAL for name in SHARED[heading])
+_SHOWS_ALL = "assay.help_all"
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.meta[_SHOWS_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_all,
+    help="Show all options: tokens, seeds, TLS, pace, odd servers.",
+)
 _GEN_KWARGS = "--gen-kwargs"
 _SETTING = re.compile(r"[A-Za-z_][\w.]*=")
 
@@ -127,13 +157,22 @@ class SectionedCommand(click.Command):
                 ):
                     remark(f"{parameter.opts[0]} is given {times} times; the last one counts")
 
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own, ``--help``, and where there is more than that shows ``--help-all``."""
+        params = super().get_params(ctx)
+        has_more = any(param.name in _FOR_SPECIAL_CASES for param in params)
+        return [*params, _HELP_ALL] if has_more else params
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections."""
+        """Write the sections; those for special cases only if asked for."""
         options = {each.name: each for each in self.get_params(ctx) if isinstance(each, click.Option)}
         sectioned = {name for names in self._sections.values() for name in names}
         own = tuple(name for name in options if name not in sectioned)
         sections = {"Options": own, **self._sections} if len(own) > 1 else {**self._sections, "Help": own}
+        shows_all = ctx.meta.get(_SHOWS_ALL, False)
         for heading, names in sections.items():
+            if heading in SPECIAL and not shows_all:
+                continue
             records = [record for name in names if name in options and (record := options[name].get_help_record(ctx))]
             if records:
                 with formatter.section(heading):

@@ -52,7 +52,7 @@ def show(
 ) -> None:
     """Page through the samples of a finished run, Assay's or lm-eval's.
 
-    RUN is a results file, a samples file or a folder of results (its newest run). All conditions given must hold.
+    RUN is a results file, a samples file or a folder (its newest run), last or last~1. All conditions given must hold.
 
     \b
     Example:

@@ -6,7 +6,7 @@ import click
 
 from assay.cli.remarks import remark_parts
 
-_RUN_HELP = "A run is a results file, a samples file or a folder of results (its newest run), Assay's or lm-eval's."
+_RUN_HELP = "A run is a results or samples file, a folder (its newest run), last or last~1; Assay's or lm-eval's."
 
 
 @click.command(short_help="Say why a run scored low: the model, or the harness?", epilog=_RUN_HELP)

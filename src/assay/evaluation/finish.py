@@ -10,13 +10,13 @@ import msgspec
 
 from assay._util.interruption import uninterrupted
 from assay.checks.planned import judge_checks
-from assay.checks.verdicts import worst
 from assay.diagnosis import Triage, explain_scores
 from assay.errors import UnjudgeableError
 from assay.journal.finishing import finish_journal
 from assay.results.description import marked_stopped_early, whole_document
 from assay.results.document import AssayPart, ResultsDocument
 from assay.results.provenance import provenance
+from assay.results.verdicts import worst
 from assay.results.writing import aggregate, new_date_id, write_document, write_results
 from assay.scoring.corrections import Correction, corrections
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals

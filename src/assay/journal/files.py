@@ -229,6 +229,42 @@ def lock(fd: int, path: Path) -> None:
         _log.warning("this file system cannot lock %s (%s): do not run the same command twice", path, error.strerror)
 
 
+def remove_finished(path: Path) -> bool:
+    """Remove the journal of a run that has all its results, unless a process uses it.
+
+    Returns:
+        Whether it was removed.
+
+    Raises:
+        JournalError: it cannot be read or removed.
+    """
+    try:
+        with path.open("rb+") as file:
+            if not _is_idle_and_finished(file.fileno(), path):
+                return False
+            path.unlink()
+    except OSError as error:
+        raise JournalError(f"cannot remove {path}: {error.strerror}") from error
+    return True
+
+
+def is_finished(path: Path) -> bool:
+    """Whether a journal's run has all its results, and no process uses it."""
+    try:
+        with path.open("rb+") as file:
+            return _is_idle_and_finished(file.fileno(), path)
+    except OSError:
+        return False
+
+
+def _is_idle_and_finished(fd: int, path: Path) -> bool:
+    try:
+        lock(fd, path)
+    except JournalLockedError:
+        return False
+    return is_finished_for_good(fd, os.fstat(fd).st_size, path)
+
+
 @contextmanager
 def _folder_lock(folder: Path) -> Iterator[None]:
     """Keep two processes from each starting a journal for the same run; on file systems that cannot, do nothing."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.checks.verdicts import worst
 from assay.diagnosis import Triage
 from assay.errors import FileFormatError
 from assay.reports.endpoints import endpoint_rows
@@ -16,6 +15,7 @@ from assay.reports.gate import asked_words
 from assay.reports.remarks import other_models
 from assay.results.groups import leaves
 from assay.results.sample_files import may_name_file, samples_file_of
+from assay.results.verdicts import worst
 from assay.runs.files import read_run
 from assay.scoring.measure import Score, interval_of, number_at, stderr_of
 from assay.types import FailureCause, score_keys

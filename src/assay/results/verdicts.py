@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from assay.stats.course import Course  # noqa: TC001 - msgspec resolves the annotations
 from assay.stats.intervals import Interval  # noqa: TC001
 from assay.types import Check, MetricKeyText  # noqa: TC001
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Verdict(StrEnum):
@@ -87,3 +91,12 @@ class EvidenceCourse(msgspec.Struct, frozen=True, kw_only=True):
     decided_together: bool = False
     """It was decided before that, with the other checks together: by Holm's method."""
     course: Course
+
+
+def worst(results: Sequence[CheckResult]) -> Verdict:
+    """A run passes if all its checks do, and fails if one certainly does; without checks it is not judged."""
+    if not results:
+        return Verdict.INVALID
+    verdicts = {result.verdict for result in results}
+    order = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
+    return next((verdict for verdict in order if verdict in verdicts), Verdict.PASS)

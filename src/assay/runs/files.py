@@ -47,6 +47,10 @@ if TYPE_CHECKING:
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Where a function lay in memory: part of its ``repr``, which lm-eval writes for Python functions in a task."""
+_USUAL_FOLDER = "results"
+_RESULTS = "results_*.json"
+_LAST = re.compile(r"last(?:~(\d+))?")
+_TIME = re.compile(r"20\d\d-\d\d")
 _HASH = re.compile("[0-9a-f]{8,}")
 _COMPARED = ("output_type", "repeats", "generation_kwargs", "filter_list", "metric_list", "process_results")
 """Entries of a task's configuration that change scores. What changes the prompts shows in their hashes."""
@@ -58,7 +62,7 @@ def read_run(path: str | Path) -> RecordedRun:
     Raises:
         FileFormatError: there is none, there are several to choose from, or a file is damaged.
     """
-    place = Path(path)
+    place = named_run(path)
     if place.is_dir():
         return _read_results_run(newest_results(place))
     if not place.exists():
@@ -70,13 +74,49 @@ def read_run(path: str | Path) -> RecordedRun:
     return load_baseline(place) if is_baseline(place) else _read_results_run(place)
 
 
+def named_run(path: str | Path) -> Path:
+    """The place that a run's name stands for.
+
+    A name is a path; or ``last``, ``last~1`` (the one before) and so on, or the beginning of a run's time
+    (``2026-12-01T05``), of the runs in ``results``, or, as ``DIR/last``, of those in a folder.
+
+    Raises:
+        FileFormatError: no run, or more than one, is meant by a name that is no path.
+    """
+    place = Path(path)
+    if place.exists():
+        return place
+    folder = place.parent if len(place.parts) > 1 else Path(_USUAL_FOLDER)
+    if (last := _LAST.fullmatch(place.name)) is None and not _TIME.match(place.name):
+        return place
+    files = sorted(results_files(folder), key=lambda file: file.name, reverse=True)
+    if last is not None:
+        number = int(last[1] or 0)
+        if number >= len(files):
+            raise FileFormatError(
+                f"there is no run {path}: {folder} holds {len(files)}; assay runs {folder} lists them"
+            )
+        return files[number]
+    meant = [file for file in files if (time_stamp(file) or "").startswith(place.name)]
+    if len(meant) != 1:
+        raise FileFormatError(
+            f"{len(meant) or 'no'} runs in {folder} are of {place.name}; assay runs {folder} lists all there are"
+        )
+    return meant[0]
+
+
+def results_files(folder: Path) -> list[Path]:
+    """Results files in a folder and in those in it."""
+    return [*folder.glob(_RESULTS), *folder.glob(f"*/{_RESULTS}")]
+
+
 def newest_results(folder: Path) -> Path:
     """The newest results file of a model's folder, or of the one model's folder in an output directory.
 
     Raises:
         FileFormatError: there is none, or there are runs of several models.
     """
-    holding = {file.parent for file in [*folder.glob("results_*.json"), *folder.glob("*/results_*.json")]}
+    holding = {file.parent for file in results_files(folder)}
     if folder in holding:
         holding = {folder}
     if not holding:

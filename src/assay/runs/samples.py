@@ -22,7 +22,7 @@ from assay.journal.by_document import ResponsesByDocument
 from assay.results.reading import read_results
 from assay.results.sample_files import first_text, reading, samples_file_of, time_stamp
 from assay.results.scored_lines import OpenedLines, place_lines
-from assay.runs.files import newest_results
+from assay.runs.files import named_run, newest_results
 from assay.runs.record import score_of
 from assay.scoring.outcomes import fallbacks_in_config, outcome_of
 from assay.types import Answer, Failure, Outcome
@@ -287,7 +287,7 @@ def results_file_of(run: str | Path) -> Path:
     Raises:
         FileFormatError: there is none, or there are several to choose from.
     """
-    place = Path(run)
+    place = named_run(run)
     if place.is_dir():
         return newest_results(place)
     if place.name.endswith(".jsonl") and (stamp := time_stamp(place)):
