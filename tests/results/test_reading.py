@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,3 +131,9 @@ def test_what_the_system_refuses_is_said_in_its_words_and_the_path_once(
     with pytest.raises(FileFormatError) as told:
         read(tmp_path)
     assert str(told.value) == f"cannot read the {kind} file {tmp_path}: Is a directory"
+
+
+def test_reading_imports_no_lm_eval() -> None:
+    script = "import sys, assay.results.reading; print([name for name in ('lm_eval', 'scipy') if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

@@ -1,7 +1,6 @@
 """Confidence intervals for a score, and what failed samples do to them.
 
-Sources: Wilson (1927); Clopper and Pearson (1934); Liang and Zeger (1986); Miller (2024), "Adding Error Bars to Evals",
-arXiv 2411.00640.
+Sources: Wilson (1927); Liang and Zeger (1986); Miller (2024), "Adding Error Bars to Evals", arXiv 2411.00640.
 """
 
 from __future__ import annotations
