@@ -143,10 +143,11 @@ def test_a_probe_before_the_run_is_kept_with_it_and_changes_nothing_else(
     assert sorted(request.raw for request in server.requests) == bodies
     seen = troubled.results["assay"]["probe"]
     assert (seen["url"], seen["findings"]["chat"]["seen"]) == (server.url, "yes")
-    # A resumed run has its probe already; four short prompts show whether the server is still the same.
+    # A resumed run has its probe already. One question shows whether the server takes the requests' fields, four
+    # short prompts whether it is still the same.
     probes, server.faults = len(server.probes), ()
     mended = evaluate(msgspec.structs.replace(specification(server, tmp_path / "probed"), probe=True))
-    assert len(server.probes) == probes + 1 + 4 > 10
+    assert len(server.probes) == probes + 1 + 1 + 4 > 10
     assert mended.results["assay"].pop("probe") == seen
     for results in (mended.results, plain.results):
         results["assay"]["provenance"]["specification"].pop("probe")
