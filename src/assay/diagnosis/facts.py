@@ -78,8 +78,8 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The model in the reply, where it is not the one asked for."""
     endpoint: str | None = None
     time: float | None = None
-    prompt_hash: str = ""
-    """Its first digits, enough to tell prompts apart."""
+    prompt_hash: int | None = None
+    """Of its hash 64 bits, enough to tell prompts apart."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -137,7 +137,7 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
         endpoint=next((sys.intern(answer.endpoint) for answer in answers if answer.endpoint), None),
         time=max(sample.times, default=None),
         prompt_tokens=None if first is None else first.prompt_tokens,
-        prompt_hash=sample.prompt_hash[:_DIGITS],
+        prompt_hash=int(sample.prompt_hash[:_DIGITS], 16) if sample.prompt_hash else None,
         **_of_prompt(prompt, text),
         **(
             _of_answer(first, sample, text[-_PROMPT_END:], metric if is_wrong else None)

@@ -68,15 +68,16 @@ class SamplePacker:
         self._chosen = chosen_keys
         self._baseline = baseline
         self._tasks: list[TaskRows] = []
-        self._rows: list[bytes] = []
-        """JSON."""
+        self._rows = bytearray()
+        """JSON, each with a comma behind it."""
+        self._count = 0
         self._texts = TextStore()
         self._references: list[list[str]] = []
 
     def add(self, sample: RunSample) -> None:
         """Take a sample."""
         if not self._tasks or self._tasks[-1].name != sample.task:
-            self._tasks.append(TaskRows(name=sample.task, keys=[], filters=[], chosen=0, first=len(self._rows)))
+            self._tasks.append(TaskRows(name=sample.task, keys=[], filters=[], chosen=0, first=self._count))
             self._references.append([])
         task, references = self._tasks[-1], self._references[-1]
         task.count += 1
@@ -89,7 +90,8 @@ class SamplePacker:
             shared = shared_with(prompt, references)
             task.common = shared if task.common is None else min(task.common, shared)
         flips = {} if self._baseline is None else self._baseline.flips(sample.task, sample.doc_id)
-        self._rows.append(as_json(_row(sample, task, flips)))
+        self._rows += as_json(_row(sample, task, flips)) + b","
+        self._count += 1
         before = None if self._baseline is None else self._baseline.answer(sample.task, sample.doc_id)
         rank = 0 if flips else _rank(sample, self._chosen.get(sample.task))
         self._texts.add(entry_of(sample, references, before), rank)
@@ -106,10 +108,10 @@ class SamplePacker:
         for task, references in zip(self._tasks, self._references, strict=True):
             if task.common:
                 task.common = utf16_length(up_to_blank_line(references[-1][: task.common]))
-        texts, count = self._texts.pack(budget), len(self._rows)
+        texts, count = self._texts.pack(budget), self._count
         index = {
             "tasks": msgspec.to_builtins(self._tasks),
-            "rows": msgspec.Raw(b"[%b]" % b",".join(self._rows)),
+            "rows": msgspec.Raw(b"[" + self._rows[:-1] + b"]"),
             "references": self._references,
             "outcomes": OUTCOMES,
             "firsts": texts.firsts,

@@ -292,9 +292,9 @@ class TaskScores:
     def task_hash(self) -> str:
         """lm-eval's ``task_hashes`` entry: a hash of every sample line's document, prompt and target."""
         digest = hashlib.sha256()
-        in_order = b"".join(self._hashes[doc_id].hex().encode() for doc_id in sorted(self._hashes))
         for _ in self._lines:
-            digest.update(in_order)
+            for doc_id in sorted(self._hashes):
+                digest.update(self._hashes[doc_id].hex().encode())
         return digest.hexdigest()
 
     def _ordered(self, by_filter: dict[str, Any]) -> list[str]:
