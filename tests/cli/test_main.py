@@ -1,5 +1,6 @@
 """What every command has in common."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -73,3 +74,26 @@ def test_closed_streams_are_as_streams_to_nowhere(tmp_path: Path, closed: str) -
     assert (
         subprocess.run(f"{shlex.join([sys.executable, '-c', said])} {closed}", shell=True, check=False).returncode == 0
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "completions"),
+    [
+        ("assay ru", ["run", "runs"]),
+        ("assay run --concurr", ["--concurrency"]),
+        ("assay helm ev", ["evaluate"]),
+    ],
+)
+def test_shells_complete_commands_and_options(words: str, completions: list[str]) -> None:
+    typed = {"_ASSAY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    command = [sys.executable, "-m", "assay"]
+    done = subprocess.run(command, env={**os.environ, **typed}, capture_output=True, text=True, check=False)
+    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == completions
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_gets_a_script(shell: str) -> None:
+    command = [sys.executable, "-m", "assay"]
+    environment = {**os.environ, "_ASSAY_COMPLETE": f"{shell}_source"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert "_ASSAY_COMPLETE" in done.stdout

@@ -56,6 +56,8 @@ _SECTIONS = {
 }
 """By what one wants to do: name -> module, function, one line of help."""
 _COMMANDS = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
+_COMPLETION = "_ASSAY_COMPLETE"
+"""Environment variable by which a shell asks for completions; see click's documentation."""
 _LONGEST_MESSAGE = 4000
 _GOES_ON = "the same command"
 """What errors say to run where answers are kept."""
@@ -175,6 +177,7 @@ def main(arguments: list[str] | None = None) -> None:
         _spare_the_garbage_collector()
         _spare_unused_threads()
         _leave_out_lm_evals_log()
+    _complete_for_shell()
     try:
         # Not cli.main(), which makes a broken pipe exit code 1: that says that a check is not met.
         with cli.make_context("assay", list(sys.argv[1:] if arguments is None else arguments)) as context:
@@ -209,6 +212,12 @@ def main(arguments: list[str] | None = None) -> None:
 def _unless_fresh(message: str, arguments: Sequence[str]) -> str:
     """The message, true also where the same command would start anew."""
     return f"{message} (without --fresh)" if "--fresh" in arguments and _GOES_ON in message else message
+
+
+def _complete_for_shell() -> None:
+    """Answer a shell that asks for completions, and end."""
+    if _COMPLETION in os.environ:
+        cli.main(prog_name="assay")
 
 
 def _leave(exit_code: int, *, is_own_process: bool) -> None:
