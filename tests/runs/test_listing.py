@@ -146,3 +146,40 @@ def test_a_damaged_file_is_listed_as_that(three: Path, tmp_path: Path) -> None:
     shutil.copytree(three, folder)
     Path(list_runs(folder)[0].file).write_text("{")
     assert "cannot" in list_runs(folder)[0].state or "damaged" in list_runs(folder)[0].state
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with ScriptedServer(answer=right, models=["scripted"]) as server:
+        return evaluate(
+            Specification(
+                tasks=("both",),
+                model=ModelSpec(base_url=server.url, model="scripted"),
+                options=TaskOptions(include_path=str(TASKS)),
+                output_dir=str(tmp_path_factory.mktemp("group")),
+            )
+        ).results_file
+
+
+def test_some_tasks_alone_are_compared_kept_and_explained(
+    group: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = str(group)
+    assert assay("compare", run, run, "--task", "naming", "--json") == 0
+    assert {change["task"] for change in json.loads(capfd.readouterr().out)[0]["changes"]} == {"naming"}
+    assert assay("compare", run, run, "--task", "both", "--json") == 0
+    compared = {change["task"] for change in json.loads(capfd.readouterr().out)[0]["changes"]}
+    assert compared == {"both", "counting", "naming"}
+    assert assay("baseline", "save", run, str(tmp_path / "b.json"), "--task", "counting") == 0
+    assert list(read_run(tmp_path / "b.json").tasks) == ["counting"]
+    assert assay("triage", run, "--task", "naming", "--json") == 0
+
+
+@pytest.mark.parametrize("command", [["compare"], ["triage"], ["baseline", "save"]])
+def test_a_task_that_the_run_lacks_is_named(
+    command: list[str], group: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    other = {"compare": [str(group)], "baseline": [str(tmp_path / "b.json")], "triage": []}[command[0]]
+    assert assay(*command, str(group), *other, "--task", "gsm8k") == 2
+    (line,) = capfd.readouterr().err.strip().splitlines()
+    assert "has no task 'gsm8k'" in line

@@ -14,10 +14,13 @@ _RUN_HELP = "A run is a results file, a samples file, a baseline, or a folder (i
 )
 @click.argument("baseline", metavar="A")
 @click.argument("candidates", nargs=-1, required=True, metavar="B [C…]")
+@click.option("--task", "tasks", multiple=True, help="Only this task or group. May be repeated.", metavar="NAME")
 @click.option("--flips", type=click.IntRange(min=0), default=6, show_default=True, help="Flipped answers to show.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON, with all flipped answers.")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
-def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: bool, as_markdown: bool) -> None:
+def compare(
+    baseline: str, candidates: tuple[str, ...], tasks: tuple[str, ...], flips: int, as_json: bool, as_markdown: bool
+) -> None:
     """Compare runs B, C, … with run A, on the documents that both scored. Assay's and lm-eval's runs alike.
 
     \b
@@ -29,7 +32,7 @@ def compare(baseline: str, candidates: tuple[str, ...], flips: int, as_json: boo
 
     remark_parts(baseline, *candidates)
     first = read_run(baseline)
-    comparisons = [compared(first, candidate) for candidate in candidates]
+    comparisons = [compared(first, candidate, tasks=tasks) for candidate in candidates]
     if as_json:
         from assay._util.json_text import json_line
 

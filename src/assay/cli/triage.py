@@ -16,8 +16,9 @@ _RUN_HELP = "A run is a results or samples file, a folder (its newest run), last
     help="An earlier run of the same tasks, or a baseline file (default: what the run's checks name).",
     metavar="RUN",
 )
+@click.option("--task", "tasks", multiple=True, help="Only this task. May be repeated.", metavar="NAME")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-def triage(run: str, baseline: str | None, as_json: bool) -> None:
+def triage(run: str, baseline: str | None, tasks: tuple[str, ...], as_json: bool) -> None:
     """Say why RUN scored low: the most probable cause in the first line, then all that was found.
 
     If other versions of the packages made the baseline, its answers are scored again to see what that alone changes.
@@ -29,7 +30,7 @@ def triage(run: str, baseline: str | None, as_json: bool) -> None:
     from assay.diagnosis import triage as explain
 
     remark_parts(run, baseline)
-    found = explain(run, baseline)
+    found = explain(run, baseline, tasks=tasks)
     if as_json:
         from assay._util.json_text import json_line
 

@@ -19,6 +19,7 @@ from assay.diagnosis.findings import Cause, Finding, Triage
 from assay.diagnosis.harness import harness_changed
 from assay.diagnosis.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
 from assay.diagnosis.slices import slices
+from assay.errors import SpecificationError
 from assay.results.verdicts import Verdict
 from assay.runs.samples import RunSamples, results_file_of
 from assay.types import MetricKey, score_keys
@@ -54,7 +55,9 @@ _DETECTORS: tuple[Detector, ...] = (
 )
 
 
-def triage(run: str | Path, baseline: str | Path | None = None, *, score_again: bool = True) -> Triage:
+def triage(
+    run: str | Path, baseline: str | Path | None = None, *, score_again: bool = True, tasks: Sequence[str] = ()
+) -> Triage:
     """Say why a finished run scored as it did: the most probable cause, then all that was found.
 
     Args:
@@ -63,14 +66,16 @@ def triage(run: str | Path, baseline: str | Path | None = None, *, score_again: 
             run's own checks name, if they do and it is there.
         score_again: if a baseline that is named here was made by other versions of the packages, score its answers
             again to see what that alone changes; loads its tasks and their data.
+        tasks: the tasks to explain; all if empty.
 
     Raises:
         FileFormatError: a run is missing or damaged.
+        SpecificationError: the run lacks a task of `tasks`.
         JournalError: a run's journal is there and cannot be read.
     """
     with RunSamples(results_file_of(run)) as samples:
         named = _baseline_in_checks(samples) if baseline is None else baseline
-        return triage_samples(samples, named, score_again=score_again and baseline is not None)
+        return triage_samples(samples, named, score_again=score_again and baseline is not None, tasks=tasks)
 
 
 def needs_explanation(checks: Sequence[CheckResult]) -> bool:
@@ -111,9 +116,13 @@ def triage_samples(
     *,
     score_again: bool = False,
     reader: SampleReader | None = None,
+    tasks: Sequence[str] = (),
 ) -> Triage:
     """Say why a run scored as it did; see :func:`triage`."""
     looked_at = metrics_of(samples)
+    if missing := [name for name in tasks if name not in looked_at]:
+        raise SpecificationError(f"{samples.file} has no task '{missing[0]}'; it has {', '.join(looked_at)}")
+    looked_at = {task: key for task, key in looked_at.items() if not tasks or task in tasks}
     metrics = {task: key for task, key in looked_at.items() if key is not None}
     facts = list(facts_of_run(samples, looked_at, reader))
     beside = None if baseline is None else baseline_of(Path(baseline), samples, looked_at, score_again=score_again)

@@ -10,7 +10,7 @@ from assay.errors import SpecificationError
 from assay.runs.answers import read_answers
 from assay.runs.files import read_run
 from assay.runs.pairing import Pairing, pair_tasks
-from assay.runs.record import AnswerText, RecordedRun, Score, are_same_run, document_means, mean
+from assay.runs.record import AnswerText, RecordedRun, Score, are_same_run, document_means, mean, with_tasks
 from assay.stats.multiple import holm
 from assay.stats.paired import count_flips, mcnemar, newcombe_interval, paired_difference, sign_flip_test
 from assay.stats.strata import stratified_interval
@@ -91,19 +91,22 @@ class _Paired(msgspec.Struct, frozen=True):
     higher_is_better: bool
 
 
-def compare(baseline: RecordedRun | str | Path, candidate: RecordedRun | str | Path) -> Comparison:
+def compare(
+    baseline: RecordedRun | str | Path, candidate: RecordedRun | str | Path, *, tasks: Sequence[str] = ()
+) -> Comparison:
     """Compare two runs document by document: every task, metric and group that both have. Assay's and lm-eval's alike.
 
     Args:
         baseline: the earlier one: a results file, a samples file, a baseline, a folder of results (its newest run), or
             what :func:`assay.read_run` has read of one.
         candidate: the later one, in the same way.
+        tasks: the tasks and groups to compare; all if empty.
 
     Raises:
         FileFormatError: a run is missing or damaged.
-        SpecificationError: they have no task in common.
+        SpecificationError: they have no task in common, or one lacks a task of `tasks`.
     """
-    baseline, candidate = _read(baseline), _read(candidate)
+    baseline, candidate = (with_tasks(_read(run), tasks) for run in (baseline, candidate))
     comparison = compare_rescored(baseline, candidate)
     return msgspec.structs.replace(comparison, remarks=(*_remarks_on_runs(baseline, candidate), *comparison.remarks))
 

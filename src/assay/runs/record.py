@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.errors import SpecificationError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -155,3 +157,25 @@ def document_mean(score: Score) -> float:
 def document_means(scores: Sequence[Score]) -> list[float]:
     """:func:`document_mean` of each."""
     return list(map(document_mean, scores))
+
+
+def with_tasks(run: RecordedRun, names: Sequence[str]) -> RecordedRun:
+    """The run with some of its tasks alone, and the groups that these make up; all of it for no names.
+
+    Raises:
+        SpecificationError: the run has no task or group of a name.
+    """
+    if not names:
+        return run
+    wanted: set[str] = set()
+    for name in names:
+        if name not in run.tasks and name not in run.groups:
+            raise SpecificationError(
+                f"{run.source} has no task '{name}'; it has {', '.join([*run.tasks, *run.groups])}"
+            )
+        wanted |= set(run.groups[name].tasks) if name in run.groups else {name}
+    return msgspec.structs.replace(
+        run,
+        tasks={name: task for name, task in run.tasks.items() if name in wanted},
+        groups={name: group for name, group in run.groups.items() if set(group.tasks) <= wanted},
+    )
