@@ -71,6 +71,9 @@ class Progress:
     def noted(self, remark: str) -> None:
         """Something that whoever watches should know, in one line."""
 
+    def server_busy(self, running: int, waiting: int) -> None:
+        """The server says how many requests it works on, and how many wait at it."""
+
     def limited(self, limit: int) -> None:
         """From now on so many requests may be outstanding at once."""
 

@@ -20,7 +20,7 @@ def test_the_first_slow_answers_are_forgotten() -> None:
         pace.answered(60.0)
     for number in range(1, 41):
         pace.answered(60.0 + number / 10)
-    assert pace.seconds_for(1000, 16, 64.0) == pytest.approx(100, rel=0.05)
+    assert pace.seconds_for(1000, 16, 64.0) == pytest.approx((100, 100), rel=0.05)
 
 
 def test_answers_that_come_in_together_are_counted_together() -> None:
@@ -28,7 +28,7 @@ def test_answers_that_come_in_together_are_counted_together() -> None:
     for turn in range(1, 6):
         for _ in range(32):
             pace.answered(10.0 * turn)
-    assert pace.seconds_for(320, 32, 50.0) == pytest.approx(100, rel=0.35)
+    assert pace.seconds_for(320, 32, 50.0) == pytest.approx((100, 100), rel=0.35)
 
 
 def test_it_is_too_early_to_tell_before_every_place_has_had_its_answer() -> None:
@@ -45,7 +45,39 @@ def test_while_nothing_is_answered_the_time_left_grows() -> None:
     soon, late = pace.seconds_for(100, 4, 100.0), pace.seconds_for(100, 4, 400.0)
     assert soon is not None
     assert late is not None
-    assert late > 5 * soon
+    assert min(late) > 5 * max(soon)
+
+
+def test_a_pace_that_changes_is_told_as_a_range() -> None:
+    pace = Pace()
+    for number in range(80):
+        pace.answered(float(number))
+    for number in range(1, 41):
+        pace.answered(79.0 + number / 10)
+    least, most = pace.seconds_for(100, 4, 83.0) or (0.0, 0.0)
+    assert least == pytest.approx(10, rel=0.1)
+    assert most > 3 * least
+
+
+def test_tokens_cut_offs_and_the_servers_queue_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr("time.monotonic", lambda: float(next(clock)))
+    said = io.StringIO()
+    progress = ProgressLines(said)
+    progress.loaded({"task": 3}, 0, Path("run.journal"))
+    progress.limited(8)
+    progress.server_busy(6, 2)
+    for number in range(3):
+        request = Request("task", number, 0, 0, "generate_until", b"{}", f"key-{number}")
+        answer = Answer(text="x", completion_tokens=100, finish_reason="length" if number else "stop")
+        progress.responded(request, answer)
+        progress.completed(Sample("task", number, None, [], [request]), [answer])
+    last = said.getvalue().splitlines()[-1]
+    assert "tokens/s" in last
+    assert "2 cut off" in last
+    assert "6 running and 2 waiting at the server" in last
+    progress.server_busy(6, 0)
+    assert "waiting" not in ", ".join(progress._status_words(3, 3, 1.0))
 
 
 def lines(monkeypatch: pytest.MonkeyPatch, *, asked: bool, response: Response) -> str:

@@ -80,5 +80,6 @@ class WorkerPool:
                 if seen is None:
                     return
                 self._concurrency.loaded(seen, now())
+                self._observer.server_busy(seen.running, seen.waiting)
                 self._start_workers()
             await asyncio.sleep(_LOAD_EVERY)

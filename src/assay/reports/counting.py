@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
-from assay._util.durations import duration_words
+from assay._util.durations import duration_words, rate_words
 from assay._util.text import printable
 from assay.progress import Progress
 from assay.reports.pace import Pace
@@ -22,6 +22,12 @@ LONGEST_REMARK = 600
 """Characters shown of a remark."""
 
 
+_ALIKE = 1.2
+"""Two times left whose ratio is at most this are told as one."""
+_COARSE = 600.0
+"""Seconds; longer times are told in whole minutes."""
+
+
 class CountingProgress(Progress):
     """What is counted however it is shown, and remarks said at once."""
 
@@ -34,7 +40,8 @@ class CountingProgress(Progress):
 
     def _begin(self) -> None:
         """Count from nought: a run begins."""
-        self._asked = self._failed = self._limit = 0
+        self._asked = self._failed = self._limit = self._tokens = self._cut_off = 0
+        self._busy = ""
         self._at_most: int | None = None
         """Samples, where the run may end before all are asked."""
         self._started = time.monotonic()
@@ -50,6 +57,10 @@ class CountingProgress(Progress):
         """Say it."""
         self._say(printable(remark, LONGEST_REMARK))
 
+    def server_busy(self, running: int, waiting: int) -> None:
+        """Keep it, to be shown where anything waits."""
+        self._busy = f"{running} running and {waiting} waiting at the server" if waiting else ""
+
     def limited(self, limit: int) -> None:
         """Keep it, to be shown beside the rate."""
         self._limit = limit
@@ -57,7 +68,11 @@ class CountingProgress(Progress):
     def responded(self, request: Request, response: Response) -> None:
         """Count requests and failures."""
         self._asked += 1
-        self._failed += not isinstance(response, Answer)
+        if isinstance(response, Answer):
+            self._tokens += response.completion_tokens or 0 if request.scored is None else 0
+            self._cut_off += response.finish_reason == "length" and request.scored is None
+        else:
+            self._failed += 1
         self._asked_now.add((request.task, request.doc_id))
 
     def completed(self, sample: Sample, responses: Sequence[Response]) -> None:
@@ -76,11 +91,37 @@ class CountingProgress(Progress):
         """How long the rest of the samples will take, in words; None where that is not known."""
         if self._at_most is not None:
             return None
-        seconds = self._pace.seconds_for(samples, self._limit, time.monotonic()) if samples else None
-        return None if seconds is None else f"{duration_words(seconds)} left"
+        known = self._pace.seconds_for(samples, self._limit, time.monotonic()) if samples else None
+        if known is None:
+            return None
+        least, most = map(_rounded, known)
+        if most <= least * _ALIKE:
+            return f"{duration_words(most)} left"
+        return f"{duration_words(least)} to {duration_words(most)} left"
+
+    def _status_words(self, done: int, expected: int, seconds: float) -> list[str]:
+        """How the run stands, in short pieces; failures are told apart."""
+        words = [f"{done} of {self._of_samples(expected)}"]
+        if seconds > 0 and self._asked:
+            words.append(rate_words(self._asked, seconds))
+        if seconds > 0 and self._tokens:
+            words.append(f"{self._tokens / seconds:.0f} tokens/s")
+        if self._limit:
+            words.append(f"{self._limit} at once")
+        if self._busy:
+            words.append(self._busy)
+        if self._cut_off:
+            words.append(f"{self._cut_off} cut off")
+        if (left := self._left(expected - done)) is not None:
+            words.append(left)
+        return words
 
     def _say(self, line: str) -> None:
         raise NotImplementedError
+
+
+def _rounded(seconds: float) -> float:
+    return round(seconds / 60) * 60.0 if seconds > _COARSE else seconds
 
 
 def opening_line(expected: dict[str, int], kept: int, journal: Path, at_most: int | None = None) -> str:

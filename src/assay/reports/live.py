@@ -12,7 +12,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from assay._util.durations import rate_words
 from assay._util.text import printable
 from assay.reports.counting import CountingProgress, opening_line
 from assay.reports.fitting import FirstThatFits
@@ -123,14 +122,7 @@ class LiveTable(CountingProgress):
     def _status(self) -> Text:
         seconds = time.monotonic() - self._started
         done, of = self._done.total(), sum(self._expected.values())
-        words = [f"{done} of {self._of_samples(of)}"]
-        if seconds > 0 and self._asked:
-            words.append(rate_words(self._asked, seconds))
-        if self._limit:
-            words.append(f"{self._limit} at once")
-        if (left := self._left(of - done)) is not None:
-            words.append(left)
-        text = Text(", ".join(words))
+        text = Text(", ".join(self._status_words(done, of, seconds)))
         return text.append(f", {self._failed} failed", style="red") if self._failed else text
 
 

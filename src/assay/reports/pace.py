@@ -5,10 +5,14 @@ from __future__ import annotations
 from array import array
 
 _FEWEST = 8
+_SHARES = (2, 4, 8)
+"""Of the answers, the parts by which the pace is told."""
 
 
 class Pace:
-    """Goes by the later half of the answered samples, so that the first answers of a cold server are soon forgotten.
+    """Goes by the later half of the answered samples, and by the latest quarter and eighth of them.
+
+    So the first answers of a cold server are soon forgotten, and a pace that changes shows as a range.
 
     Samples that an earlier process had asked, or that failed, say nothing of the server's pace. Eight bytes a sample.
     """
@@ -20,8 +24,8 @@ class Pace:
         """A sample that was asked has its answers."""
         self._times.append(now)
 
-    def seconds_for(self, samples: int, at_once: int, now: float) -> float | None:
-        """Seconds that so many more samples will take; None where it is too early to tell.
+    def seconds_for(self, samples: int, at_once: int, now: float) -> tuple[float, float] | None:
+        """The least and the most seconds that so many more samples will take; None where it is too early to tell.
 
         Args:
             samples: that are left.
@@ -29,7 +33,10 @@ class Pace:
             now: the time.
         """
         known = len(self._times)
-        counted = max(known // 2, at_once, _FEWEST)
-        if known <= counted:
-            return None
-        return samples * (now - self._times[known - counted - 1]) / counted
+        windows = {max(known // share, at_once, _FEWEST) for share in _SHARES}
+        found = [seconds for window in windows if (seconds := self._seconds_by(window, samples, now)) is not None]
+        return (min(found), max(found)) if found else None
+
+    def _seconds_by(self, counted: int, samples: int, now: float) -> float | None:
+        known = len(self._times)
+        return None if known <= counted else samples * (now - self._times[known - counted - 1]) / counted

@@ -7,7 +7,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TextIO
 
-from assay._util.durations import rate_words
 from assay.reports.counting import CountingProgress, opening_line
 
 if TYPE_CHECKING:
@@ -63,12 +62,8 @@ class ProgressLines(CountingProgress):
             self._say(self._status(now - self._started))
 
     def _status(self, seconds: float) -> str:
-        left = self._expected - self._done
-        remaining = f", {words}" if (words := self._left(left)) else ""
-        failed = f", {self._failed} failed" if self._failed else ""
-        rate = f", {rate_words(self._asked, seconds)}" if self._asked and seconds > 0 else ""
-        at_once = f", {self._limit} at once" if self._limit else ""
-        return f"{self._done} of {self._of_samples(self._expected)}{rate}{at_once}{failed}{remaining}"
+        words = self._status_words(self._done, self._expected, seconds)
+        return ", ".join([*words, *([f"{self._failed} failed"] if self._failed else [])])
 
     def _say(self, line: str) -> None:
         with suppress(OSError, ValueError):  # a run goes on when nobody reads what it says
