@@ -15,7 +15,7 @@ from assay.gate.policy import CheckEntry, Policy
 from assay.types import TLS, Budget, ModelSpec, TaskOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "gate-toml.md"
-TABLES = {
+TABLES: dict[str, type[msgspec.Struct]] = {
     "Top level": Policy,
     "`[budget]`": Budget,
     "`[options]`": TaskOptions,
@@ -77,7 +77,8 @@ def test_every_key_is_on_the_page_with_its_type_and_default(heading: str) -> Non
 
 
 def test_every_table_of_a_policy_is_on_the_page() -> None:
-    found, unread = set(), [Policy]
+    found: set[type[msgspec.Struct]] = set()
+    unread: list[type[msgspec.Struct]] = [Policy]
     while unread:
         struct = unread.pop()
         found.add(struct)
