@@ -166,7 +166,7 @@ def test_type_checkers_see_the_names_where_they_are_imported_from() -> None:
     assert seen == assay._HOME_OF
 
 
-def words_of(thing: object) -> set[str]:
+def describe_error(thing: object) -> set[str]:
     """The words in the annotations of a function, or of a class' fields, properties and methods."""
     members = [thing]
     if isinstance(thing, type):
@@ -185,7 +185,9 @@ def test_every_type_that_an_exported_name_takes_or_holds_is_exported() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     }
     names = {*EXPORTED} - {"ResultsDocument", "AssayPart"}  # whose parts are on their module's page
-    missing = {name: unknown for name in names if (unknown := words_of(getattr(assay, name)) & types - {*EXPORTED})}
+    missing = {
+        name: unknown for name in names if (unknown := describe_error(getattr(assay, name)) & types - {*EXPORTED})
+    }
     assert not missing
 
 

@@ -96,7 +96,7 @@ class AssayGate:
         refusal = None
         try:
             name, demanded = self._policy(policy, check)
-            with _lm_eval_unheard():
+            with _lm_eval_silenced():
                 report = run_gate(demanded, name=name)
         except AssayError as error:
             refusal = str(error)
@@ -138,7 +138,7 @@ class AssayGate:
 
 
 @contextmanager
-def _lm_eval_unheard() -> Iterator[None]:
+def _lm_eval_silenced() -> Iterator[None]:
     """Keep lm-eval's remarks on its own task files out of the failing test's report."""
     logger = logging.getLogger("lm_eval")
     before, logger.propagate = logger.propagate, False

@@ -351,10 +351,10 @@ class FailureCause(StrEnum):
     @property
     def may_pass(self) -> bool:
         """Whether the same request may be answered when it is asked again, with nothing changed."""
-        return self not in _LASTING
+        return self not in _PERMANENT
 
 
-_LASTING = frozenset(
+_PERMANENT = frozenset(
     {
         FailureCause.CONTEXT_TOO_LONG,
         FailureCause.BAD_REQUEST,

@@ -26,7 +26,7 @@ from assay.errors import (
     UnsupportedTaskError,
 )
 from assay.tasks.index import TaskEntry, TaskIndex, TaskKind, lm_eval_tasks_folder, task_index
-from assay.tasks.raised import words_of
+from assay.tasks.task_errors import describe_error
 from assay.types import LogprobSource, ModelSpec, TaskOptions
 
 if TYPE_CHECKING:
@@ -262,6 +262,6 @@ def _fails(build: Callable[[], Any], message: str) -> bool:
     try:
         build()
     except (Exception, SystemExit) as error:
-        said, _, _ = words_of(error.with_traceback(None)).rpartition(" (")
+        said, _, _ = describe_error(error.with_traceback(None)).rpartition(" (")
         return said in message or ("aggregation" in message and error.args == (None,))
     return False

@@ -16,7 +16,7 @@ from assay.scoring.deadline import Deadline, DeadlineError
 from assay.scoring.sample_scores import AnsweredSample, Scored, Scorer
 from assay.scoring.spool import Spool
 from assay.scoring.task_scores import TaskScores
-from assay.tasks.patches.exact_match import remember_exact_matches
+from assay.tasks.patches.exact_match import cache_exact_matches
 from assay.tasks.requests import RequestWriter, samples
 from assay.types import (
     Answer,
@@ -168,8 +168,8 @@ def test_remembered_verdicts_are_exact_matchs_own(make_task: MakeTask) -> None:
 
     for settings in ({}, {"ignore_case": True}, {"ignore_punctuation": True}, {"regexes_to_ignore": [",", r"\$"]}):
         task = make_task(metric_list=[{"metric": "exact_match", **settings}])
-        remember_exact_matches(task)
-        remember_exact_matches(task)
+        cache_exact_matches(task)
+        cache_exact_matches(task)
         remembered = task._metric_fn_list["exact_match"]
         assert remembered is not exact_match_fn
         for references, predictions in [
@@ -197,7 +197,7 @@ def test_any_pair_of_texts(reference: str, prediction: str) -> None:
             self._metric_fn_list = {"exact_match": exact_match_fn}
 
     task: Any = Task()
-    remember_exact_matches(task)
+    cache_exact_matches(task)
     pair = {"references": [reference], "predictions": [prediction], "ignore_case": True}
     assert task._metric_fn_list["exact_match"](**pair) == exact_match_fn(**pair)
 

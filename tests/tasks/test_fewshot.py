@@ -7,10 +7,10 @@ import pytest
 
 from assay.tasks.chat_text import ChatPrompt, Opening
 from assay.tasks.patches.fewshot import (
+    cache_fewshot_examples,
     changes_examples,
     drop_unused_examples,
     examples_restored,
-    remember_fewshot_examples,
 )
 from assay.tasks.prompts import ContextBuilder, chat_prompt
 from assay.types import TaskOptions
@@ -36,7 +36,7 @@ def ask(doc):
 
 
 def prompts(task: Any, options: TaskOptions | None = None, *, is_chat: bool = True) -> list[Any]:
-    remember_fewshot_examples(task)
+    cache_fewshot_examples(task)
     builder = ContextBuilder(task, options or TaskOptions(), chat_prompt if is_chat else None)
     return [builder.context(doc) for doc in task.eval_docs]
 
@@ -102,7 +102,7 @@ def test_so_are_the_examples_of_a_task_class_of_its_own(make_task: MakeTask) -> 
 
 def test_examples_rendered_with_random_numbers_are_rendered_anew(make_task: MakeTask) -> None:
     task = make_task(DRAWING, doc_to_text=Call("ask"))
-    remember_fewshot_examples(task)
+    cache_fewshot_examples(task)
     example = task.sampler.df[0]
     assert task.doc_to_text(example) != task.doc_to_text(example)
 
@@ -128,7 +128,7 @@ def of_the_example(doc):
 @pytest.mark.parametrize("function", ["of_numpy", "of_its_own", "of_the_example"])
 def test_so_are_those_that_other_numbers_or_the_examples_themselves_change(make_task: MakeTask, function: str) -> None:
     task = make_task(DRAWING_ELSEWHERE, doc_to_text=Call(function))
-    remember_fewshot_examples(task)
+    cache_fewshot_examples(task)
     example = task.sampler.df[0]
     untouched = dict(example)
     with examples_restored(task):
@@ -140,15 +140,15 @@ def test_so_are_those_that_other_numbers_or_the_examples_themselves_change(make_
 
 def test_remembering_twice_is_remembering_once(make_task: MakeTask) -> None:
     task = make_task()
-    remember_fewshot_examples(task)
+    cache_fewshot_examples(task)
     once = task.doc_to_text
-    remember_fewshot_examples(task)
+    cache_fewshot_examples(task)
     assert task.doc_to_text is once
 
 
 def test_examples_are_told_apart_by_template(make_task: MakeTask) -> None:
     task = make_task()
-    remember_fewshot_examples(task)
+    cache_fewshot_examples(task)
     example = task.sampler.df[0]
     for _ in range(2):
         assert task.doc_to_text(example, "{{n}}") == "0"

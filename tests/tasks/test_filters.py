@@ -9,7 +9,7 @@ from typing import Any
 from lm_eval.filters.custom import CustomFilter
 from lm_eval.filters.extraction import RegexFilter
 
-from assay.tasks.patches.filters import are_of_library, keep_filters
+from assay.tasks.patches.filters import are_of_library, cache_filters
 
 
 class Counting:
@@ -30,8 +30,8 @@ def task_with(*makers: Any) -> Any:
 
 def test_filters_of_the_library_are_kept_and_those_of_tasks_are_not() -> None:
     task = task_with(partial(RegexFilter, r"\d"), Counting)
-    [ensemble] = keep_filters(task)
-    [ensemble] = keep_filters(task)
+    [ensemble] = cache_filters(task)
+    [ensemble] = cache_filters(task)
     regex, counting = ensemble.filters
     assert regex() is regex()
     assert counting() is not counting()
@@ -40,7 +40,7 @@ def test_filters_of_the_library_are_kept_and_those_of_tasks_are_not() -> None:
 
 def test_whose_filters_they_are() -> None:
     library = partial(RegexFilter, r"\d")
-    assert are_of_library(keep_filters(task_with(library, library)))
+    assert are_of_library(cache_filters(task_with(library, library)))
     assert are_of_library([])
-    assert not are_of_library(keep_filters(task_with(library, Counting)))
-    assert not are_of_library(keep_filters(task_with(library, partial(CustomFilter, filter_fn=sorted))))
+    assert not are_of_library(cache_filters(task_with(library, Counting)))
+    assert not are_of_library(cache_filters(task_with(library, partial(CustomFilter, filter_fn=sorted))))

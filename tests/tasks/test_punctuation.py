@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.tasks.patches.punctuation import look_through_unicode_once
+from assay.tasks.patches.punctuation import cache_punctuation
 
 CHOICES = ["«Un pie, d’abord»", "two — feet!", "3。feet", "a+b=c"]
 RESPONSES = ["it is un pie dabord", "TWO  feet", "so 3feet", "a+bc, a+b=c", "(B) of course", ": D", "", "…"]
@@ -38,15 +38,15 @@ def filtered(**settings: Any) -> list[list[str]]:
 def test_same_answers(ignore_punctuation: bool) -> None:
     settings = {"ignore_punctuation": ignore_punctuation, "ignore_case": True}
     expected = filtered(**settings)
-    look_through_unicode_once()
-    look_through_unicode_once()
+    cache_punctuation()
+    cache_punctuation()
     assert filtered(**settings) == expected
     assert (expected[0][0] == "(A)") is ignore_punctuation
 
 
 @pytest.mark.usefixtures("_looking_once")
 def test_a_second_application_looks_at_few_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    look_through_unicode_once()
+    cache_punctuation()
     filtered()
     looked_at = []
     category = unicodedata.category

@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import TaskConfigError
 from assay.tasks.gen_kwargs import generation_fault, near_misses, parse_gen_kwargs
-from assay.tasks.settings_check import doubtful_settings, refuse_odd_settings
+from assay.tasks.settings_check import setting_warnings, validate_settings
 from assay.types import TaskOptions
 from tests.small_tasks import MakeTask
 
@@ -32,11 +32,11 @@ from tests.small_tasks import MakeTask
 )
 def test_odd_settings(make_task: MakeTask, change: dict[str, Any], message: str) -> None:
     with pytest.raises(TaskConfigError, match=f"task 'small': {message}"):
-        refuse_odd_settings({"small": make_task(**change)})
+        validate_settings({"small": make_task(**change)})
 
 
 def test_usual_settings(make_task: MakeTask) -> None:
-    refuse_odd_settings({"a": make_task(), "b": make_task(repeats=3, generation_kwargs=None)})
+    validate_settings({"a": make_task(), "b": make_task(repeats=3, generation_kwargs=None)})
 
 
 @pytest.mark.parametrize(
@@ -86,20 +86,20 @@ def test_a_near_miss_of_a_known_setting_is_asked_about(given: str, meant: str | 
 
 def test_a_tasks_own_near_miss_and_a_limit_between_two_numbers_are_said(make_task: MakeTask) -> None:
     task = make_task(generation_kwargs={"until": ["\n"], "temprature": 0.5})
-    assert doubtful_settings({"small": task}, TaskOptions(limit=5.7)) == [
+    assert setting_warnings({"small": task}, TaskOptions(limit=5.7)) == [
         "limit is 5.7: above 1 it counts documents, 5 of each task",
         "task 'small' has the generation setting 'temprature': does it mean 'temperature'?",
     ]
-    assert doubtful_settings({"small": make_task()}, TaskOptions(limit=0.5)) == []
+    assert setting_warnings({"small": make_task()}, TaskOptions(limit=0.5)) == []
 
 
 def test_options_that_do_not_count_are_said(make_task: MakeTask) -> None:
     options = TaskOptions(num_fewshot=5, gen_kwargs={"temperature": 1})
     choices = {"output_type": "multiple_choice", "doc_to_choice": ["0", "2"], "doc_to_target": 0, "metric_list": None}
     choosing = make_task(options=options, num_fewshot=0, filter_list=None, generation_kwargs=None, **choices)
-    found = doubtful_settings({"small": choosing}, options)
+    found = setting_warnings({"small": choosing}, options)
     assert [line.partition(",")[0] for line in found] == [
         "num_fewshot = 5 does not count for small: as in lm-eval",
         "gen_kwargs do not count here: they are for generated answers",
     ]
-    assert doubtful_settings({"small": make_task(options=options)}, options) == []
+    assert setting_warnings({"small": make_task(options=options)}, options) == []

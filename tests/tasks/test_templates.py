@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import pytest
 
-from assay.tasks.patches.templates import keep_compiled_templates
+from assay.tasks.patches.templates import cache_compiled_templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,8 +29,8 @@ def _keeping() -> Iterator[None]:
     from lm_eval.utils import env
 
     before = env.__dict__.get("from_string")
-    keep_compiled_templates()
-    keep_compiled_templates()
+    cache_compiled_templates()
+    cache_compiled_templates()
     yield
     del env.__dict__["from_string"]
     if before is not None:

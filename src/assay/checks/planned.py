@@ -20,7 +20,7 @@ from assay.results.verdicts import CheckResult, Verdict
 from assay.runs.files import read_run, whole_run_words
 from assay.runs.pairing import partial_words, settings_changes
 from assay.tasks.metrics import metric_keys_by_name
-from assay.tasks.selection import chosen_of, documents_of, part_words
+from assay.tasks.selection import count_chosen, describe_part, documents_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -70,7 +70,7 @@ def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[Plan
         if check.baseline is not None:
             baseline = read_baseline(check.baseline)
             refuse_misfit(check, scope, baseline, loaded, specification.options)
-        part = part_words([loaded.tasks[name] for name in scope.tasks], specification.options)
+        part = describe_part([loaded.tasks[name] for name in scope.tasks], specification.options)
         planned.append(PlannedCheck(check, scope, baseline, part))
     if specification.early_stopping is not None:
         refuse_unchecked([plan.scope for plan in planned], loaded)
@@ -259,7 +259,7 @@ def _changes(
         before, task = baseline.tasks[name], loaded.tasks[name]
         yield from (f"{name}: {change}" for change in settings_changes(before.settings, task_settings(task)))
         numbers = [*before.doc_ids, *before.failed]
-        expected, asked = chosen_of(name, numbers, options), len(documents_of(name, task, options))
+        expected, asked = count_chosen(name, numbers, options), len(documents_of(name, task, options))
         if asked > len(numbers):
             added = f"data: {asked - len(numbers)} of {asked} documents are not in the baseline"
             yield f"{name}: {added if before.part is None else partial_words(before.part)}"

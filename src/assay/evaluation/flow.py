@@ -38,7 +38,7 @@ from assay.models.openai import OpenAIModel
 from assay.models.urls import server_root
 from assay.progress import Progress
 from assay.specification import validate
-from assay.tasks.one_at_a_time import alone, alone_in_event_loop
+from assay.tasks.lm_eval_lock import async_lm_eval_lock, lm_eval_lock
 from assay.tasks.requests import until_refused
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _alone_in_thread(specification: Specification) -> Iterator[None]:
     """Wait until no other run goes on, and keep others waiting."""
     with ExitStack() as held:
         with interruptible(_journals(specification)):
-            held.enter_context(alone("evaluate"))
+            held.enter_context(lm_eval_lock("evaluate"))
         yield
 
 
@@ -124,7 +124,7 @@ async def evaluate_async(
         return work
 
     specification = validate(specification)
-    async with alone_in_event_loop():
+    async with async_lm_eval_lock():
         evaluation = await _evaluate(specification, progress or Progress(), in_this_loop, sample_reader)
         if finish:
             evaluation.finish()

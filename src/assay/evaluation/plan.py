@@ -29,15 +29,15 @@ from assay.tasks.library import LoadedTasks, find_entries, load_tasks
 from assay.tasks.loglikelihood import (
     LoglikelihoodBodies,
     needs_loglikelihood,
-    refuse_known_unscorable,
     refuse_unscorable,
+    refuse_unscorable_entries,
 )
 from assay.tasks.metric_ranges import UNIT, is_share
 from assay.tasks.model_args import model_args
 from assay.tasks.requests import RequestWriter, try_first_prompts
 from assay.tasks.scoring_needs import require_scoring_needs
 from assay.tasks.selection import chosen_documents, refuse_samples_of_others
-from assay.tasks.settings_check import doubtful_settings, refuse_odd_settings, refuse_unlogged_answers
+from assay.tasks.settings_check import refuse_bypass_without_samples_file, setting_warnings, validate_settings
 from assay.tasks.tokenizer import Tokenizer
 from assay.types import LogprobSource, MetricKey
 
@@ -81,7 +81,7 @@ class RunPlan:
     def remarks(self) -> list[str]:
         """What whoever starts the run should know before it, one line each."""
         return [
-            *doubtful_settings(self.loaded.tasks, self.specification.options),
+            *setting_warnings(self.loaded.tasks, self.specification.options),
             *(words for check in self.checks for words in check.doubts),
             *self.preflight.remarks,
             *self.adaptations,
@@ -106,11 +106,11 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     arguments = model_args(model, preflight.urls.get(server_root(model.base_url)))
     loaded = load_tasks(specification.tasks, options, arguments)
     refuse_unscorable(loaded.tasks, model, specification.tasks, task_index(options.include_path))
-    refuse_odd_settings(loaded.tasks)
+    validate_settings(loaded.tasks)
     if specification.log_samples:
         refuse_unwritable(loaded.tasks)
     else:
-        refuse_unlogged_answers(loaded.tasks)
+        refuse_bypass_without_samples_file(loaded.tasks)
     require_scoring_needs(loaded.tasks)
     tokenizer = Tokenizer.of(model)
     if tokenizer is not None and options.apply_chat_template:
@@ -161,7 +161,7 @@ def refuse_known_mistakes(specification: Specification) -> None:
     _ = data_folder(options.data_dir)
     index = task_index(options.include_path)
     entries = find_entries(specification.tasks, index)
-    refuse_known_unscorable(entries, model, specification.tasks, index)
+    refuse_unscorable_entries(entries, model, specification.tasks, index)
     if all(entry.kind is TaskKind.TASK for entry in entries):
         refuse_samples_of_others([entry.name for entry in entries], options)
     declared = declared_metrics(entries) if specification.checks else None

@@ -21,7 +21,7 @@ from assay.scoring.spool import Spool
 from assay.scoring.task_scores import TaskScores, receive_all
 from assay.specification import fingerprints, recorded
 from assay.tasks.code_eval import verdicts_of
-from assay.tasks.sample_deaths import SampleDeaths
+from assay.tasks.crash_record import CrashRecord
 from assay.types import CompleteSample
 
 if TYPE_CHECKING:
@@ -108,12 +108,12 @@ def open_state(plan: RunPlan) -> Iterator[RunState]:
         newest=plan.specification.retry_failed,
     )
     tasks = plan.loaded.tasks
-    deaths = SampleDeaths(journal.path.with_suffix(".scoring"), forget=plan.specification.retry_failed)
-    with journal, deaths.open(), Spool(plan.folder) as spool, verdicts_of(tasks, deaths) as (verdicts, confinement):
+    crashes = CrashRecord(journal.path.with_suffix(".scoring"), forget=plan.specification.retry_failed)
+    with journal, crashes.open(), Spool(plan.folder) as spool, verdicts_of(tasks, crashes) as (verdicts, confinement):
         refuse_itself(plan.checks, journal.path.name)
         deadline = Deadline(SCORING_SECONDS)
         scores = {
-            name: TaskScores(name, task, spool, deadline, verdicts.get(name), deaths) for name, task in tasks.items()
+            name: TaskScores(name, task, spool, deadline, verdicts.get(name), crashes) for name, task in tasks.items()
         }
         concurrency = concurrency_of(plan.specification.model)
         state = RunState(journal, scores, LiveScores(scores), RunTotals(), concurrency, confinement=confinement)

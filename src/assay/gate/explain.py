@@ -21,7 +21,7 @@ from assay.stats.many import decide_many
 from assay.stats.power import detectable_drop, detectable_loss
 from assay.stats.sampling import permuted
 from assay.tasks.metrics import metric_keys_by_name
-from assay.tasks.selection import part_words
+from assay.tasks.selection import describe_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -99,12 +99,12 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     from assay.runs.files import read_run
     from assay.specification import validate
     from assay.tasks.library import load_tasks
+    from assay.tasks.lm_eval_lock import lm_eval_lock
     from assay.tasks.model_args import model_args
-    from assay.tasks.one_at_a_time import alone
     from assay.tasks.selection import chosen_documents
 
     specification = validate(specification)
-    with alone("explain_gate"):
+    with lm_eval_lock("explain_gate"):
         loaded = load_tasks(specification.tasks, specification.options, model_args(specification.model))
     chosen = chosen_documents(loaded.tasks, specification.options)
     sizes = {task: len(numbers) for task, numbers in chosen.items()}
@@ -146,7 +146,7 @@ def _remarks(check: Check, scope: Scope, tasks: list[Task], specification: Speci
     stopping = specification.early_stopping
     if stopping is not None and not scope.may_stop_early:
         yield f"cannot stop early, asks all documents: {why_all_decide(scope, check.metric)}"
-    if (part := part_words(tasks, specification.options)) is not None:
+    if (part := describe_part(tasks, specification.options)) is not None:
         choice = "limit" if specification.options.samples is None else "samples"
         yield (
             f"judges {part} only, which says nothing about the rest; for a verdict about all, replace {choice} by "

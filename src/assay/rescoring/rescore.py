@@ -35,9 +35,9 @@ from assay.scoring.spool import Spool
 from assay.scoring.task_scores import TaskScores
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.library import LoadedTasks, load_tasks
+from assay.tasks.lm_eval_lock import lm_eval_lock
 from assay.tasks.model_args import model_args
-from assay.tasks.one_at_a_time import alone
-from assay.tasks.settings_check import refuse_odd_settings
+from assay.tasks.settings_check import validate_settings
 from assay.types import ModelSpec, Specification, score_keys
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def score(
     """
     renamed = dict(tasks) if isinstance(tasks, Mapping) else {name: name for name in tasks}
     rescoring = _Rescoring(tasks=renamed, include_path=include_path, data_dir=data_dir, output_dir=output_dir)
-    with alone("score"), RunSamples(results_file_of(run)) as samples:
+    with lm_eval_lock("score"), RunSamples(results_file_of(run)) as samples:
         return _rescore(samples, rescoring)
 
 
@@ -129,7 +129,7 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
     specification = _specification_of(run, rescoring)
     names = _names(run, specification, rescoring)
     loaded = load_tasks(list(names.values()), specification.options, model_args(specification.model))
-    refuse_odd_settings(loaded.tasks)
+    validate_settings(loaded.tasks)
     recorded_as = {now: then for then, now in names.items() if now in loaded.tasks}
     with _journal_of(run) as journal, _folder(specification, rescoring) as folder, Spool(folder) as spool:
         counted, scored = _counted(run, specification), _scored(run, specification)

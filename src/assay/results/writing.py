@@ -23,7 +23,7 @@ from assay.errors import OutputError, SpecificationError, TaskConfigError
 from assay.results.document import ResultsDocument, ScoredSections
 from assay.results.sample_files import may_name_file
 from assay.tasks.lm_eval_json import as_written, lm_eval_json
-from assay.tasks.raised import words_of
+from assay.tasks.task_errors import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -91,8 +91,8 @@ def _blamed_on(what: str) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:
         raise TaskConfigError(
-            f"{what}: the scores cannot be aggregated: {words_of(error)}; the answers are kept, and the same command "
-            "goes on from here once that is mended"
+            f"{what}: the scores cannot be aggregated: {describe_error(error)}; the answers are kept, and the same "
+            "command goes on from here once that is mended"
         ) from error
 
 

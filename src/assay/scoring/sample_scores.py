@@ -18,9 +18,9 @@ from assay.scoring.sample_lines import SampleLines
 from assay.tasks.documents import copied, may_be_changed
 from assay.tasks.loglikelihood import lm_eval_response
 from assay.tasks.metrics import aggregation_of, may_aggregate_none
-from assay.tasks.patches.exact_match import remember_exact_matches
-from assay.tasks.patches.filters import are_of_library, keep_filters
-from assay.tasks.raised import words_of
+from assay.tasks.patches.exact_match import cache_exact_matches
+from assay.tasks.patches.filters import are_of_library, cache_filters
+from assay.tasks.task_errors import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,14 +62,14 @@ class Scorer:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._ensembles = keep_filters(task)
+        self._ensembles = cache_filters(task)
         self._may_change = may_be_changed(task)
         self._copy = copied if self._may_change else _shallow_copy
         self.fallbacks = {ensemble.name: fallbacks_of(ensemble) for ensemble in self._ensembles}
         """For every filter, what it gives where it finds no answer."""
         self.is_foreign = _is_scored_by_foreign_code(task) or not are_of_library(self._ensembles)
         """Whether Python that comes with the task takes part: it may draw random numbers, use the alarm and so on."""
-        remember_exact_matches(task)
+        cache_exact_matches(task)
 
     def score(self, answered: Sequence[AnsweredSample]) -> list[tuple[Scored, ...]]:
         """The scores of some samples, at least one, each under all filters.
@@ -101,7 +101,9 @@ class Scorer:
             metrics = [process_results(doc, given) for doc, given in zip(docs, filtered, strict=True)]
         except TypeError as error:
             if any(value is None for given in filtered for value in given):
-                raise TaskConfigError(f"filter '{name}' gave None, which cannot be scored: {words_of(error)}") from None
+                raise TaskConfigError(
+                    f"filter '{name}' gave None, which cannot be scored: {describe_error(error)}"
+                ) from None
             raise
         for values in metrics:
             self._refuse_missing(values)

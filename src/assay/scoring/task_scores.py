@@ -22,8 +22,8 @@ from assay.errors import MissingDependencyError
 from assay.scoring.outcomes import outcome_of
 from assay.scoring.sample_scores import AnsweredSample, Scored, Scorer
 from assay.tasks.metrics import aggregation_of
-from assay.tasks.raised import words_of
 from assay.tasks.scoring_needs import why_missing
+from assay.tasks.task_errors import describe_error
 from assay.types import Answer, FailedSample, Failure, FailureCause, MetricKey, Outcome, Response
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from assay.scoring.deadline import Deadline
     from assay.scoring.spool import Spool
     from assay.tasks.code_eval import Verdicts
+    from assay.tasks.crash_record import CrashRecord
     from assay.tasks.protocol import Task
-    from assay.tasks.sample_deaths import SampleDeaths
     from assay.types import CompleteSample, Sample
 
 _RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
@@ -54,7 +54,7 @@ class TaskScores:
         spool: Spool,
         deadline: Deadline,
         verdicts: Verdicts | None = None,
-        deaths: SampleDeaths | None = None,
+        crashes: CrashRecord | None = None,
     ) -> None:
         """Begin with nothing scored.
 
@@ -64,7 +64,7 @@ class TaskScores:
             spool: takes the sample lines.
             deadline: how long one sample may take to score.
             verdicts: for a task that runs code which the model writes.
-            deaths: remembers at which samples the process died; None where nothing goes on after that.
+            crashes: remembers at which samples the process died; None where nothing goes on after that.
         """
         self.name = name
         self.task = task
@@ -74,7 +74,7 @@ class TaskScores:
         self._deadline = deadline
         self._verdicts = verdicts
         self._scorer = Scorer(task)
-        self._deaths = deaths if self._scorer.is_foreign or verdicts is not None else None
+        self._crashes = crashes if self._scorer.is_foreign or verdicts is not None else None
         self._filters = self._scorer.fallbacks
         self._process = os.getpid()
         self._random_state = _own_random_state if self._scorer.is_foreign else _shared_random_state
@@ -120,7 +120,7 @@ class TaskScores:
         """What has to be awaited before `sample` can be received: its programs have to run. None for other tasks."""
         if self._verdicts is None or not responses or any(isinstance(response, Failure) for response in responses):
             return None
-        if self._deaths is not None and self._deaths.refusal(self.name, sample.doc_id):
+        if self._crashes is not None and self._crashes.refusal(self.name, sample.doc_id):
             return None
         answers = [response for response in responses if isinstance(response, Answer)]
 
@@ -165,7 +165,7 @@ class TaskScores:
     def _score_or_fail(self, answered: Sequence[AnsweredSample]) -> None:
         """Score samples together; where that fails for some, each by itself."""
         sample = answered[0].sample
-        if self._deaths is not None and (refusal := self._deaths.refusal(self.name, sample.doc_id)):
+        if self._crashes is not None and (refusal := self._crashes.refusal(self.name, sample.doc_id)):
             self._fail(sample.doc_id, FailureCause.UNSCORABLE, refusal)
             return
         deadline = self._deadline if len(answered) == 1 else self._deadline.within(_TOGETHER_SECONDS)
@@ -183,7 +183,7 @@ class TaskScores:
                 for one in answered:
                     self._score_or_fail([one])
             else:
-                self._fail(sample.doc_id, FailureCause.UNSCORABLE, f"the task's scorer failed: {words_of(error)}")
+                self._fail(sample.doc_id, FailureCause.UNSCORABLE, f"the task's scorer failed: {describe_error(error)}")
             return
         finally:
             if self._scorer.is_foreign:
@@ -198,7 +198,7 @@ class TaskScores:
             os._exit(0)
 
     def _noted(self, sample: Sample) -> AbstractContextManager[None]:
-        return _AS_IT_IS if self._deaths is None else self._deaths.scoring(self.name, sample.doc_id)
+        return _AS_IT_IS if self._crashes is None else self._crashes.scoring(self.name, sample.doc_id)
 
     def _judged_programs(self, sample: Sample) -> AbstractContextManager[None]:
         return _AS_IT_IS if self._verdicts is None else self._verdicts.known_for(sample.doc_id)
@@ -226,7 +226,9 @@ class TaskScores:
             try:
                 aggregation_of(self.task, metric)(values)
             except _RAISED_BY_SCORERS as error:
-                reason = f"the task gave None for '{metric}', which its aggregation cannot take: {words_of(error)}"
+                reason = (
+                    f"the task gave None for '{metric}', which its aggregation cannot take: {describe_error(error)}"
+                )
                 for doc_id, value in self.values_by_document(metric, name).items():
                     if value is None:
                         self._forget(doc_id)

@@ -4,6 +4,6 @@ Scores belong in ``scoring``; whatever reaches into lm-eval's internals belongs 
 ``models``, ``sandbox`` and what stands below them.
 """
 
-from assay.tasks.patches.late_imports import import_when_used
+from assay.tasks.patches.deferred_imports import defer_imports
 
-import_when_used()
+defer_imports()

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from assay.sandbox.program import Confinement, Program
+    from assay.tasks.crash_record import CrashRecord
     from assay.tasks.protocol import Task
-    from assay.tasks.sample_deaths import SampleDeaths
 
 _SECONDS = 3.0
 _NOT_YET = RunResult(Ending.DIED)
@@ -40,13 +40,13 @@ class Verdicts:
     Args:
         task: its name.
         sandbox: where they run.
-        deaths: remembers which of them ran when the process died.
+        crashes: remembers which of them ran when the process died.
     """
 
-    def __init__(self, task: str, sandbox: Sandbox, deaths: SampleDeaths | None = None) -> None:
+    def __init__(self, task: str, sandbox: Sandbox, crashes: CrashRecord | None = None) -> None:
         self._task = task
         self._sandbox = sandbox
-        self._deaths = deaths
+        self._crashes = crashes
         self._known: dict[int, dict[Program, RunResult]] = {}
         self._failed: dict[int, SandboxError] = {}
 
@@ -69,7 +69,7 @@ class Verdicts:
                 return
 
     def _noted(self, doc_id: int) -> AbstractAsyncContextManager[None]:
-        return contextlib.nullcontext() if self._deaths is None else self._deaths.running_programs(self._task, doc_id)
+        return contextlib.nullcontext() if self._crashes is None else self._crashes.running_programs(self._task, doc_id)
 
     @contextlib.contextmanager
     def known_for(self, doc_id: int) -> Iterator[None]:
@@ -102,13 +102,13 @@ class Verdicts:
 
 @contextlib.contextmanager
 def verdicts_of(
-    tasks: Mapping[str, Task], deaths: SampleDeaths | None = None
+    tasks: Mapping[str, Task], crashes: CrashRecord | None = None
 ) -> Iterator[tuple[dict[str, Verdicts], Confinement | None]]:
     """A sandbox for the tasks that run code which the model writes, if there are any.
 
     Args:
         tasks: lm-eval's Task objects by name.
-        deaths: remembers at which samples the process died; None where nothing goes on after that.
+        crashes: remembers at which samples the process died; None where nothing goes on after that.
 
     Yields:
         Their verdicts, and what keeps their programs in.
@@ -121,7 +121,7 @@ def verdicts_of(
         yield {}, None
         return
     with Sandbox() as sandbox:
-        yield {name: Verdicts(name, sandbox, deaths) for name in names}, sandbox.start()
+        yield {name: Verdicts(name, sandbox, crashes) for name in names}, sandbox.start()
 
 
 def runs_code(task: Task) -> bool:

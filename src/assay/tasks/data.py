@@ -26,7 +26,7 @@ from assay.errors import DataNotFoundError, SpecificationError
 from assay.tasks.data_errors import finding, first_line, reading, split_dict
 from assay.tasks.documents import is_plain
 from assay.tasks.file_hashes import DataFile, FileHashes
-from assay.tasks.kept_rows import KeptRows, KeptSplits, remember, remembered
+from assay.tasks.kept_rows import KeptRows, KeptSplits, store_rows, stored_rows
 from assay.tasks.patches.datasets_library import (
     descriptions_read_once,
     hub_is_reachable,
@@ -115,7 +115,7 @@ class DataSource:
             return None
         key = repr((path, name, sorted(which.items())))
         if key not in self._kept:
-            known = remembered(folder, name, which)
+            known = stored_rows(folder, name, which)
             rows = None if known is None else known.open(lambda: self.load(path, name, **options))
             if known is None or rows is None:
                 return None
@@ -158,7 +158,7 @@ class DataSource:
         """Load a folder as on the hub, and let later runs know where its rows are kept."""
         builder, splits = self._from_files(label, str(folder), name, options)
         if all(is_plain(feature) for rows in splits.values() for feature in rows.features.values()):
-            remember(folder, name, options, KeptRows.of(splits, self.files[label]))
+            store_rows(folder, name, options, KeptRows.of(splits, self.files[label]))
         return builder, splits
 
     def _from_files(self, label: str, path: str, name: str | None, options: dict[str, Any]) -> tuple[Any, Any]:

@@ -27,7 +27,7 @@ def may_be_changed(task: Task) -> bool:
     return given or type(task).__name__ != "ConfigurableTask"
 
 
-def are_kept(task: Task) -> bool:
+def are_same_objects(task: Task) -> bool:
     """Whether `task` gives the same objects each time, so that what is changed in a document stays changed.
 
     Rows of a data set are made anew each time.

@@ -83,8 +83,8 @@ class KeptSplits(dict[str, Rows]):
         raise missing_split(self._label, split, self)
 
 
-def remembered(folder: Path, name: str | None, options: Mapping[str, Any]) -> KeptRows | None:
-    """What :func:`remember` was told of a folder in which nothing has changed since.
+def stored_rows(folder: Path, name: str | None, options: Mapping[str, Any]) -> KeptRows | None:
+    """What :func:`store_rows` was told of a folder in which nothing has changed since.
 
     Args:
         folder: the data set's.
@@ -99,8 +99,8 @@ def remembered(folder: Path, name: str | None, options: Mapping[str, Any]) -> Ke
         return None
 
 
-def remember(folder: Path, name: str | None, options: Mapping[str, Any], kept: KeptRows) -> None:
-    """Keep where the rows are for later runs; see :func:`remembered`."""
+def store_rows(folder: Path, name: str | None, options: Mapping[str, Any], kept: KeptRows) -> None:
+    """Keep where the rows are for later runs; see :func:`stored_rows`."""
     if (key := _key(folder, name, options)) is not None:
         store(_file(key), msgspec.json.encode(kept))
 

@@ -21,9 +21,9 @@ from assay.errors import SpecificationError, TaskConfigError
 from assay.tasks.code_eval import runs_code
 from assay.tasks.data import data_source
 from assay.tasks.index import TaskEntry, TaskIndex, TaskKind, entry_from_file, task_index
-from assay.tasks.patches.download import taking_kept_rows
-from assay.tasks.patches.punctuation import look_through_unicode_once
-from assay.tasks.patches.templates import keep_compiled_templates
+from assay.tasks.patches.download import using_kept_rows
+from assay.tasks.patches.punctuation import cache_punctuation
+from assay.tasks.patches.templates import cache_compiled_templates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -115,7 +115,7 @@ def loading(data_dir: str | None) -> Iterator[DataSource]:
     Raises:
         SpecificationError: `data_dir` is no folder.
     """
-    with _quiet(), data_source(data_dir) as source, taking_kept_rows(source):
+    with _quiet(), data_source(data_dir) as source, using_kept_rows(source):
         yield source
 
 
@@ -128,8 +128,8 @@ def build(
     from assay.tasks.patches.factory import Factory, refuse_unsupported
     from assay.tasks.patches.hub_metrics import refuse_missing_metrics
 
-    keep_compiled_templates()
-    look_through_unicode_once()
+    cache_compiled_templates()
+    cache_punctuation()
     registry = Registry(index)
     factory = Factory(meta=metadata, may_run_code=may_run_code)
     built: list[Any] = []

@@ -38,7 +38,7 @@ _GENERATIVE_ENDINGS = ("_generative", "_chat")
 """Of the names of tasks that ask the questions of a multiple-choice task and read the answer's text."""
 
 
-def generative_twin(name: str, index: TaskIndex) -> str | None:
+def generative_variant(name: str, index: TaskIndex) -> str | None:
     """The task or group that asks the same questions, and reads the answer's text; None where there is none."""
     return next((name + ending for ending in _GENERATIVE_ENDINGS if name + ending in index.entries), None)
 
@@ -68,7 +68,7 @@ def refuse_unscorable(tasks: Mapping[str, Task], model: ModelSpec, asked_for: Se
             )
 
 
-def refuse_known_unscorable(
+def refuse_unscorable_entries(
     entries: Sequence[TaskEntry], model: ModelSpec, asked_for: Sequence[str], index: TaskIndex
 ) -> None:
     """As :func:`refuse_unscorable`, as far as it is known of tasks that are not loaded.
@@ -88,7 +88,7 @@ def refuse_known_unscorable(
 
 
 def _not_in_chat(name: str, how: str, asked_for: Sequence[str], index: TaskIndex) -> UnsupportedTaskError:
-    twin = next(filter(None, (generative_twin(each, index) for each in (*asked_for, name))), None)
+    twin = next(filter(None, (generative_variant(each, index) for each in (*asked_for, name))), None)
     instead = f"ask for {twin}, its generative twin" if twin else "choose a generative task"
     return UnsupportedTaskError(
         f"task '{name}' is {how}, which chat completions cannot give; ask the completions endpoint (--completions), or "

@@ -23,7 +23,7 @@ _WRITE_PROMPTS = ("doc_to_text", "doc_to_target", "doc_to_choice", "gen_prefix",
 def may_draw_for_prompts(task: Task) -> bool:
     """Whether writing the prompts of `task`, an lm-eval Task, may draw from the streams that all tasks share."""
     kind: Callable[..., Any] = type(task)
-    if kind.__name__ != "ConfigurableTask" and not surely_draws_nothing(kind):
+    if kind.__name__ != "ConfigurableTask" and not never_draws(kind):
         return True
     return task.get_config("use_prompt") is not None or any(_may_draw(task.get_config(name)) for name in _WRITE_PROMPTS)
 
@@ -42,11 +42,11 @@ def _may_draw(value: Any) -> bool:
             return False
     if dataclasses.is_dataclass(value):
         return any(map(_may_draw, vars(value).values()))
-    return callable(value) and not surely_draws_nothing(value)
+    return callable(value) and not never_draws(value)
 
 
 @contextmanager
-def drawing_undone(task: Task) -> Iterator[None]:
+def random_state_restored(task: Task) -> Iterator[None]:
     """Whatever writing a prompt of `task` draws in this block, its next one draws again."""
     own = list(_streams_of(task))
     states = [stream.getstate() for stream in own]
@@ -61,13 +61,13 @@ def drawing_undone(task: Task) -> Iterator[None]:
 
 
 @contextmanager
-def draws_nothing_in(task: Task) -> Iterator[Callable[[], bool]]:
+def detects_drawing(task: Task) -> Iterator[Callable[[], bool]]:
     """Yield what tells, after the block, whether nothing was drawn in it from any stream that `task` may draw from."""
     own = list(_streams_of(task))
     before = [stream.getstate() for stream in own]
     shared, numpys = random.getstate(), np.random.get_state()
 
-    def has_drawn_nothing() -> bool:
+    def nothing_drawn() -> bool:
         (_, numbers, *rest), (_, earlier, *before_it) = np.random.get_state(), numpys
         return (
             random.getstate() == shared
@@ -76,7 +76,7 @@ def draws_nothing_in(task: Task) -> Iterator[Callable[[], bool]]:
             and [stream.getstate() for stream in own] == before
         )
 
-    yield has_drawn_nothing
+    yield nothing_drawn
 
 
 def _streams_of(task: Task) -> Iterator[random.Random]:
@@ -92,7 +92,7 @@ def _streams_of(task: Task) -> Iterator[random.Random]:
 
 
 @functools.cache
-def surely_draws_nothing(code: Callable[..., Any]) -> bool:
+def never_draws(code: Callable[..., Any]) -> bool:
     """Whether a function or class surely draws no random numbers: its file does not speak of any."""
     try:
         source = Path(inspect.getsourcefile(code) or "").read_text(encoding="utf-8")

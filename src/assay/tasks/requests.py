@@ -16,15 +16,15 @@ import msgspec
 from assay.errors import AssayError, TaskConfigError, UnsupportedTaskError
 from assay.models.request_shape import shape_of
 from assay.tasks.chat_text import ChatPrompt
-from assay.tasks.documents import are_kept, chosen, copied, may_be_changed
+from assay.tasks.documents import are_same_objects, chosen, copied, may_be_changed
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.loglikelihood import LoglikelihoodBodies
-from assay.tasks.patches.fewshot import drop_unused_examples, examples_restored, remember_fewshot_examples
+from assay.tasks.patches.fewshot import cache_fewshot_examples, drop_unused_examples, examples_restored
 from assay.tasks.patches.shared_settings import SharedSettings, share_generation_settings
 from assay.tasks.prompts import ContextBuilder, chat_prompt
-from assay.tasks.raised import words_of
-from assay.tasks.randomness import drawing_undone
+from assay.tasks.randomness import random_state_restored
 from assay.tasks.selection import documents_of
+from assay.tasks.task_errors import describe_error
 from assay.types import LogprobSource, ModelSpec, Request, Sample, TaskOptions, TextTail, TokenSpan
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def try_first_prompts(
     bodies = []
     for name, task in tasks.items():
         for doc_id, doc in chosen(task.eval_docs, documents[name][:1]):
-            with drawing_undone(task), examples_restored(task):
+            with random_state_restored(task), examples_restored(task):
                 sample = SampleBuilder(name, task, writer, options).build(doc_id, doc)
             bodies += [request.payload for request in sample.requests[:1]]
     return next(iter(bodies), None)
@@ -128,11 +128,11 @@ class SampleBuilder:
         self._is_chat = chat_template is not None
         self._repeats = task.get_config("repeats") or 1
         drop_unused_examples(task)
-        remember_fewshot_examples(task)
+        cache_fewshot_examples(task)
         share_generation_settings(task)
         self._contexts = ContextBuilder(task, options, chat_template)
         self._copies = may_be_changed(task)
-        self._scores_copies = self._copies and are_kept(task)
+        self._scores_copies = self._copies and are_same_objects(task)
 
     def build(self, doc_id: int, doc: Any) -> Sample:
         """The sample of one document, which the task's own code may change without a trace in `doc`.
@@ -165,11 +165,11 @@ class SampleBuilder:
         except AssayError:
             raise
         except Exception as error:  # a task is foreign code
-            reason = self._want_of_examples() or words_of(error)
+            reason = self._lack_of_examples() or describe_error(error)
             raise TaskConfigError(f"task '{self._name}' cannot write document {doc_id}'s prompt: {reason}") from error
         return Sample(self._name, doc_id, asked if self._scores_copies else doc, instances, requests)
 
-    def _want_of_examples(self) -> str | None:
+    def _lack_of_examples(self) -> str | None:
         """Whether there are too few examples to choose from, in words.
 
         One more is drawn where the document itself may be among them.

@@ -73,7 +73,7 @@ def require_scoring_needs(tasks: Mapping[str, Task]) -> None:
         MissingDependencyError: names the task, and what to install.
     """
     for name, task in tasks.items():
-        for function in _with_those_they_call(_scorers(task)):
+        for function in _with_callees(_scorers(task)):
             modules, metrics = _needs(function)
             for module in modules:
                 if (reason := why_missing(module)) is not None:
@@ -81,7 +81,7 @@ def require_scoring_needs(tasks: Mapping[str, Task]) -> None:
                         f"task '{name}' needs the Python module '{module}' for scoring, {reason}"
                     )
             for metric in metrics:
-                if (reason := _why_not(metric)) is not None:
+                if (reason := _loading_fault(metric)) is not None:
                     raise MissingDependencyError(
                         f"task '{name}' scores with the metric '{metric}' of the Hugging Face hub, which cannot be "
                         f"loaded: {reason}"
@@ -100,7 +100,7 @@ def _scorers(task: Task) -> Iterator[Callable[..., Any]]:
         yield from (getattr(task, name) for name in _METHODS)
 
 
-def _with_those_they_call(functions: Iterable[Callable[..., Any]]) -> Iterator[Callable[..., Any]]:
+def _with_callees(functions: Iterable[Callable[..., Any]]) -> Iterator[Callable[..., Any]]:
     waiting: list[Any] = list(functions)
     seen = set()
     while waiting:
@@ -149,7 +149,7 @@ def _metric_loaded(call: ast.Call) -> str | None:
 
 
 @functools.cache
-def _why_not(metric: str) -> str | None:
+def _loading_fault(metric: str) -> str | None:
     """Why a metric cannot be loaded, in one line; None if it can."""
     import evaluate
 

@@ -65,7 +65,7 @@ def documents_of(name: str, task: Task, options: TaskOptions) -> Sequence[int]:
     return range(min(total, math.ceil(total * options.limit) if options.limit < 1 else int(options.limit)))
 
 
-def chosen_of(name: str, numbers: Collection[int], options: TaskOptions) -> int:
+def count_chosen(name: str, numbers: Collection[int], options: TaskOptions) -> int:
     """How many of an earlier run's documents the options choose, where the task still has all of them.
 
     Args:
@@ -82,7 +82,7 @@ def chosen_of(name: str, numbers: Collection[int], options: TaskOptions) -> int:
     return sum(number < options.limit for number in numbers)
 
 
-def part_words(tasks: Sequence[Task], options: TaskOptions) -> str | None:
+def describe_part(tasks: Sequence[Task], options: TaskOptions) -> str | None:
     """Say which part of some tasks' documents is asked: "the first 15 of 60 documents"; None where that is all.
 
     Args:

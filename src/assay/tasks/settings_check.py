@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from assay.errors import SpecificationError, TaskConfigError
 from assay.tasks.gen_kwargs import generation_fault, near_misses
-from assay.tasks.raised import words_of
 from assay.tasks.selection import some_of
+from assay.tasks.task_errors import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay.types import TaskOptions
 
 
-def refuse_odd_settings(tasks: Mapping[str, Task]) -> None:
+def validate_settings(tasks: Mapping[str, Task]) -> None:
     """Refuse repeats, generation settings and filters that would fail at the first request or the first answer.
 
     Args:
@@ -32,10 +32,10 @@ def refuse_odd_settings(tasks: Mapping[str, Task]) -> None:
         settings = task.get_config("generation_kwargs")
         if settings is not None and (fault := generation_fault(settings)):
             raise TaskConfigError(f"task '{name}': generation_kwargs: {fault}")
-        _refuse_odd_filters(name, task)
+        _validate_filters(name, task)
 
 
-def refuse_unlogged_answers(tasks: Mapping[str, Task]) -> None:
+def refuse_bypass_without_samples_file(tasks: Mapping[str, Task]) -> None:
     """Refuse tasks that are only asked, and not scored, where their answers are not to be written either.
 
     Args:
@@ -52,7 +52,7 @@ def refuse_unlogged_answers(tasks: Mapping[str, Task]) -> None:
             )
 
 
-def doubtful_settings(tasks: Mapping[str, Task], options: TaskOptions) -> list[str]:
+def setting_warnings(tasks: Mapping[str, Task], options: TaskOptions) -> list[str]:
     """Settings that are taken as they are, and may not be meant so; one line each.
 
     Args:
@@ -79,12 +79,12 @@ def doubtful_settings(tasks: Mapping[str, Task], options: TaskOptions) -> list[s
     return found
 
 
-def _refuse_odd_filters(name: str, task: Task) -> None:
+def _validate_filters(name: str, task: Task) -> None:
     for ensemble in getattr(task, "_filters", []):
         for make in ensemble.filters:
             try:
                 make()
             except Exception as error:  # filters may be foreign code
                 raise TaskConfigError(
-                    f"task '{name}': filter '{ensemble.name}' cannot be made: {words_of(error)}"
+                    f"task '{name}': filter '{ensemble.name}' cannot be made: {describe_error(error)}"
                 ) from None

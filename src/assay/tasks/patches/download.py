@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def taking_kept_rows(source: DataSource) -> Iterator[None]:
+def using_kept_rows(source: DataSource) -> Iterator[None]:
     """In this block tasks that are built get kept rows where there are any, and else what lm-eval gives them."""
     from lm_eval.api.task import ConfigurableTask
 

@@ -16,7 +16,7 @@ _LONGEST = 500
 """Characters; what a filter extracts is short, a whole response is hardly ever seen twice."""
 
 
-def remember_exact_matches(task: Task) -> None:
+def cache_exact_matches(task: Task) -> None:
     """Let the task keep lm-eval's verdicts on pairs of short strings. Doing it again changes nothing."""
     from lm_eval.api.metrics import exact_match_fn
 

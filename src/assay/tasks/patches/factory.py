@@ -22,10 +22,10 @@ from lm_eval.tasks._index import Kind
 from assay.errors import AssayError, MissingDependencyError, TaskConfigError, UnsupportedTaskError
 from assay.tasks.nltk_data import needs_punkt_tab, require_punkt_tab
 from assay.tasks.patches.hub_metrics import serving_hub_metrics
-from assay.tasks.raised import words_of
-from assay.tasks.randomness import surely_draws_nothing
+from assay.tasks.randomness import never_draws
 from assay.tasks.rows import is_table
 from assay.tasks.scoring_needs import why_missing
+from assay.tasks.task_errors import describe_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -59,11 +59,11 @@ class Factory(TaskFactory):  # type: ignore[misc]
             DataNotFoundError: Its data set is nowhere to be had.
             FileFormatError: A file of its data set is damaged.
         """
-        with _told(entry), serving_hub_metrics():
+        with _errors_located(entry), serving_hub_metrics():
             return super().build(entry, overrides=overrides, registry=registry)
 
     def _build_task(self, entry: Any, overrides: Any) -> Any:
-        with _told(entry):
+        with _errors_located(entry):
             return super()._build_task(entry, overrides)
 
     def _build_group_members(
@@ -155,7 +155,7 @@ def _once(function: Callable[..., Any]) -> Any:
         key = (*map(id, args), repr(sorted(options.items())))
         if key in results:
             return results[key][1]
-        if surely_draws_nothing(function):
+        if never_draws(function):
             result = function(*args, **options)
         else:
             before = _random_streams(function)
@@ -213,7 +213,7 @@ def _nltk_data_first() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _told(entry: Any) -> Iterator[None]:
+def _errors_located(entry: Any) -> Iterator[None]:
     """Turn whatever goes wrong with a task or group into one line that names it and its file."""
     name = f"{'group' if entry.kind is Kind.GROUP else 'task'} {entry.name!r}"
     where = name + (f" ({entry.yaml_path})" if entry.yaml_path else "")
@@ -233,7 +233,7 @@ def _told(entry: Any) -> Iterator[None]:
         # What lm-eval's loader looks up for a metric of which it knows no aggregation.
         is_unaggregated = isinstance(error, KeyError) and error.args == (None,)
         reason = "a metric in its metric_list has no 'aggregation', and lm-eval knows none for it"
-        raise kind(f"{where} cannot be loaded: {reason if is_unaggregated else words_of(error)}") from None
+        raise kind(f"{where} cannot be loaded: {reason if is_unaggregated else describe_error(error)}") from None
 
 
 def _missing(where: str, error: ImportError) -> AssayError:
@@ -242,7 +242,7 @@ def _missing(where: str, error: ImportError) -> AssayError:
         chain.append(before)
     root = chain[-1]
     if not isinstance(root, ModuleNotFoundError):
-        return TaskConfigError(f"{where} cannot be loaded: {words_of(root)}")
+        return TaskConfigError(f"{where} cannot be loaded: {describe_error(root)}")
     if root.name in _IFEVAL_PACKAGES:
         return MissingDependencyError(f'{where} needs the package {root.name}: pip install "assay[ifeval]"')
     told = f"the Python module {root.name!r}" if root.name else "a package"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from assay.tasks.documents import copied, may_be_changed
-from assay.tasks.randomness import draws_nothing_in
+from assay.tasks.randomness import detects_drawing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def drop_unused_examples(task: Task) -> None:
         task.sampler.df = []
 
 
-def remember_fewshot_examples(task: Task) -> None:
+def cache_fewshot_examples(task: Task) -> None:
     """Let the task keep the rendered texts of its few-shot pool. Doing it again changes nothing."""
     pool = getattr(getattr(task, "sampler", None), "df", None)
     if not pool or _pool_of(task) is not None:
@@ -108,12 +108,12 @@ class _Remembered:
             before = random.getstate()
             return self._render(doc, *template), random.getstate() == before
         original = copied(doc)
-        with draws_nothing_in(self._task) as has_drawn_nothing:
+        with detects_drawing(self._task) as nothing_drawn:
             rendered = self._render(doc, *template)
         if not _are_equal(doc, original):
             self.pool.originals.setdefault(id(doc), original)
             return rendered, False
-        return rendered, has_drawn_nothing()
+        return rendered, nothing_drawn()
 
 
 def _are_equal(one: Any, other: Any) -> bool:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _LIBRARY = "lm_eval.filters."
 
 
-def keep_filters(task: Task) -> list[Any]:
+def cache_filters(task: Task) -> list[Any]:
     """Let the task use its filters of lm-eval's library again and again; its filter ensembles.
 
     Filters that come with the task may hold more, and are still made for each use. Doing it again changes nothing.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-def look_through_unicode_once() -> None:
+def cache_punctuation() -> None:
     """Let the filter look only at the characters that it is going to find. Doing it again changes nothing."""
     from lm_eval.filters import extraction
 

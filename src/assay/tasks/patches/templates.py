@@ -15,7 +15,7 @@ _KEPT = 512
 _MARKS = ("{{", "{%", "{#")
 
 
-def keep_compiled_templates() -> None:
+def cache_compiled_templates() -> None:
     """Let lm-eval's template environment compile each template text once. Doing it again changes nothing."""
     from lm_eval.utils import env
 

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
     from pathlib import Path
 
-_MOST_DEATHS = 2
+_MOST_CRASHES = 2
 
 
-class SampleDeaths:
+class CrashRecord:
     """A file beside a run's journal: a line for each sample that was being scored when the process died, or is now.
 
     It costs two small writes a sample, and is for tasks that run code: the model's, or their own. Where it cannot be
@@ -33,8 +33,8 @@ class SampleDeaths:
             forget: whether to score again what has led to the process's death twice.
         """
         self._path = path
-        self._deaths = Counter(() if forget else _read(path))
-        self._kept = _lines(self._deaths.elements())
+        self._crashes = Counter(() if forget else _read(path))
+        self._kept = _lines(self._crashes.elements())
         self._under_way: list[str] = []
         self._longest = 0
         self._file: int | None = None
@@ -52,18 +52,18 @@ class SampleDeaths:
                 os.close(self._file)
                 self._file = None
             with suppress(OSError):
-                if self._deaths:
+                if self._crashes:
                     os.truncate(self._path, len(self._kept))
                 else:
                     self._path.unlink(missing_ok=True)
 
     def refusal(self, task: str, doc_id: int) -> str | None:
         """Why a sample is not to be scored any more; None if it is."""
-        deaths = self._deaths[_name(task, doc_id)]
-        if deaths < _MOST_DEATHS:
+        crashes = self._crashes[_name(task, doc_id)]
+        if crashes < _MOST_CRASHES:
             return None
         return (
-            f"Assay's process died {deaths} times while this sample was scored; it is not scored again "
+            f"Assay's process died {crashes} times while this sample was scored; it is not scored again "
             "(--retry-failed does)"
         )
 
@@ -82,7 +82,7 @@ class SampleDeaths:
     @asynccontextmanager
     async def running_programs(self, task: str, doc_id: int) -> AsyncIterator[None]:
         """In this block a sample's programs run: alone, if it is suspected."""
-        suspected = self._deaths[_name(task, doc_id)] > 0
+        suspected = self._crashes[_name(task, doc_id)] > 0
         async with self._change:
             await self._change.wait_for(lambda: not self._one_alone and not (suspected and self._programs_of))
             self._one_alone = suspected

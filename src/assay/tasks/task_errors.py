@@ -13,7 +13,7 @@ _TASKS_OF_LM_EVAL = "/lm_eval/tasks/"
 _ASSAY = str(Path(__file__).parents[1])
 
 
-def words_of(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """One line: what the error says, its kind, and where in the task's own code it arose, if it did there.
 
     Args:

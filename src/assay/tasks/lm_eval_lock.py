@@ -22,7 +22,7 @@ _LOOK_AGAIN = 0.05
 
 
 @contextmanager
-def alone(call: str) -> Iterator[None]:
+def lm_eval_lock(call: str) -> Iterator[None]:
     """Wait until no other thread or event loop uses tasks, and keep them waiting while the block runs.
 
     Args:
@@ -45,8 +45,8 @@ def alone(call: str) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def alone_in_event_loop() -> AsyncIterator[None]:
-    """:func:`alone` for what runs in an event loop, which goes on meanwhile."""
+async def async_lm_eval_lock() -> AsyncIterator[None]:
+    """:func:`lm_eval_lock` for what runs in an event loop, which goes on meanwhile."""
     while not _lock.acquire(blocking=False):  # a thread that waits for it could not be cancelled
         await asyncio.sleep(_LOOK_AGAIN)
     try:

@@ -19,7 +19,7 @@ _LIBRARIES = ("datasets", "requests", "sacrebleu")
 _one_at_a_time = threading.RLock()
 
 
-def import_when_used() -> None:
+def defer_imports() -> None:
     """Put a stand-in for each library that is not imported yet.
 
     To be called before the first import of lm-eval.

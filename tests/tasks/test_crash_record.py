@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.tasks.sample_deaths import SampleDeaths
+from assay.tasks.crash_record import CrashRecord
 
 
 def test_only_deaths_are_remembered(tmp_path: Path) -> None:
@@ -15,11 +15,11 @@ def test_only_deaths_are_remembered(tmp_path: Path) -> None:
     path.write_text("'a b' 7\n")
 
     def stopped() -> None:
-        deaths = SampleDeaths(path)
-        with deaths.open():
-            with deaths.scoring("task with a long name", 1):
+        crashes = CrashRecord(path)
+        with crashes.open():
+            with crashes.scoring("task with a long name", 1):
                 assert path.read_text() == "'a b' 7\n'task with a long name' 1\n"
-            with deaths.scoring("a\nb", 2):
+            with crashes.scoring("a\nb", 2):
                 assert path.read_text().rstrip(" ") == "'a b' 7\n'a\\nb' 2\n"
                 raise KeyboardInterrupt
 
@@ -27,16 +27,16 @@ def test_only_deaths_are_remembered(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             stopped()
     assert path.read_text() == "'a b' 7\n"
-    assert SampleDeaths(path).refusal("a b", 7) is None
+    assert CrashRecord(path).refusal("a b", 7) is None
 
 
 def test_a_run_that_is_stopped_in_good_order_suspects_no_program(tmp_path: Path) -> None:
     path = tmp_path / "run.scoring"
 
     async def stopped() -> None:
-        deaths = SampleDeaths(path)
-        with deaths.open():
-            async with deaths.running_programs("task", 1):
+        crashes = CrashRecord(path)
+        with crashes.open():
+            async with crashes.running_programs("task", 1):
                 assert path.read_text() == "'task' 1\n"
                 raise KeyboardInterrupt
 
@@ -50,17 +50,17 @@ def test_whatever_is_under_way_when_the_process_dies_is_suspected(tmp_path: Path
     path = tmp_path / "run.scoring"
 
     for _ in range(2):
-        deaths = SampleDeaths(path)
-        with deaths.scoring("task", 1), deaths.scoring("task", 2):
-            with deaths.scoring("other", 3):
+        crashes = CrashRecord(path)
+        with crashes.scoring("task", 1), crashes.scoring("task", 2):
+            with crashes.scoring("other", 3):
                 pass
-            with deaths.scoring("other", 4):
+            with crashes.scoring("other", 4):
                 at_death = path.read_bytes()
         path.write_bytes(at_death)
     refused = [("task", 1), ("task", 2), ("other", 4)]
-    deaths = SampleDeaths(path)
-    assert [place for place in [*refused, ("other", 3)] if deaths.refusal(*place)] == refused
-    assert not SampleDeaths(path, forget=True).refusal("task", 1)
+    crashes = CrashRecord(path)
+    assert [place for place in [*refused, ("other", 3)] if crashes.refusal(*place)] == refused
+    assert not CrashRecord(path, forget=True).refusal("task", 1)
 
 
 def test_a_suspected_program_runs_alone(tmp_path: Path) -> None:
@@ -68,10 +68,10 @@ def test_a_suspected_program_runs_alone(tmp_path: Path) -> None:
     path.write_text("'task' 2\n'task' 1\n")
 
     async def together() -> list[int]:
-        deaths, running, seen = SampleDeaths(path), [], []
+        crashes, running, seen = CrashRecord(path), [], []
 
         async def one(doc_id: int) -> None:
-            async with deaths.running_programs("task", doc_id):
+            async with crashes.running_programs("task", doc_id):
                 running.append(doc_id)
                 await asyncio.sleep(0.01)
                 if doc_id in (1, 2):
@@ -88,11 +88,11 @@ def test_a_suspected_program_runs_alone(tmp_path: Path) -> None:
 def test_a_damaged_file_suspects_nobody(tmp_path: Path, damaged: bytes) -> None:
     path = tmp_path / "run.scoring"
     path.write_bytes(damaged)
-    assert SampleDeaths(path).refusal("task", 1) is None
+    assert CrashRecord(path).refusal("task", 1) is None
 
 
 def test_without_a_place_to_write_nothing_is_remembered(tmp_path: Path) -> None:
-    deaths = SampleDeaths(tmp_path / "gone" / "run.scoring")
-    with deaths.open(), deaths.scoring("task", 1):
+    crashes = CrashRecord(tmp_path / "gone" / "run.scoring")
+    with crashes.open(), crashes.scoring("task", 1):
         pass
-    assert deaths.refusal("task", 1) is None
+    assert crashes.refusal("task", 1) is None
