@@ -216,7 +216,7 @@ def test_a_reply_without_log_probabilities_fails_its_sample_and_is_asked_once(
     with ScriptedServer(answer=forgetful, models=["imaginary"]) as server:
         evaluation = evaluate(specification(server, tmp_path, ("continuing",), tokenizer=folder))
         assert 0 < len(evaluation.failures) < 12
-        assert {failed.cause for failed in evaluation.failures} == {FailureCause.MALFORMED_REPLY}
+        assert {failed.cause for failed in evaluation.failures} == {FailureCause.UNREADABLE_REPLY}
         assert server.count == TRIAL + 12
 
 

@@ -395,7 +395,7 @@ def test_the_key_is_in_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_time_left() -> None:
     with OpenServer(pages(), answer=good, model_list=LISTED) as server:
-        report = look(server.url, seconds=0.0)
+        report = look(server.url, seconds=1e-9)
         assert server.probes == []
     assert report[C.CHAT].evidence == "no time was left to ask"
     assert report[C.REACHABLE].seen is Seen.YES
