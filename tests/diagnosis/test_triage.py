@@ -79,7 +79,7 @@ def test_a_fault_that_is_certain_is_told_where_every_check_passes(
     async def joins_turns(*_: Any) -> dict[str, Any]:
         return {"url": "http://x", "findings": seen}
 
-    monkeypatch.setattr("assay.evaluation.flow._seen_of_server", joins_turns)
+    monkeypatch.setattr("assay.evaluation.flow._probe_server", joins_turns)
     evaluation = run(tmp_path, SimulatedModel(), checks=(Check(task="sums", metric=KEY, min=0.4),), probe=True)
     assert [check.verdict for check in evaluation.checks] == [Verdict.PASS]
     assert evaluation.triage is not None

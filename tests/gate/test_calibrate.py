@@ -131,10 +131,10 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_starts_anew_once_it_is_t
     assert 80 <= server.count < 120
     told: list[Calibration] = []
     with pytest.raises(BrokenPipeError):
-        measure(specification, 3, tell=raises(BrokenPipeError))
+        measure(specification, 3, on_result=raises(BrokenPipeError))
     asked = server.count
     assert 180 <= asked <= 181  # at most the request on its way when it was stopped was asked twice
-    assert measure(specification, 3, tell=told.append) is told[0]
+    assert measure(specification, 3, on_result=told.append) is told[0]
     assert server.count == asked
     assert told[0].noise[0].n == 60
     assert len(set(told[0].results_files)) == 3
@@ -143,10 +143,10 @@ def test_a_calibration_goes_on_where_it_was_stopped_and_starts_anew_once_it_is_t
 
 
 def raises(error: type[Exception]) -> Callable[[Any], None]:
-    def tell(_: Any) -> None:
+    def on_result(_: Any) -> None:
         raise error
 
-    return tell
+    return on_result
 
 
 def test_one_run_shows_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Judges a full run against a baseline: is it worse by more than the margin, whatever failed documents hide?"""
+"""Judges a full run against a baseline: is it worse by more than the margin, whatever failed documents would score?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.checks.exact import exact_total
-from assay.checks.verdicts import Bound, describe, shown_beside, unknown_range_words, verdict_of_bounds
+from assay.checks.verdicts import Bound, describe, format_beside, unknown_range_message, verdict_of_bounds
 from assay.results.verdicts import CheckResult, Verdict
 from assay.runs.pairing import pair_tasks
 from assay.stats.paired import Flips, mcnemar, newcombe_interval, paired_difference
@@ -30,11 +30,11 @@ _MISMATCHES_NAMED = 3
 def judge_against_baseline(
     check: Check, scope: Scope, baseline: RecordedRun, candidate: Mapping[str, TaskRecord]
 ) -> CheckResult:
-    """Compare a full run with the baseline, on the documents that both have.
+    """Compare a full run with the baseline, on the documents that both runs have.
 
     Args:
         check: a resolved check with a baseline.
-        scope: the tasks it looks at.
+        scope: the tasks that it covers.
         baseline: the earlier run.
         candidate: the run's tasks.
     """
@@ -49,7 +49,7 @@ def judge_against_baseline(
     pairings = [pair_tasks(baseline.tasks[name], candidate[name]) for name in scope.tasks]
     changes = [f"{pairing.candidate.name}: {change}" for pairing in pairings for change in pairing.mismatches]
     if changes and not check.allow_mismatch:
-        return describe(check, Verdict.INVALID, mismatch_words(changes))
+        return describe(check, Verdict.INVALID, mismatch_message(changes))
     found = [pairing.scores(check.metric) for pairing in pairings]
     if any(_is_nan(score) for pairs in found for pair in pairs for score in pair):
         return describe(check, Verdict.INVALID, "a score is not a number (NaN), so neither is the difference")
@@ -61,16 +61,16 @@ def judge_against_baseline(
         for pairing in pairings
         if pairing.not_asked
     ]
-    return msgspec.structs.replace(result, reason=f"{result.reason}{allowed_words(changes)}")
+    return msgspec.structs.replace(result, reason=f"{result.reason}{allowed_note(changes)}")
 
 
-def mismatch_words(changes: Sequence[str]) -> str:
-    """Say what changed, and what to do."""
+def mismatch_message(changes: Sequence[str]) -> str:
+    """Why a baseline cannot be compared with, and what to do."""
     return f"the baseline does not match: {_listed(changes)}; save a new baseline, or allow the mismatch"
 
 
-def allowed_words(changes: Sequence[str]) -> str:
-    """What changed and was allowed to, at the end of a reason; empty where nothing did."""
+def allowed_note(changes: Sequence[str]) -> str:
+    """The end of a reason: which mismatches the check allowed; empty if there are none."""
     return f"; allowed: {_listed(changes)}" if changes else ""
 
 
@@ -88,22 +88,27 @@ def _lacks(task: TaskRecord | None, metric: str) -> bool:
 
 
 class _Stratum(msgspec.Struct, frozen=True):
-    """One task's pairs."""
+    """One task's pairs of scores."""
 
     low: Fraction | float
-    """Least mean difference that the failed documents leave possible: exact, or infinite."""
+    """Least mean difference that is possible whatever the failed documents would score: exact, or infinite."""
     high: Fraction | float
     n: int
     failed: int
     before: list[float]
-    """Scores of the documents that both runs scored; verdicts of one document side by side."""
+    """The baseline's scores of the documents that both runs scored; a document's verdicts follow one another."""
     after: list[float]
     documents: list[int]
-    """For each entry of ``before``, which document it is of."""
+    """The document of each entry of ``before``."""
 
     @classmethod
     def of(cls, pairs: Sequence[tuple[Score | None, Score | None]], support: Support | None) -> _Stratum:
-        """Pairs of scores, None where a document failed; ``support``: the range of scores, where it is known."""
+        """From pairs of scores.
+
+        Args:
+            pairs: baseline and candidate, document by document; None where a document failed.
+            support: the range of scores; None if it is not known.
+        """
         unknown: list[tuple[Fraction | float, Fraction | float]] = []
         before: list[float] = []
         after: list[float] = []
@@ -114,7 +119,7 @@ class _Stratum(msgspec.Struct, frozen=True):
         ):
             support = None
         if any(isinstance(score, tuple) for score in known) and (None, None) in pairs:
-            support = None  # how many verdicts such a document has is not known
+            support = None  # nobody knows how many verdicts such a document has
         for place, (old, new) in enumerate(pairs):
             if old is not None and new is not None:
                 before += _values(old)
@@ -136,7 +141,7 @@ class _Stratum(msgspec.Struct, frozen=True):
 
     @property
     def flips(self) -> tuple[int, int]:
-        """Documents whose score fell, and rose."""
+        """How many documents' scores fell, and how many rose."""
         totals: dict[int, float] = {}
         for place, old, new in zip(self.documents, self.before, self.after, strict=True):
             totals[place] = totals.get(place, 0.0) + new - old
@@ -161,7 +166,7 @@ class _Stratum(msgspec.Struct, frozen=True):
 def _possible(
     old: Score | None, new: Score | None, support: Support | None
 ) -> list[tuple[Fraction | float, Fraction | float]]:
-    """Least and greatest difference of each value of a document that failed in one run or both."""
+    """Least and greatest possible difference, for each value of a document that failed in one run or both."""
     if support is None:
         return [(float("-inf"), float("inf"))]
     worst, best = map(Fraction, support)
@@ -216,12 +221,12 @@ def _verdict(
     margin = check.margin or 0.0
     bound = Bound(-margin if scope.higher_is_better else margin, scope.higher_is_better)
     if failed and scope.range is None and not isfinite(low):
-        return Verdict.INVALID, unknown_range_words(failed)
+        return Verdict.INVALID, unknown_range_message(failed)
     if failed:
         without = "it" if failed == 1 else "them"
-        besides = f"{difference:+.4f} against the baseline without {without}; margin {margin:.10g}"
-        return verdict_of_bounds(bound, (low, high), failed, besides, "+")
-    shown = shown_beside(bound.value, difference, "+")
+        context = f"{difference:+.4f} against the baseline without {without}; margin {margin:.10g}"
+        return verdict_of_bounds(bound, (low, high), failed, context, "+")
+    shown = format_beside(bound.value, difference, "+")
     if bound.met_by(difference):
         return Verdict.PASS, f"{shown} against the baseline, within the margin of {margin:.10g}"
     return Verdict.FAIL, f"{shown} against the baseline, beyond the margin of {margin:.10g}"

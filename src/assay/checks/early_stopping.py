@@ -1,9 +1,8 @@
-"""Early stopping: documents are asked in a seeded random order, and only until every check is decided.
+"""Early stopping: asks documents in a seeded random order, and only until every check is decided.
 
-Answers arrive in any order, the quick ones first, and quick answers are no fair sample. So each answer waits until
-those before it in the random order are there, and only then is scored and seen by the checks. What a check decides, and
-after which document, is thereby a function of order and answers alone: not of timing, concurrency or interruptions.
-Answers that arrive when nothing is left to decide are kept in the journal, but take no part.
+Quick answers arrive first, and they are not a fair sample. So an answer is scored and shown to the checks only when all
+answers before it in the random order have arrived. A decision therefore depends on the order and the answers alone, not
+on timing, concurrency or interruptions. Answers that arrive after the last decision stay in the journal, unscored.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ if TYPE_CHECKING:
     from assay.types import EarlyStopping, Response, Sample
 
 _ROUNDS_AHEAD = 16
-"""How far the asking may run ahead of the slowest answer, in documents for each request outstanding. Answers differ in
-length ten times and more; a request that hangs must not have the whole benchmark asked meanwhile."""
+"""For each request in flight, how many documents may be asked before the slowest answer arrives. One answer may take
+ten times as long as another; but while one request hangs, the rest of the benchmark must not be asked in vain."""
 _AHEAD_AT_FIRST = 32
-"""Documents asked and not counted yet, at most, where the concurrency is Assay's own choice: what is not counted when
-the last check is decided was asked in vain."""
-_AHEAD_OF_COUNTED = 2
-"""Later it may be one for so many that are counted."""
-_LEAST_ON_THEIR_WAY = 4
-"""One in so many of them is on its way at least, so that a request that hangs does not leave the server idle."""
-_LETTERS_PER_TOKEN = 4
+"""With automatic concurrency: greatest number of documents asked and not yet counted, at the beginning. Those that are
+not counted when the last check is decided were asked in vain."""
+_COUNTED_PER_AHEAD = 2
+"""Later: one more may be asked ahead for every two that are counted."""
+_AHEAD_PER_IN_FLIGHT = 4
+"""At least one in four of them is in flight, so that one request that hangs does not leave the server idle."""
+_CHARACTERS_PER_TOKEN = 4
 
 
 class EarlyStopper:
-    """Draws documents in random order, hands their answers on in that order, and stops when all checks are decided."""
+    """Draws documents in random order, scores their answers in that order, and stops when all checks are decided."""
 
     def __init__(
         self,
@@ -58,17 +57,17 @@ class EarlyStopper:
         """Begin with nothing asked.
 
         Args:
-            checks: what is to be decided; every task belongs to at least one.
-            documents: by task, the numbers of its documents; every task has some.
+            checks: the checks to decide; each task belongs to at least one.
+            documents: by task, the numbers of its documents; at least one.
             stopping: budget, and how the checks share their error rates.
-            seed: of the order.
-            concurrency: how many requests are outstanding at once.
+            seed: of the random order.
+            concurrency: how many requests are in flight at once.
             score: scores a sample; called in the random order.
-            lookup: the scores, as far as `score` was called.
+            lookup: gives the scores of samples that `score` was called with.
         """
         self.checks = checks
         self.counted = dict.fromkeys(documents, 0)
-        """By task, documents that took part."""
+        """By task, how many documents are scored."""
         self._documents = documents
         self._sizes = {task: len(numbers) for task, numbers in documents.items()}
         self._stopping = stopping
@@ -81,13 +80,13 @@ class EarlyStopper:
         self._stopped = False
         self._began = time.monotonic()
         self._expected: deque[tuple[str, int]] = deque()
-        """Drawn and not yet handed on, in the random order."""
+        """Documents drawn and not yet scored, in the random order."""
         self._arrived: dict[tuple[str, int], tuple[Sample, Sequence[Response]]] = {}
 
     def draw(self) -> Iterator[tuple[str, int] | None]:
-        """The documents to ask, task and number, until nothing is left to decide or the budget is used up.
+        """The documents to ask, as task and number, until every check is decided or the budget is used up.
 
-        None where the answers on hand wait for one that is slow: asking more would not help before it is there.
+        None while received answers wait for a slow one: until it arrives, more answers could not be scored.
         """
         names = list(self._sizes)
         starts = [0, *accumulate(self._sizes.values())]
@@ -106,16 +105,16 @@ class EarlyStopper:
             yield task, doc_id
 
     def _is_far_ahead(self) -> bool:
-        """Whether asking more now would help little, or would soon have been in vain."""
+        """Whether another answer could not be scored soon, or would probably be asked in vain."""
         if len(self._expected) >= _ROUNDS_AHEAD * self._concurrency.limit:
             return True
-        most = max(_AHEAD_AT_FIRST, sum(self.counted.values()) // _AHEAD_OF_COUNTED)
-        on_their_way = len(self._expected) - len(self._arrived)
-        is_enough = len(self._expected) >= most and on_their_way >= most // _LEAST_ON_THEIR_WAY
+        most = max(_AHEAD_AT_FIRST, sum(self.counted.values()) // _COUNTED_PER_AHEAD)
+        in_flight = len(self._expected) - len(self._arrived)
+        is_enough = len(self._expected) >= most and in_flight >= most // _AHEAD_PER_IN_FLIGHT
         return self._concurrency.is_searching and is_enough
 
     def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
-        """Take a sample's answers, in whatever order they come."""
+        """Take a sample's answers; samples may come in any order."""
         self._arrived[sample.task, sample.doc_id] = (sample, responses)
         while self._expected and self._expected[0] in self._arrived:
             task, doc_id = self._expected.popleft()
@@ -124,13 +123,13 @@ class EarlyStopper:
                 self._count(*found)
 
     @property
-    def at_most(self) -> int:
-        """Documents that will be asked, if no check is decided before."""
+    def max_documents(self) -> int:
+        """How many documents are asked if no check is decided earlier."""
         population, limit = sum(self._sizes.values()), self._stopping.budget.documents
         return population if limit is None else min(limit, population)
 
     def summary(self) -> StoppedEarly | None:
-        """How much was asked; None if that was everything."""
+        """How much was asked; None if everything was."""
         if self.counted == self._sizes:
             return None
         return StoppedEarly(
@@ -142,12 +141,12 @@ class EarlyStopper:
         )
 
     def evidence(self) -> tuple[EvidenceCourse, ...]:
-        """How the evidence grew, by check; without those that could not be followed."""
+        """How the evidence on each check grew; without checks that only all documents can decide."""
         found = (check.evidence() for check in self.checks)
         return tuple(evidence for evidence in found if evidence is not None)
 
     def is_complete(self, check: SequentialCheck) -> bool:
-        """Whether all documents that a check looks at took part, so that arithmetic decides."""
+        """Whether all of a check's documents are scored, so that arithmetic decides."""
         return all(self.counted[task] == self._sizes[task] for task in check.scope.tasks)
 
     def _count(self, sample: Sample, responses: Sequence[Response]) -> None:
@@ -186,7 +185,7 @@ class EarlyStopper:
 
 
 def tokens_of(sample: Sample, responses: Sequence[Response]) -> int:
-    """Tokens of prompts and completions, as the server counts them; of what it does not, a quarter of the letters."""
+    """Tokens of prompts and completions as the server counts them; where it does not, a quarter of the characters."""
     total = 0
     for request, response in zip(sample.requests, responses, strict=True):
         if isinstance(response, Answer):
@@ -195,10 +194,10 @@ def tokens_of(sample: Sample, responses: Sequence[Response]) -> int:
     return total
 
 
-def _tokens(counted: int | None, letters: int) -> int:
-    return counted if counted and counted > 0 else letters // _LETTERS_PER_TOKEN
+def _tokens(counted: int | None, characters: int) -> int:
+    return counted if counted and counted > 0 else characters // _CHARACTERS_PER_TOKEN
 
 
 def seed_of(name: str) -> int:
-    """A seed from a run's own name, so that it varies from run to run and stays when the run is resumed."""
+    """A seed from the name of a run's journal: it varies from run to run, and stays the same when a run is resumed."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")

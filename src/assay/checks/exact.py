@@ -1,8 +1,8 @@
-"""The score that a check decides on, in exact arithmetic: a threshold that is met exactly is met.
+"""The score that a check decides on, in exact arithmetic: a score that equals the threshold passes.
 
 lm-eval averages floats, and a group's aggregate averages those averages again, so that a score of exactly 0.6 may come
-out as 0.5999999999999999. Here sums, shares and weights are fractions, and the result is rounded once, to the float
-nearest to it. A threshold is the float nearest to what was written, so that a score that equals it meets it.
+out as 0.5999999999999999. Here sums, shares and weights are fractions, and only the result is rounded, to the nearest
+float. A threshold is the float nearest to the number in the policy, so equal numbers stay equal.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ class Stratum(NamedTuple):
     """One task's scores."""
 
     values: Sequence[Any]
-    """Of the documents that have one."""
+    """One for each document that has a score."""
     failed: int
 
 
 class ExactScore(NamedTuple):
-    """A score, and where it lies whatever the failed documents would have scored."""
+    """A score, and the range in which it lies whatever the failed documents would have scored."""
 
     value: float
-    """Over the documents that have scores."""
+    """Mean over the documents that have scores."""
     low: float
     high: float
 
@@ -39,13 +39,13 @@ def exact_score(strata: Sequence[Stratum], support: Support | None, *, by_size: 
     """The mean over a check's documents.
 
     Args:
-        strata: Its tasks.
-        support: Least and greatest score of a document, where that is known.
+        strata: The check's tasks.
+        support: Least and greatest score of a document; None if the range is not known.
         by_size: All documents count the same; else all tasks do.
 
     Returns:
-        None where there is no such mean: a task has no score, a score is no number, or documents failed and how much
-        they could have scored is not known.
+        None if there is no such mean: a task has no score, a score is not a number, or documents failed and the range
+        of scores is not known.
     """
     if not all(stratum.values and all(map(_is_number, stratum.values)) for stratum in strata):
         return None

@@ -1,4 +1,4 @@
-"""The scores of a run that is going on, as checks read them."""
+"""The scores of a run in progress, as checks read them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LiveScores:
-    """What is known of each document so far."""
+    """The scores of the documents answered so far."""
 
     def __init__(self, scores: Mapping[str, TaskScores]) -> None:
         self._scores = scores
@@ -35,7 +35,7 @@ class LiveScores:
         return len(self._scores[task].failed)
 
     def identity(self, task: str, doc_id: int) -> tuple[str, str]:
-        """A scored document's short hashes, of itself with its target and of its prompt."""
+        """A scored document's short hashes: of the document with its target, and of its prompt."""
         document, prompt, target = self._scores[task].hashes(doc_id)
         return document_hash(document, target), prompt_hash(prompt)
 
@@ -60,5 +60,5 @@ class LiveScores:
 
 
 def task_settings(task: Task) -> dict[str, Any]:
-    """What of a loaded task must be equal for scores to be comparable."""
+    """The settings of a loaded task that must be equal for scores to be comparable."""
     return comparable_settings(as_written(task.dump_config()), task.VERSION)

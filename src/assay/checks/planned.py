@@ -1,4 +1,4 @@
-"""A run's checks: resolved and refused before any request, judged after the last."""
+"""A run's checks: resolved and validated before any request, judged after the last answer."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.checks.against_baseline import judge_against_baseline, mismatch_words
+from assay.checks.against_baseline import judge_against_baseline, mismatch_message
 from assay.checks.early_stopping import EarlyStopper
 from assay.checks.exact import ExactScore, Stratum, exact_score
 from assay.checks.live_scores import LiveScores, task_settings
 from assay.checks.scope import Scope, doubts_of, scope_of
-from assay.checks.sequential import SequentialCheck, outside_words, plan_of
+from assay.checks.sequential import SequentialCheck, out_of_range_message, plan_of
 from assay.checks.verdicts import describe, judge, resolve_checks
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.results.verdicts import CheckResult, Verdict
-from assay.runs.files import read_run, whole_run_words
-from assay.runs.pairing import partial_words, settings_changes
+from assay.runs.files import read_run, whole_run_hint
+from assay.runs.pairing import partial_message, settings_changes
 from assay.tasks.metrics import metric_keys_by_name
 from assay.tasks.selection import count_chosen, describe_part, documents_of
 
@@ -38,17 +38,17 @@ _NAMED = 3
 
 @dataclass(frozen=True)
 class PlannedCheck:
-    """A resolved check with what it looks at."""
+    """A resolved check with its scope and baseline."""
 
     check: Check
     scope: Scope
     baseline: RecordedRun | None
     part: str | None = None
-    """Which part of the documents ``limit`` or ``samples`` leaves, in words; None where that is all."""
+    """Which part of the documents ``limit`` or ``samples`` leaves, for messages; None if all."""
 
     @property
     def doubts(self) -> list[str]:
-        """What of the check is probably not meant, in words."""
+        """Warnings about what the user probably did not mean."""
         return [f"{self.check.task} {self.check.metric}: {words}" for words in doubts_of(self.check, self.scope)]
 
 
@@ -59,7 +59,7 @@ def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[Plan
         UnknownMetricError: a check's task or metric does not exist.
         SpecificationError: a check makes no sense, or a run that may stop early has a task without a check.
         FileFormatError: a baseline cannot be read.
-        BaselineMismatchError: a baseline is of another task version or other settings.
+        BaselineMismatchError: a baseline has another task version or other settings.
     """
     resolved = resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks)
     read_baseline = functools.cache(read_run)
@@ -69,18 +69,18 @@ def plan_checks(specification: Specification, loaded: LoadedTasks) -> tuple[Plan
         baseline = None
         if check.baseline is not None:
             baseline = read_baseline(check.baseline)
-            refuse_misfit(check, scope, baseline, loaded, specification.options)
+            refuse_unusable_baseline(check, scope, baseline, loaded, specification.options)
         part = describe_part([loaded.tasks[name] for name in scope.tasks], specification.options)
         planned.append(PlannedCheck(check, scope, baseline, part))
     if specification.early_stopping is not None:
-        refuse_unchecked([plan.scope for plan in planned], loaded)
+        refuse_unchecked_tasks([plan.scope for plan in planned], loaded)
         for plan in [plan for plan in planned if plan.scope.may_stop_early]:
             plan_of(plan.check, plan.scope, population=1, weights={})
     return tuple(planned)
 
 
-def refuse_itself(planned: Sequence[PlannedCheck], journal: str) -> None:
-    """Refuse a baseline that is an earlier state of the run itself: answers prove nothing about themselves.
+def refuse_own_results(planned: Sequence[PlannedCheck], journal: str) -> None:
+    """Refuse a baseline that is an earlier state of this run: its answers would be compared with themselves.
 
     Args:
         planned: the run's checks.
@@ -103,22 +103,22 @@ def judge_checks(
     """The verdicts of a run that has ended.
 
     Args:
-        planned: its checks.
-        scores: its scores.
-        live: its documents' scores.
-        stopper: what followed the checks, where the run could stop early.
+        planned: the run's checks.
+        scores: the run's scores.
+        live: the documents' scores.
+        stopper: decided the checks while answers arrived; None if the run could not stop early.
     """
     if stopper is None:
         results = [_judge_fully(plan, scores, live) for plan in planned]
     else:
         results = [
-            _of_all(_judge_fully(plan, scores, live), plan.scope, followed)
+            _note_full_run(_judge_fully(plan, scores, live), plan.scope, followed)
             if stopper.is_complete(followed)
             else followed.result()
             for plan, followed in zip(planned, stopper.checks, strict=True)
         ]
     return tuple(
-        _with_doubts(_without_silent(_of_a_part(result, plan.part), plan.scope), plan)
+        _note_doubts(_note_missing_subtasks(_note_part(result, plan.part), plan.scope), plan)
         for result, plan in zip(results, planned, strict=True)
     )
 
@@ -133,14 +133,14 @@ def early_stopper_for(
     score: Callable[[Sample, Sequence[Response]], None],
     live: LiveScores,
 ) -> EarlyStopper | None:
-    """What follows a run's checks while answers arrive; None where every document is asked.
+    """The early stopper of a run; None if the run asks every document.
 
     Args:
         planned: the checks.
         documents: by task, the numbers of its documents.
         specification: the run.
-        seed: of the random order, unless the specification has one.
-        concurrency: how many requests are outstanding at once.
+        seed: of the random order, unless the specification sets one.
+        concurrency: how many requests are in flight at once.
         score: scores a sample.
         live: the documents' scores.
 
@@ -164,32 +164,33 @@ def early_stopper_for(
     )
 
 
-def _without_silent(result: CheckResult, scope: Scope) -> CheckResult:
-    """Say which subtasks a group's score knows nothing of."""
-    if not scope.silent:
+def _note_missing_subtasks(result: CheckResult, scope: Scope) -> CheckResult:
+    """Add to the reason which subtasks are not part of a group's score."""
+    if not scope.not_reporting:
         return result
-    more = f" and {len(scope.silent) - _NAMED} more" if len(scope.silent) > _NAMED else ""
-    named = f"{', '.join(scope.silent[:_NAMED])}{more}"
-    words = f"without {named} of its {len(scope.silent) + len(scope.tasks)} subtasks, where there is no {result.metric}"
+    more = f" and {len(scope.not_reporting) - _NAMED} more" if len(scope.not_reporting) > _NAMED else ""
+    named = f"{', '.join(scope.not_reporting[:_NAMED])}{more}"
+    subtasks = len(scope.not_reporting) + len(scope.tasks)
+    words = f"without {named} of its {subtasks} subtasks, where there is no {result.metric}"
     return msgspec.structs.replace(result, reason=f"{result.reason}; {words}")
 
 
-def _of_all(result: CheckResult, scope: Scope, followed: SequentialCheck) -> CheckResult:
-    """Say why a check that seemed able to stop early had all documents asked."""
-    if not scope.may_stop_early or not followed.why_all or followed.fault:
+def _note_full_run(result: CheckResult, scope: Scope, followed: SequentialCheck) -> CheckResult:
+    """Add to the reason why a check that might have stopped early needed all documents."""
+    if not scope.may_stop_early or not followed.not_early_because or followed.fault:
         return result
-    reason = f"{result.reason}; could not stop early: {followed.why_all}"
+    reason = f"{result.reason}; could not stop early: {followed.not_early_because}"
     return msgspec.structs.replace(result, reason=reason)
 
 
-def _with_doubts(result: CheckResult, plan: PlannedCheck) -> CheckResult:
-    """Say beside the verdict, too, what of the check is probably not meant: who reads it may not have seen the run."""
+def _note_doubts(result: CheckResult, plan: PlannedCheck) -> CheckResult:
+    """Add the warnings about a check to its reason: the reader of a report may not have seen the run's output."""
     reason = "; ".join([result.reason, *doubts_of(plan.check, plan.scope)])
     return msgspec.structs.replace(result, reason=reason)
 
 
-def _of_a_part(result: CheckResult, part: str | None) -> CheckResult:
-    """Say beside a verdict that it is about a part of the benchmark."""
+def _note_part(result: CheckResult, part: str | None) -> CheckResult:
+    """Add to the reason that the verdict is about a part of the benchmark."""
     if part is None:
         return result
     reason = f"{result.reason}; {part} only, which says nothing about the rest"
@@ -197,7 +198,7 @@ def _of_a_part(result: CheckResult, part: str | None) -> CheckResult:
 
 
 def _judge_fully(plan: PlannedCheck, scores: Sequence[Score], live: LiveScores) -> CheckResult:
-    if outside := _outside_stated_range(plan, live):
+    if outside := _contradiction_of_range(plan, live):
         return describe(plan.check, Verdict.INVALID, outside)
     if plan.baseline is None:
         return judge(plan.check, scores, _exact_score(plan.scope, plan.check.metric, live))
@@ -212,30 +213,32 @@ def _exact_score(scope: Scope, metric: str, live: LiveScores) -> ExactScore | No
     return exact_score(strata, scope.range, by_size=scope.weighted_by_size)
 
 
-def _outside_stated_range(plan: PlannedCheck, live: LiveScores) -> str | None:
-    """Say which score contradicts the range that the check states; None if none does."""
+def _contradiction_of_range(plan: PlannedCheck, live: LiveScores) -> str | None:
+    """Which score lies outside the range that the check states, as a message; None if none does."""
     if plan.check.range is None:
         return None
     for name in plan.scope.tasks:
         known = live.values(name, plan.check.metric)
         before = {} if plan.baseline is None else plan.baseline.scores(name, plan.check.metric)
         for doc_id in sorted({*known, *before}):
-            if words := outside_words([known.get(doc_id), before.get(doc_id)], name, doc_id, plan.scope):
+            if words := out_of_range_message([known.get(doc_id), before.get(doc_id)], name, doc_id, plan.scope):
                 return words
     return None
 
 
-def refuse_misfit(check: Check, scope: Scope, baseline: RecordedRun, loaded: LoadedTasks, options: TaskOptions) -> None:
-    """Refuse a baseline that a check can never be judged by.
+def refuse_unusable_baseline(
+    check: Check, scope: Scope, baseline: RecordedRun, loaded: LoadedTasks, options: TaskOptions
+) -> None:
+    """Refuse a baseline with which a check can never be judged.
 
     Raises:
-        BaselineMismatchError: it was stopped early, lacks such scores, is of another task version or other settings, or
-            has documents or subtasks that are gone.
+        BaselineMismatchError: it was stopped early, lacks the metric, has another task version or other settings, or
+            has documents or subtasks that no longer exist.
     """
     if baseline.stopped_early:
         raise BaselineMismatchError(
             f"{baseline.source} was stopped early and is no baseline: it lacks most documents"
-            f"{whole_run_words(baseline.source)}"
+            f"{whole_run_hint(baseline.source)}"
         )
     for name in scope.tasks:
         before = baseline.tasks.get(name)
@@ -245,13 +248,13 @@ def refuse_misfit(check: Check, scope: Scope, baseline: RecordedRun, loaded: Loa
                 f"the baseline {check.baseline} has no documents of {name} scored by {check.metric}; it has {had}"
             )
     if not check.allow_mismatch and (changes := [*_changes(check, scope, baseline, loaded, options)]):
-        raise BaselineMismatchError(mismatch_words(changes))
+        raise BaselineMismatchError(mismatch_message(changes))
 
 
 def _changes(
     check: Check, scope: Scope, baseline: RecordedRun, loaded: LoadedTasks, options: TaskOptions
 ) -> Iterator[str]:
-    """What is no longer as in the baseline, as far as that is known before the first question."""
+    """What differs from the baseline, as far as is known before the first request."""
     group = baseline.groups.get(check.task or "")
     if group is not None and (gone := [name for name in group.tasks if name not in scope.tasks]):
         yield f"{check.task}: its subtasks {', '.join(gone)} are gone"
@@ -262,13 +265,13 @@ def _changes(
         expected, asked = count_chosen(name, numbers, options), len(documents_of(name, task, options))
         if asked > len(numbers):
             added = f"data: {asked - len(numbers)} of {asked} documents are not in the baseline"
-            yield f"{name}: {added if before.part is None else partial_words(before.part)}"
+            yield f"{name}: {added if before.part is None else partial_message(before.part)}"
         if asked < expected:
             yield f"{name}: data: {expected - asked} of the baseline's {len(numbers)} documents are gone"
 
 
-def refuse_unchecked(scopes: Iterable[Scope], loaded: LoadedTasks) -> None:
-    """Refuse tasks of a run that may stop early at which none of its checks looks.
+def refuse_unchecked_tasks(scopes: Iterable[Scope], loaded: LoadedTasks) -> None:
+    """Refuse a run that may stop early if one of its tasks has no check.
 
     Raises:
         SpecificationError: with the tasks' names.

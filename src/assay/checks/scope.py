@@ -1,4 +1,4 @@
-"""Which documents a check looks at, and how much each counts."""
+"""Which documents a check covers, and how much each counts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.checks.verdicts import refuse_outside
+from assay.checks.verdicts import refuse_outside_range
 from assay.scoring.measure import aggregates_by_mean, weighs_by_size
 from assay.stats.sampling import document_weights
 from assay.tasks.metric_ranges import UNIT, is_right_or_wrong, known_range
@@ -23,36 +23,40 @@ if TYPE_CHECKING:
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """What a check looks at."""
+    """The tasks that a check covers, and what is known of their scores."""
 
     tasks: tuple[str, ...]
-    """The task itself, or the group's tasks that report the metric, over which lm-eval forms the group's."""
-    silent: tuple[str, ...] = ()
-    """The group's tasks that do not report it."""
+    """The task itself, or those tasks of the group that report the metric and make up the group's score."""
+    not_reporting: tuple[str, ...] = ()
+    """The group's tasks that do not report the metric."""
     weighted_by_size: bool = True
-    """How the group's aggregate is formed; for a task it makes no difference."""
+    """Whether the group's score weights its tasks by their documents; without effect for a single task."""
     higher_is_better: bool = True
-    """Also where the tasks do not say."""
-    says_direction: bool = False
-    """The tasks say so, all alike."""
+    """True also if the tasks do not say."""
+    direction_is_stated: bool = False
+    """All tasks state the same direction."""
     is_mean: bool = True
-    """The score is a mean over documents; others are known only when all are answered."""
+    """The score is a mean over documents. Other scores are known only when all documents are answered."""
     range: tuple[float, float] | None = None
-    """Least and greatest score that a document can have; None where neither the metric nor the check tells."""
+    """Least and greatest score of a document; None if neither the metric nor the check states it."""
     right_or_wrong: bool = False
     """Every document scores 0 or 1, and the check states no other range."""
 
     @property
     def may_stop_early(self) -> bool:
-        """Whether some of the documents can decide: only of bounded scores that are averaged do some bound the rest."""
+        """Whether part of the documents can decide: only if the score is a mean, and the range of scores is known."""
         return self.is_mean and self.range is not None
 
     def population(self, sizes: Mapping[str, int]) -> int:
-        """Documents of all its tasks, from how many each has."""
+        """How many documents all its tasks have together.
+
+        Args:
+            sizes: by task, how many documents it has.
+        """
         return sum(sizes[task] for task in self.tasks)
 
     def weights(self, sizes: Mapping[str, int]) -> dict[str, Weight]:
-        """For each task the weight of one of its documents in the mean over all; 1 where all count the same."""
+        """By task, the weight of one of its documents in the mean over all; 1 where all count the same."""
         if self.weighted_by_size or len(self.tasks) == 1:
             return dict.fromkeys(self.tasks, 1.0)
         counts = [sizes[task] for task in self.tasks]
@@ -63,7 +67,7 @@ def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
     """The scope of a resolved check.
 
     Raises:
-        SpecificationError: it demands what no score of the metric's known range could miss or reach.
+        SpecificationError: the demand lies outside the known range of the metric.
     """
     name, metric = check.task or "", MetricKey.read(check.metric).metric
     group = loaded.groups.get(name)
@@ -74,7 +78,7 @@ def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
     names = tuple(task.task_name for task in tasks)
     scope = _scope(check, tasks, names, metric, by_size=weighs_by_size(group, metric))
     return msgspec.structs.replace(
-        scope, silent=tuple(task.task_name for task in members if task.task_name not in names)
+        scope, not_reporting=tuple(task.task_name for task in members if task.task_name not in names)
     )
 
 
@@ -85,23 +89,23 @@ def _scope(check: Check, tasks: list[Task], names: tuple[str, ...], metric: str,
         tasks=names,
         weighted_by_size=by_size,
         higher_is_better=False not in directions,
-        says_direction=directions in ({True}, {False}),
+        direction_is_stated=directions in ({True}, {False}),
         is_mean=all(aggregates_by_mean(task, metric) for task in tasks),
         range=check.range or (known.pop() if len(known) == 1 else None),
         right_or_wrong=check.range in (None, UNIT) and all(is_right_or_wrong(task, metric) for task in tasks),
     )
     if scope.is_mean and scope.range is not None:
-        refuse_outside(check, scope.range)
+        refuse_outside_range(check, scope.range)
     return scope
 
 
 def doubts_of(check: Check, scope: Scope) -> list[str]:
-    """What of a check is probably not meant, in words."""
+    """Warnings about a check that the user probably meant otherwise."""
     return [words for words in (_direction_doubt(check, scope), _certainty_doubt(check, scope)) if words is not None]
 
 
 def _certainty_doubt(check: Check, scope: Scope) -> str | None:
-    """Say that every score passes; None where one could fail, as far as the range is known."""
+    """A warning if every possible score passes; None if one could fail, or the range is not known."""
     if scope.range is None:
         return None
     low, high = scope.range
@@ -112,8 +116,8 @@ def _certainty_doubt(check: Check, scope: Scope) -> str | None:
 
 
 def _direction_doubt(check: Check, scope: Scope) -> str | None:
-    """Say that a check lets worse scores pass and fails better ones; None if it does not, as far as the tasks say."""
-    if not scope.says_direction or check.baseline is not None or scope.higher_is_better is (check.min is not None):
+    """A warning if the check passes worse scores and fails better ones; None if not, or if the tasks do not say."""
+    if not scope.direction_is_stated or check.baseline is not None or scope.higher_is_better is (check.min is not None):
         return None
     better, given, other = ("more", "max", "min") if scope.higher_is_better else ("less", "min", "max")
     demand = f"{given} = {getattr(check, given):g}"

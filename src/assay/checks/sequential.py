@@ -1,4 +1,4 @@
-"""A check followed document by document, until the evidence decides it."""
+"""A check that is updated document by document until the evidence decides it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from assay.checks.against_baseline import allowed_words, mismatch_words
-from assay.checks.verdicts import describe, refuse_outside, samples_words
+from assay.checks.against_baseline import allowed_note, mismatch_message
+from assay.checks.verdicts import counted_samples, describe, refuse_outside_range
 from assay.errors import SpecificationError
 from assay.results.verdicts import CheckResult, EvidenceCourse, Verdict, demand_of
 from assay.runs.pairing import BaselineDocuments
@@ -36,11 +36,11 @@ class ScoreLookup(Protocol):
         """A document's score under a metric key; None if it failed."""
 
     def identity(self, task: str, doc_id: int) -> tuple[str, str]:
-        """A scored document's short hashes, of itself and of its prompt."""
+        """A scored document's short hashes: of the document and of its prompt."""
 
 
 class SequentialCheck:
-    """One check and the evidence so far. Documents must come in the random order, those of its tasks alone."""
+    """One check and the evidence so far. It must be given the documents of its tasks, in the random order."""
 
     def __init__(
         self, check: Check, scope: Scope, sizes: Mapping[str, int], baseline: RecordedRun | None = None
@@ -50,8 +50,8 @@ class SequentialCheck:
         Args:
             check: a resolved check.
             scope: its tasks.
-            sizes: how many documents each task has.
-            baseline: the earlier run, if the check has one.
+            sizes: by task, how many documents it has.
+            baseline: the earlier run, if the check has a baseline.
 
         Raises:
             SpecificationError: the threshold is outside the range of scores.
@@ -59,16 +59,16 @@ class SequentialCheck:
         self.check = check
         self.scope = scope
         self.test: SequentialTest | None = None
-        """None where the check can only be judged when all documents are answered."""
-        self.why_all = why_all_decide(scope, check.metric)
-        """Why that is so, in words."""
+        """None if the check can only be judged when all documents are answered."""
+        self.not_early_because = why_not_early(scope, check.metric)
+        """Why ``test`` is None; empty if it is not."""
         self.fault: str | None = None
-        """Why the check is invalid, in words: the baseline does not match, or a score lies outside the range stated."""
+        """Why the check is invalid: the baseline does not match, or a score lies outside the stated range."""
         self.decision = Decision.OPEN
         self.seen = 0
         self._weights = scope.weights(sizes)
         self._population = scope.population(sizes)
-        self._before = None if baseline is None else _Before(baseline, scope, check.metric)
+        self._baseline = None if baseline is None else _BaselineScores(baseline, scope, check.metric)
         self._scored = 0
         self._sum = self._sum_of_weights = 0.0
         self._lost = self._gained = 0
@@ -83,50 +83,55 @@ class SequentialCheck:
         return self.decision is Decision.OPEN and self.fault is None
 
     def observe(self, task: str, doc_id: int, lookup: ScoreLookup) -> None:
-        """Take the next document's score into account, unless all is decided."""
+        """Take the next document's score into account, unless the check is decided."""
         if not self.is_open:
             return
         self.seen += 1
         value = lookup.value(task, doc_id, self.check.metric)
         self._scored += value is not None
         if value is not None and (not isinstance(value, int | float) or isnan(value)):
-            self._leave_to_all("a score that is no number was given")
+            self._abandon_test("a score that is no number was given")
             return
         score = None if value is None else float(value)
         if score is not None:
             self._sum += float(self._weights[task]) * score
             self._sum_of_weights += float(self._weights[task])
-        before = None if self._before is None else self._earlier(self._before, task, doc_id, score, lookup)
-        if outside := outside_words([score, before], task, doc_id, self.scope):
+        before = None if self._baseline is None else self._baseline_score(self._baseline, task, doc_id, score, lookup)
+        if outside := out_of_range_message([score, before], task, doc_id, self.scope):
             if self.check.range is not None:
                 self.fault = self.fault or outside
-            self._leave_to_all(outside)
+            self._abandon_test(outside)
         if self.test is not None and self.fault is None:
-            # Without a score on either side there is no evidence for any, as if the document had failed.
+            # A document without a score in either run is no evidence, as if it had failed.
             paired = None if score is None or before is None else score - before
-            self.decide(self.test.add(score if self._before is None else paired, self._weights[task]))
+            self.decide(self.test.add(score if self._baseline is None else paired, self._weights[task]))
 
-    def _leave_to_all(self, why: str) -> None:
-        """Give the test up: what it assumes does not hold."""
+    def _abandon_test(self, why: str) -> None:
+        """Stop testing, because an assumption of the test does not hold; all documents decide."""
         if self.test is not None:
-            self.test, self.why_all = None, why
+            self.test, self.not_early_because = None, why
 
     def decide(self, decision: Decision, shared_alpha: float | None = None) -> None:
-        """Settle the check: by its own test, or by one that several checks share at an error rate for all of them."""
+        """Record the decision, if there is none yet.
+
+        Args:
+            decision: of the check's own test, or of Holm's method for several checks.
+            shared_alpha: the error rate of all those checks together; None for the check's own test.
+        """
         if self.decision is Decision.OPEN:
             self.decision = decision
             self._alpha = self._alpha if shared_alpha is None else shared_alpha
 
-    def _earlier(
-        self, baseline: _Before, task: str, doc_id: int, score: float | None, lookup: ScoreLookup
+    def _baseline_score(
+        self, baseline: _BaselineScores, task: str, doc_id: int, score: float | None, lookup: ScoreLookup
     ) -> float | None:
-        """What the document scored in the baseline, and count it as lost or gained; None where it has no such score."""
+        """The document's score in the baseline, counted as lost or gained; None if it has no such score."""
         identity = None if score is None else lookup.identity(task, doc_id)
         before, mismatch = baseline.pair(task, doc_id, identity)
         if mismatch is not None:
             self._mismatches.append(mismatch)
         if self._mismatches and not self.check.allow_mismatch:
-            self.fault = mismatch_words(self._mismatches)
+            self.fault = mismatch_message(self._mismatches)
         if not isinstance(before, float):
             return None
         if score is not None:
@@ -137,32 +142,32 @@ class SequentialCheck:
 
     @property
     def value_so_far(self) -> float | None:
-        """The score over the documents that have one; safe to ask for while they are observed."""
+        """Mean over the documents that have a score; another thread may read it during the run."""
         return self._sum / self._sum_of_weights if self._sum_of_weights else None
 
     def evidence(self) -> EvidenceCourse | None:
-        """The course of the evidence; None where nothing was followed."""
+        """How the evidence grew; None if there is no test or it has seen nothing."""
         if self.test is None or not self.test.seen:
             return None
         return EvidenceCourse(
             task=self.check.task or "",
             metric=self.check.metric,
             demand=demand_of(self.check),
-            is_difference=self._before is not None,
+            is_difference=self._baseline is not None,
             decided_after=self.test.decided_after,
             decided_together=self.decision is not Decision.OPEN and self.test.decision is not self.decision,
             course=course_of(self.test),
         )
 
     def result(self) -> CheckResult:
-        """What it came to, where not all documents were answered."""
+        """The check's verdict, if not all documents were answered."""
         figures: dict[str, Any] = {
             "n": self.seen,
             "population": self._population,
             "value": self.value_so_far,
             "failed": self.seen - self._scored if self.test is None else self.test.failed,
         }
-        if self._before is not None:
+        if self._baseline is not None:
             figures |= {"lost": self._lost, "gained": self._gained}
         if self.fault is not None:
             return describe(self.check, Verdict.INVALID, self.fault, **figures)
@@ -171,22 +176,24 @@ class SequentialCheck:
             return describe(self.check, Verdict.INVALID, f"no document was scored ({asked} asked)", **figures)
         if self.test is None:
             mean = "" if figures["value"] is None else f"so far {figures['value']:.4f}; "
-            reason = f"the budget ended after {asked}; {mean}only all documents together decide: {self.why_all}"
+            reason = (
+                f"the budget ended after {asked}; {mean}only all documents together decide: {self.not_early_because}"
+            )
             return describe(
                 self.check, Verdict.INCONCLUSIVE, reason, **figures, more_needed=self._population - self.seen
             )
         interval = _possible_means(self.test)
         figures["interval"] = interval
-        if self._before is not None and self.test.failed < self.test.seen:
+        if self._baseline is not None and self.test.failed < self.test.seen:
             figures["difference"] = self.test.estimate
-        range_words = _range_words(interval, is_difference=self._before is not None)
+        range_words = _range_words(interval, is_difference=self._baseline is not None)
         if self.decision in (Decision.PASS, Decision.FAIL):
             verdict = Verdict(self.decision.value)
             figures["alpha"] = self._alpha
             shared = "" if self.test.decision is self.decision else f" at alpha {self._alpha:.2g} by Holm's method"
             reason = (
                 f"after {asked}: {_decided_words(self.check, verdict)}{shared} ({range_words}); {_mean_words(figures)}"
-                f"{_failures(self.test.failed)}{allowed_words(self._mismatches)}"
+                f"{_failures(self.test.failed)}{allowed_note(self._mismatches)}"
             )
             return describe(self.check, verdict, reason, **figures)
         more = _forecast(self.test)
@@ -202,8 +209,8 @@ def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, W
         SpecificationError: the threshold is outside the range of scores, or the range is not known.
     """
     if scope.range is None:
-        raise SpecificationError(f"{check.task} {check.metric}: {why_all_decide(scope, check.metric)}")
-    refuse_outside(check, scope.range)
+        raise SpecificationError(f"{check.task} {check.metric}: {why_not_early(scope, check.metric)}")
+    refuse_outside_range(check, scope.range)
     low, high = scope.range
     resolution = 1.0 if scope.right_or_wrong and set(weights.values()) == {1.0} else None
     if check.baseline is not None:
@@ -227,8 +234,8 @@ def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, W
     )
 
 
-def why_all_decide(scope: Scope, metric: str) -> str:
-    """Why a check cannot be decided by some of its documents; empty if it can."""
+def why_not_early(scope: Scope, metric: str) -> str:
+    """Why part of the documents cannot decide a check; empty if they can."""
     name = MetricKey.read(metric).metric
     if not scope.is_mean:
         return f"{name} is no mean over documents"
@@ -240,8 +247,8 @@ def why_all_decide(scope: Scope, metric: str) -> str:
     return ""
 
 
-def outside_words(scores: Iterable[Any], task: str, doc_id: int, scope: Scope) -> str | None:
-    """Say that a document's score lies outside the range; None if none does."""
+def out_of_range_message(scores: Iterable[Any], task: str, doc_id: int, scope: Scope) -> str | None:
+    """A message if a document's score lies outside the range; None if none does."""
     if scope.range is None:
         return None
     low, high = scope.range
@@ -253,8 +260,8 @@ def outside_words(scores: Iterable[Any], task: str, doc_id: int, scope: Scope) -
     return None
 
 
-class _Before:
-    """What the baseline knows of each document, paired as in a full run: by what it says, wherever it moved."""
+class _BaselineScores:
+    """The baseline's scores, matched by the documents' content, as in a comparison of full runs."""
 
     def __init__(self, baseline: RecordedRun, scope: Scope, metric: str) -> None:
         self._metric = metric
@@ -262,12 +269,12 @@ class _Before:
         self._documents = {name: BaselineDocuments(task) for name, task in self._tasks.items()}
 
     def pair(self, task: str, doc_id: int, identity: tuple[str, str] | None) -> tuple[Score | None, str | None]:
-        """The document's score then, None if it failed; and why it cannot be compared, None if it can.
+        """The document's score in the baseline (None if it failed), and why it cannot be compared (None if it can).
 
         Args:
             task: the task.
             doc_id: the document.
-            identity: its hashes; None if it failed now.
+            identity: its hashes; None if it failed in this run.
         """
         before = self._tasks[task]
         place = None if identity is None else self._documents[task].find(doc_id, identity[0])
@@ -281,7 +288,7 @@ class _Before:
 
 
 def _range_words(interval: Interval, *, is_difference: bool) -> str:
-    """Where the full run's score or difference lies, in words."""
+    """The range of the full run's score or difference."""
     sign = "+" if is_difference else ""
     per_cent = f"{100 * interval.confidence:.4g}"
     shown = "over 99.99" if per_cent == "100" else per_cent
@@ -289,7 +296,7 @@ def _range_words(interval: Interval, *, is_difference: bool) -> str:
 
 
 def _mean_words(figures: Mapping[str, Any]) -> str:
-    """The mean so far: biased, as the test stops when that is clear."""
+    """The mean so far, which is biased because the test stops when the mean is clear."""
     difference = figures.get("difference")
     mean = f"{figures['value']:.4f}" if difference is None else f"{difference:+.4f}"
     return f"so far {mean}, not a full-run {'score' if difference is None else 'difference'}"
@@ -299,7 +306,7 @@ def _failures(failed: int) -> str:
     if not failed:
         return ""
     whatever = f"whatever {'it' if failed == 1 else 'they'} would have scored"
-    return f"; {samples_words(failed)} failed, and this holds {whatever}"
+    return f"; {counted_samples(failed)} failed, and this holds {whatever}"
 
 
 def _decided_words(check: Check, verdict: Verdict) -> str:
@@ -312,7 +319,7 @@ def _decided_words(check: Check, verdict: Verdict) -> str:
 
 
 def _possible_means(test: SequentialTest) -> Interval:
-    """The confidence sequence, its ends moved inwards to the next mean that the benchmark can have at all."""
+    """The confidence sequence, its ends moved inwards to the nearest mean that the benchmark can have."""
     interval, resolution = test.interval(), test.plan.resolution
     if resolution is None:
         return interval

@@ -1,7 +1,7 @@
 """Checks on scores, and their verdicts.
 
-A verdict holds whatever the failed samples would have scored; where it could not, it is ``invalid``. Nothing passes by
-being absent.
+A verdict holds whatever the failed samples would have scored. If they could change it, it is ``invalid``: a check never
+passes because something is missing.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 class Bound(NamedTuple):
-    """What a score or difference is held against."""
+    """A threshold for a score or difference."""
 
     value: float
     higher_is_better: bool
 
     def met_by(self, score: float) -> bool:
-        """Whether a score suffices."""
+        """Whether a score is good enough."""
         return score >= self.value if self.higher_is_better else score <= self.value
 
 
@@ -57,12 +57,12 @@ def parse_maximum(text: str) -> Check:
 
 
 def parse_range(text: str) -> Check:
-    """Read ``[TASK:]METRIC,FILTER=LOW,HIGH``, the argument of ``--range``: a check that holds a range and no demand.
+    """Read ``[TASK:]METRIC,FILTER=LOW,HIGH``, the argument of ``--range``, as a check without a demand.
 
     Raises:
         SpecificationError: the text has another form.
     """
-    task, metric, ends = _taken_apart(text)
+    task, metric, ends = _split_argument(text)
     try:
         low, high = map(float, ends.split(","))
     except ValueError:
@@ -73,10 +73,10 @@ def parse_range(text: str) -> Check:
 
 
 def with_ranges(checks: Sequence[Check], ranges: Sequence[Check]) -> list[Check]:
-    """The checks, each with the range that was given for its task and metric.
+    """Add to each check the range that was given for its task and metric.
 
     Raises:
-        SpecificationError: a range is for none of them.
+        SpecificationError: a range belongs to no check.
     """
     stated = {(entry.task, entry.metric): entry.range for entry in ranges}
     if unused := stated.keys() - {(check.task, check.metric) for check in checks}:
@@ -87,7 +87,7 @@ def with_ranges(checks: Sequence[Check], ranges: Sequence[Check]) -> list[Check]
 
 
 def _parse_demand(text: str, kind: str) -> tuple[str | None, str, float]:
-    task, metric, value = _taken_apart(text)
+    task, metric, value = _split_argument(text)
     try:
         number = float(value)
     except ValueError:
@@ -98,15 +98,15 @@ def _parse_demand(text: str, kind: str) -> tuple[str | None, str, float]:
     return task, metric, number
 
 
-def _taken_apart(text: str) -> tuple[str | None, str, str]:
-    """Task, metric and value of ``[TASK:]METRIC=VALUE``; no metric where there is none, or no value."""
+def _split_argument(text: str) -> tuple[str | None, str, str]:
+    """Task, metric and value of ``[TASK:]METRIC=VALUE``; the metric is empty if it or the value is missing."""
     key, _, value = text.rpartition("=")
     task, _, metric = key.rpartition(":")
     return task.strip() or None, metric.strip(), value
 
 
 def validate_check(check: Check) -> None:
-    """Refuse a check that demands nothing, several things, or the impossible.
+    """Refuse a check that demands nothing, several things, or something impossible.
 
     Raises:
         SpecificationError: with the value and what would be right.
@@ -139,18 +139,18 @@ def _validate_range(check: Check, limits: tuple[float, float], name: str) -> Non
         raise SpecificationError(
             f"{name} has range [{low:g}, {high:g}]; write the least and the greatest possible score"
         )
-    refuse_outside(check, limits)
+    refuse_outside_range(check, limits)
 
 
-def refuse_outside(check: Check, limits: tuple[float, float]) -> None:
-    """Refuse a demand that no score, or every score, would meet.
+def refuse_outside_range(check: Check, limits: tuple[float, float]) -> None:
+    """Refuse a demand outside the range of scores, which no score or every score would meet.
 
     Args:
         check: the check.
-        limits: the least and the greatest score that a document can have.
+        limits: the least and the greatest score of a document.
 
     Raises:
-        SpecificationError: with the value and what would be right, per cent among them.
+        SpecificationError: with the value and what to write; a percentage is shown as a share.
     """
     low, high = limits
     for field, least, greatest in (("min", low, high), ("max", low, high), ("margin", 0.0, high - low)):
@@ -169,17 +169,17 @@ def _name_of(check: Check) -> str:
 
 
 def resolve_checks(checks: Sequence[Check], keys: Mapping[str, Sequence[str]], asked: Sequence[str]) -> list[Check]:
-    """Name each check's task and full metric key, before any request.
+    """Complete each check's task and metric key, before any request.
 
     Args:
-        checks: as the user wrote them: the task may be left out where one task of the run reports the metric, and the
-            filter where the task has only one for that metric.
-        keys: metric keys that each task and group of the run will report.
-        asked: the tasks and groups that were asked for by name; preferred where a check names none.
+        checks: as the user wrote them. The task may be left out if only one task of the run reports the metric, and the
+            filter if the task has only one for that metric.
+        keys: by task and group of the run, the metric keys that it will report.
+        asked: the tasks and groups named by the user; a check without a task is looked for among these first.
 
     Raises:
-        UnknownMetricError: no task reports that metric, with the keys that there are.
-        SpecificationError: several tasks report it and the check names none, or the check makes no sense.
+        UnknownMetricError: no task reports the metric; the message lists the known keys.
+        SpecificationError: several tasks report it and the check names none, or the check is not valid.
     """
     return [_resolve(check, keys, asked) for check in checks]
 
@@ -208,12 +208,12 @@ def _matching(metric: str, keys: Sequence[str]) -> list[str]:
 
 
 def judge(check: Check, scores: Sequence[Score], exact: ExactScore | None = None) -> CheckResult:
-    """Compare one resolved check against a threshold with the scores of a full run.
+    """Judge a check with a threshold by the scores of a full run.
 
     Args:
         check: a resolved check with a threshold.
-        scores: the run's.
-        exact: the check's own score, without rounding, where it is a mean over documents.
+        scores: the run's scores.
+        exact: the check's score in exact arithmetic; None if it is not a mean over documents.
     """
     score = next((score for score in scores if (score.task, score.metric) == (check.task, check.metric)), None)
     verdict, reason = _verdict(check, score, exact)
@@ -230,7 +230,7 @@ def judge(check: Check, scores: Sequence[Score], exact: ExactScore | None = None
 
 
 def describe(check: Check, verdict: Verdict, reason: str, **figures: object) -> CheckResult:
-    """A check with its verdict; `figures` are fields of :class:`CheckResult`."""
+    """The result of a check; `figures` are more fields of :class:`CheckResult`."""
     return CheckResult(
         task=check.task or "",
         metric=check.metric,
@@ -245,7 +245,7 @@ def describe(check: Check, verdict: Verdict, reason: str, **figures: object) -> 
 
 
 def threshold_of(check: Check) -> Bound:
-    """What the score of a threshold check is held against."""
+    """The threshold of a check with ``min`` or ``max``."""
     return Bound(check.min, higher_is_better=True) if check.min is not None else Bound(check.max or 0.0, False)
 
 
@@ -259,67 +259,67 @@ def _verdict(check: Check, score: Score | None, exact: ExactScore | None) -> tup
         return Verdict.INVALID, f"the score is {score.value:g}, which is no finite number"
     if not score.failed:
         value = score.value if exact is None else exact.value
-        shown = shown_beside(bound.value, value)
+        shown = format_beside(bound.value, value)
         if bound.met_by(value):
             return Verdict.PASS, f"{shown} {'>=' if bound.higher_is_better else '<='} {bound.value:.10g}"
         return Verdict.FAIL, f"{shown} {'<' if bound.higher_is_better else '>'} {bound.value:.10g}"
     if (bounds := exact or score.bounds) is None:
-        return Verdict.INVALID, unknown_range_words(score.failed)
+        return Verdict.INVALID, unknown_range_message(score.failed)
     demand = f"{'minimum' if bound.higher_is_better else 'maximum'} {bound.value:.10g}"
     scored = f"{score.value:.4f} without {'it' if score.failed == 1 else 'them'}"
     return verdict_of_bounds(bound, (bounds.low, bounds.high), score.failed, f"{scored}; {demand}")
 
 
-def shown_beside(bound: float, score: float, sign: str = "") -> str:
-    """A score in four decimals, or in as many more as show on which side of a bound it lies: 0.59998 beside 0.6.
+def format_beside(bound: float, score: float, sign: str = "") -> str:
+    """A score with four decimals, or with as many as show on which side of a bound it lies: 0.59998 beside 0.6.
 
     Args:
-        bound: what it is held against.
+        bound: the threshold.
         score: the score.
-        sign: ``+`` where a positive one is to have its sign.
+        sign: ``+`` to show the sign of a positive score.
     """
     texts = (f"{score:{sign}.{digits}f}" for digits in range(4, 18))
     sided = (text for text in texts if (float(text) < bound, float(text) > bound) == (score < bound, score > bound))
     return next(sided, f"{score:{sign}}")
 
 
-def unknown_range_words(failed: int) -> str:
-    """Say why a verdict on a run with failed samples is not possible."""
+def unknown_range_message(failed: int) -> str:
+    """Why a run with failed samples cannot be judged if the range of scores is not known."""
     return (
-        f"{samples_words(failed)} failed, and could have scored anything; if the metric's scores have limits, state "
+        f"{counted_samples(failed)} failed, and could have scored anything; if the metric's scores have limits, state "
         "them in the check, for example range = [0, 1]"
     )
 
 
-def samples_words(count: int) -> str:
-    """A number of samples."""
+def counted_samples(count: int) -> str:
+    """``1 sample``, ``2 samples``."""
     return "1 sample" if count == 1 else f"{count} samples"
 
 
 def verdict_of_bounds(
-    bound: Bound, ends: tuple[float, float], failed: int, besides: str, sign: str = ""
+    bound: Bound, ends: tuple[float, float], failed: int, context: str, sign: str = ""
 ) -> tuple[Verdict, str]:
-    """The verdict on a score or difference that failed samples put anywhere between two ends.
+    """The verdict on a score or difference that is only known to lie between two ends, because samples failed.
 
     Args:
-        bound: what it is held against.
-        ends: the least and the greatest that it can be.
+        bound: the threshold.
+        ends: the least and the greatest value that is possible.
         failed: how many samples failed.
-        besides: what the others came to, and what is demanded, in words.
-        sign: ``+`` where a positive figure is to have its sign.
+        context: the end of the reason: the score of the other samples, and the demand.
+        sign: ``+`` to show the sign of a positive figure.
     """
     low, high = ends
-    least, most = shown_beside(bound.value, low, sign), shown_beside(bound.value, high, sign)
+    least, most = format_beside(bound.value, low, sign), format_beside(bound.value, high, sign)
     worst_shown, best_shown = (least, most) if bound.higher_is_better else (most, least)
     worst_end, best_end = (low, high) if bound.higher_is_better else (high, low)
     them = "the failed sample" if failed == 1 else f"all {failed} failed samples"
     at_least, at_most = ("at least", "at most") if bound.higher_is_better else ("at most", "at least")
     if bound.met_by(worst_end):
-        return Verdict.PASS, f"{at_least} {worst_shown}, even with {them} counted as wrong; {besides}"
+        return Verdict.PASS, f"{at_least} {worst_shown}, even with {them} counted as wrong; {context}"
     if not bound.met_by(best_end):
-        return Verdict.FAIL, f"{at_most} {best_shown}, even with {them} counted as right; {besides}"
+        return Verdict.FAIL, f"{at_most} {best_shown}, even with {them} counted as right; {context}"
     failures = "1 failed sample" if failed == 1 else f"{failed} failed samples"
-    return Verdict.INVALID, f"with {failures} it is anywhere from {least} to {most}; {besides}"
+    return Verdict.INVALID, f"with {failures} it is anywhere from {least} to {most}; {context}"
 
 
 def _listed(names: Sequence[str] | Mapping[str, object]) -> str:

@@ -54,8 +54,8 @@ def calibrate(runs: int, as_json: bool, **options: Any) -> int:
     from assay.gate.calibrate import calibrate as measure
     from assay.reports.progress import show_progress
 
-    tell = _print_json if as_json else _print_table
-    calibration = measure(specification_of(options | _WITHOUT_CHECKS), runs, show_progress(), tell=tell)
+    on_result = _print_json if as_json else _print_table
+    calibration = measure(specification_of(options | _WITHOUT_CHECKS), runs, show_progress(), on_result=on_result)
     if calibration.failed:
         remark(f"{calibration.failed} samples failed, and the margins are those of the others: exit code 4")
     return calibration.exit_code

@@ -114,7 +114,7 @@ def _gate(file: Path, options: dict[str, Any]) -> int:
 
     for report_file in filter(None, (options["junit"], options["markdown"])):
         _refuse_unwritable(report_file)
-    report = run_gate(policy, show_progress(), name=str(file), tell=functools.partial(_tell, options))
+    report = run_gate(policy, show_progress(), name=str(file), on_result=functools.partial(_tell, options))
     return report.verdict.exit_code
 
 

@@ -15,8 +15,8 @@ def remark(*lines: str) -> None:
 
 def remark_parts(*runs: str | None) -> None:
     """Say of folders of results, as they are named on the command line, where their newest run was stopped early."""
-    from assay.runs.files import newest_run_words
+    from assay.runs.files import stopped_early_remark
 
     for run in runs:
-        if run is not None and (words := newest_run_words(run)):
+        if run is not None and (words := stopped_early_remark(run)):
             remark(f"{run}: {words}")

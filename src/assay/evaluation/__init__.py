@@ -1,8 +1,8 @@
 """A run, from its specification to its results.
 
-``flow`` is the whole of it in one page. ``plan`` is what is known before the first request, ``state`` what changes
-while answers come in (``totals``, ``endpoint_shares``, and ``snapshot`` for whoever watches), ``finish`` what is made
-of it after the last.
+``flow`` shows the whole run on one page. ``plan`` holds what is known before the first request, ``state`` what changes
+while answers arrive (``totals``, ``endpoint_shares``, and ``snapshot`` for progress displays). ``finish`` judges and
+writes the results after the last answer.
 
 It may import ``checks``, ``diagnosis``, ``engine`` and what stands below them.
 """

@@ -1,9 +1,9 @@
-"""A task's samples in any order, each exactly as it is in a full run.
+"""Builds a task's samples in any order, each exactly as in a full run.
 
 Some tasks draw few-shot examples from a random stream in document order, so that a prompt depends on all those before
-it. But a prompt whose writing did not move the stream did not depend on it. So prompts are written in whatever order
-they are asked for, until one moves the stream; only then are all prompts of the task written once in order, to learn
-where in the stream each begins.
+it. A prompt that draws nothing does not depend on the stream. So prompts are built in the order in which they are asked
+for, until one draws from the stream. Only then are all prompts of the task built once in document order, to record the
+state of the stream at the beginning of each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class _Place(NamedTuple):
-    """Where a random stream is. Most of it is a block of numbers that serves hundreds of draws."""
+    """The state of a random stream. Most of it is a block of numbers that serves hundreds of draws."""
 
     version: int
     block: tuple[int, ...]
@@ -39,7 +39,7 @@ class _Place(NamedTuple):
         stream.setstate((self.version, (*self.block, self.position), self.gauss))
 
     def sharing(self, earlier: _Place) -> _Place:
-        """The same place, with the earlier one's block where they are equal: one is kept in memory then."""
+        """The same state, sharing an equal block with the earlier one to save memory."""
         return self._replace(block=earlier.block) if self.block == earlier.block else self
 
 
@@ -53,26 +53,27 @@ class SamplesInAnyOrder:
         self._numbers = documents_of(name, task, options)
         self._builder = SampleBuilder(name, task, writer, options)
         self._stream: random.Random = getattr(getattr(task, "sampler", None), "rnd", None) or random.Random()
-        """What the task draws its few-shot examples from; one that nobody draws from where it has none."""
+        """What the task draws its few-shot examples from; an unused stream if it has none."""
         self._places: dict[int, _Place] | None = None
-        """For every document where in the stream it begins, once that is known to matter."""
+        """By document, the state of the stream at its beginning; None until a prompt draws from the stream."""
 
     def sample(self, doc_id: int) -> Sample:
         """The sample of one document.
 
         Raises:
-            UnsupportedTaskError: the task draws random numbers that all tasks share, or its requests cannot be served.
+            UnsupportedTaskError: the task draws from a random stream that all tasks share, or its requests cannot be
+                served.
         """
         if self._places is None:
             before = _Place.of(self._stream)
             built = self._build(doc_id)
             if _Place.of(self._stream) == before:
                 return built
-            self._places = self._walk(before)
+            self._places = self._find_places(before)
         self._places[doc_id].restore(self._stream)
         return self._build(doc_id)
 
-    def _walk(self, beginning: _Place) -> dict[int, _Place]:
+    def _find_places(self, beginning: _Place) -> dict[int, _Place]:
         beginning.restore(self._stream)
         places = {}
         place = beginning

@@ -28,15 +28,15 @@ class EndpointShares:
             self._totals[response.endpoint].add([response])
 
     def summary(self, members: Sequence[Member], preflight: Preflight) -> tuple[EndpointShare, ...]:
-        """One entry an endpoint.
+        """One entry for each endpoint.
 
-        Answers, failures, tokens and latencies are those of the whole run, also of what was answered before an
-        interruption; requests, faults and times set aside are this process's. An endpoint that the run has no more is
-        listed after the others, answers from when it had a single one under the address null.
+        Answers, failures, tokens and latencies are those of the whole run, also from before an interruption. Requests,
+        faults and times set aside are those of this process. Endpoints that the run no longer has come last. Answers
+        from a time when the run had a single endpoint have the address None.
 
         Args:
-            members: the endpoints as the run left them.
-            preflight: what was found of them before it.
+            members: the endpoints at the end of the run.
+            preflight: what was found out about them before the run.
         """
         total = sum(totals.answers for totals in self._totals.values())
         known = {member.endpoint.address: member for member in members}

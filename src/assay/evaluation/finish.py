@@ -1,4 +1,4 @@
-"""The end of a run: scores aggregated, checks judged, results written, a low score explained."""
+"""The end of a run: aggregates scores, judges checks, writes results and explains a low score."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A finished run."""
 
     document: ResultsDocument
-    """The results as written: lm-eval's sections, and Assay's part."""
+    """The results as written: lm-eval's sections and Assay's part."""
     results_file: Path
     scores: tuple[Score, ...]
     checks: tuple[CheckResult, ...]
@@ -45,9 +45,9 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     corrections: tuple[Correction, ...] = ()
     """What lm-eval gets wrong about these tasks, and the right values."""
     stopped_early: StoppedEarly | None = None
-    """How much was asked, where that is not everything: the scores are then no full run's."""
+    """How much was asked, if not everything: the scores are then not those of a full run."""
     triage: Triage | None = None
-    """Why it scored as it did; where all checks passed, faults that are certain alone, if there are any."""
+    """Why it scored as it did; if all checks passed, only certain faults, and None without any."""
 
     @cached_property
     def results(self) -> dict[str, Any]:
@@ -56,24 +56,24 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def verdict(self) -> Verdict | None:
-        """The worst of its checks' verdicts; None where it has no checks."""
+        """The worst of its checks' verdicts; None without checks."""
         return worst(self.checks) if self.checks else None
 
     @property
     def exit_code(self) -> int:
-        """What ``assay run`` ends with: its verdict's; without checks 4 where samples failed or none has a score."""
+        """Exit code of ``assay run``: its verdict's; without checks 4 if samples failed or none has a score, else 0."""
         if self.verdict is not None:
             return self.verdict.exit_code
         is_whole = any(score.n for score in self.scores) and not self.failures
         return 0 if is_whole else UnjudgeableError.exit_code
 
     def finish(self) -> None:
-        """Let the run count as finished, where :func:`assay.evaluate` was told not to."""
+        """Mark the run as finished, after :func:`assay.evaluate` with ``finish=False``."""
         finish_all([self])
 
 
 def finish_all(evaluations: Sequence[Evaluation]) -> None:
-    """Let runs count as finished that have one outcome together: a signal leaves none of them to be asked anew."""
+    """Mark several runs as finished at once: a signal cannot leave some of them unfinished."""
     with uninterrupted():
         for evaluation in evaluations:
             finish_journal(evaluation.journal, failed=len(evaluation.failures))
@@ -83,14 +83,14 @@ def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None 
     """Aggregate, judge and write.
 
     Args:
-        plan: what was asked.
-        state: what came of it.
-        sample_reader: reads the written samples where they are explained.
+        plan: the run's plan.
+        state: its answers and scores.
+        sample_reader: reads the written samples for triage.
     """
     stamp = state.journal.date_id or new_date_id(plan.folder)
     state.journal.finalise(stamp)
     seconds = time.monotonic() - plan.started_on_clock
-    if state.stopper is None:  # else each document's prompt stands for itself
+    if state.stopper is None:  # with early stopping, one document's prompt does not depend on another's
         for task in state.scores.values():
             task.fail_all_if_refused()
     scored = aggregate(state.scores, plan.loaded)
@@ -122,7 +122,7 @@ def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None 
         seconds=seconds,
     )
     file = write_results(plan.folder, stamp, document, logged)
-    state.let_go()
+    state.release_samples()
     triage = explain_scores(file, checks, sample_reader) if plan.specification.triage and logged else None
     if triage is not None:
         document = msgspec.structs.replace(document, assay=msgspec.structs.replace(additions, triage=triage.recorded))
@@ -141,7 +141,7 @@ def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None 
 
 
 def _additions(plan: RunPlan, state: RunState, seconds: float) -> AssayPart:
-    """What Assay's part says of the run besides its scores."""
+    """Assay's part of the results, without scores, checks and failures."""
     totals, shares = state.totals.summary(seconds), state.shares
     origin = provenance(plan.specification, plan.preflight.first, plan.loaded, state.journal.path)
     return AssayPart(

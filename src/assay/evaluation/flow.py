@@ -1,7 +1,7 @@
 """Evaluate a served model: specification in, results files and scores out.
 
-Scores and verdicts are functions of specification and journal, so an interrupted run, started again, ends as if it had
-never stopped and asks for no answer twice.
+Scores and verdicts depend on the specification and the journal alone. So an interrupted run that is started again has
+the same outcome as one that was never interrupted, and asks for no answer twice.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = ["Evaluation", "evaluate", "evaluate_async"]
 _T = TypeVar("_T")
 
 _PROBE_SECONDS = 10.0
-"""Longest that a run waits for what its server is seen to do."""
+"""Longest time for the probe before a run."""
 
 
 def evaluate(
@@ -69,15 +69,14 @@ def evaluate(
 ) -> Evaluation:
     """Run `specification` and write its results.
 
-    Threads may call it at the same time; the runs of one process wait for one another.
+    Several threads may call it; the runs of one process take turns.
 
     Args:
         specification: what to ask of which model.
         progress: is told what happens; :func:`assay.show_progress` shows it.
-        finish: let the run count as finished. Whoever has its outcome yet to tell does that afterwards, by
-            :meth:`Evaluation.finish`: until then the same call asks nothing again and has the same outcome.
-        sample_reader: reads the samples where their scores are explained, so that who needs them, too, does not read
-            them again.
+        finish: mark the run as finished. With False, the caller first reports the outcome, then calls
+            :meth:`Evaluation.finish`. Until then the same call asks nothing again and has the same outcome.
+        sample_reader: reads the samples for triage; a caller that needs them too saves reading them again.
 
     Raises:
         UsageError: it cannot be done as asked (a bad value, an unknown task or metric, missing data, …).
@@ -86,7 +85,7 @@ def evaluate(
     """
     refuse_inside_event_loop("evaluate", "await evaluate_async(specification)")
     specification = validate(specification)
-    with _alone_in_thread(specification):
+    with _one_run_at_a_time(specification):
         with interruptible(_journals(specification)), asyncio.Runner() as runner:
 
             async def stoppable(work: Coroutine[Any, Any, _T]) -> _T:
@@ -103,8 +102,8 @@ def _journals(specification: Specification) -> Path:
 
 
 @contextmanager
-def _alone_in_thread(specification: Specification) -> Iterator[None]:
-    """Wait until no other run goes on, and keep others waiting."""
+def _one_run_at_a_time(specification: Specification) -> Iterator[None]:
+    """Wait for other runs of this process to end, and make later ones wait for this one."""
     with ExitStack() as held:
         with interruptible(_journals(specification)):
             held.enter_context(lm_eval_lock("evaluate"))
@@ -131,10 +130,10 @@ async def evaluate_async(
         return evaluation
 
 
-class _Waits(Protocol):
-    """Waits for what needs an event loop.
+class _WaitFor(Protocol):
+    """Runs a coroutine in the event loop and waits for it.
 
-    A run that has a loop of its own does all else outside of it, where a signal ends whatever goes on: see
+    :func:`evaluate` uses its loop only for this. Everything else runs outside the loop, where a signal can end it; see
     :class:`assay._util.interruption.Stop`.
     """
 
@@ -142,7 +141,7 @@ class _Waits(Protocol):
 
 
 async def _evaluate(
-    specification: Specification, progress: Progress, wait_for: _Waits, sample_reader: SampleReader | None
+    specification: Specification, progress: Progress, wait_for: _WaitFor, sample_reader: SampleReader | None
 ) -> Evaluation:
     with progress:
         refuse_known_mistakes(specification)
@@ -157,22 +156,22 @@ async def _evaluate(
 
 
 async def _run_preflight(spec: ModelSpec) -> Preflight:
-    """Make sure that a server is there, takes the key and serves the model, before anything costs time."""
+    """Check that a server is up, accepts the key and serves the model, before anything takes time."""
     async with open_model(spec, is_probe=True) as model:
         return await model.run_preflight()
 
 
 async def _answer(plan: RunPlan, writer: RequestWriter, state: RunState, progress: Progress) -> None:
-    """Ask for what the journal does not hold yet, and score each sample as its last answer arrives."""
+    """Request the answers that the journal lacks, and score each sample when its last answer arrives."""
     spec = plan.specification.model
     if state.stopper is not None:
-        progress.may_stop_early(state.stopper.at_most)
+        progress.may_stop_early(state.stopper.max_documents)
     progress.loaded(plan.expected, state.journal.answers, state.journal.path)
     state.snapshot = RunSnapshot(state.scores, plan.checks, state.stopper)
     progress.watching(state.snapshot)
     if plan.specification.probe and state.journal.probe is None:
-        state.journal.note_probe(await _seen_of_server(spec, plan.preflight))
-    for remark in [*await _changes_since_it_began(plan, state.journal), *plan.remarks]:
+        state.journal.note_probe(await _probe_server(spec, plan.preflight))
+    for remark in [*await _server_changes(plan, state.journal), *plan.remarks]:
         progress.noted(remark)
     async with OpenAIModel(
         spec,
@@ -195,8 +194,8 @@ async def _answer(plan: RunPlan, writer: RequestWriter, state: RunState, progres
         )
 
 
-async def _changes_since_it_began(plan: RunPlan, journal: Journal) -> list[str]:
-    """What of the servers changed since they gave the answers that the journal holds; and keeps what is known of them.
+async def _server_changes(plan: RunPlan, journal: Journal) -> list[str]:
+    """How the servers changed since they gave the answers in the journal; records in it what is known of them now.
 
     Raises:
         ServerChangedError: another model is served under the same name.
@@ -210,22 +209,25 @@ async def _changes_since_it_began(plan: RunPlan, journal: Journal) -> list[str]:
     return changes_of_servers(then, now, spec.model)
 
 
-async def _seen_of_server(spec: ModelSpec, preflight: Preflight) -> dict[str, Any]:
-    """What the first server that is there is seen to do."""
+async def _probe_server(spec: ModelSpec, preflight: Preflight) -> dict[str, Any]:
+    """The report of a quick probe of the first server that is up."""
     from assay.models.probe.probing import look_at
 
     base_url = next(url for url in spec.base_urls if server_root(url) in preflight.servers)
     one = msgspec.structs.replace(spec, base_url=base_url, replicas=())
     try:
         report = await look_at(one, preflight.first, quick=True, seconds=_PROBE_SECONDS)
-    except Exception as error:  # whatever a server makes of it, its run goes on
+    except Exception as error:  # a probe never stops a run
         return {"url": server_root(base_url), "error": type(error).__name__}
     seen: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(report))
     return seen
 
 
 def _samples(plan: RunPlan, writer: RequestWriter, state: RunState, progress: Progress) -> Iterator[Sample | None]:
-    """All samples, the longest answers first; or in random order, until nothing is left to decide (None: not yet)."""
+    """The samples to ask: all, the longest answers first; or in random order until every check is decided.
+
+    None from a run that stops early means that no sample can be asked at the moment.
+    """
     tasks, options, stopper = plan.loaded.tasks, plan.specification.options, state.stopper
 
     def refuse(task: str, reason: str) -> None:

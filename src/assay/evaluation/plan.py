@@ -1,4 +1,4 @@
-"""A run before its first request: tasks loaded, checks resolved, and everything refused that could never work."""
+"""A run before its first request: loads tasks, resolves checks, and refuses what could never work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from assay._util.paths import keep_working_directory
 from assay.checks.planned import PlannedCheck, plan_checks
-from assay.checks.verdicts import refuse_outside, resolve_checks
+from assay.checks.verdicts import refuse_outside_range, resolve_checks
 from assay.models.adaptation import adapted
 from assay.models.api_key import read_api_key
 from assay.models.echo_probe import common_source, find_logprob_source
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """A specification with its tasks loaded, and everything refused that could never be scored or judged."""
+    """A specification with its tasks loaded and its checks resolved; the whole run can be scored and judged."""
 
     specification: Specification
     preflight: Preflight
     started: float
     """Seconds since the epoch."""
     started_on_clock: float
-    """Seconds of the clock that nobody sets."""
+    """Seconds of the monotonic clock."""
     folder: Path
     loaded: LoadedTasks
     tokenizer: Tokenizer | None
@@ -66,11 +66,11 @@ class RunPlan:
     documents: dict[str, Sequence[int]]
     """By task, the numbers of the documents to ask."""
     model_args: dict[str, Any]
-    """With which lm-eval would ask in the same way."""
+    """The ``model_args`` that make lm-eval send the same requests."""
     first_body: bytes | None
-    """Of the first request, as lm-eval would send it."""
+    """Body of the first request, as lm-eval would send it."""
     adaptations: tuple[str, ...] = ()
-    """What was changed in the requests since the server refuses them otherwise, a line each."""
+    """How requests were changed because the server refuses them otherwise, a line for each change."""
 
     @property
     def expected(self) -> dict[str, int]:
@@ -79,7 +79,7 @@ class RunPlan:
 
     @property
     def remarks(self) -> list[str]:
-        """What whoever starts the run should know before it, one line each."""
+        """Warnings to show before the run, one line each."""
         return [
             *setting_warnings(self.loaded.tasks, self.specification.options),
             *(words for check in self.checks for words in check.doubts),
@@ -93,8 +93,8 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     """Load the tasks and resolve the checks.
 
     Args:
-        specification: a valid one.
-        preflight: what the servers said of themselves.
+        specification: a validated one.
+        preflight: what the servers said about themselves.
 
     Raises:
         UsageError: it cannot be done as asked: an unknown task or metric, missing data, a folder that is not writable.
@@ -114,7 +114,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     require_scoring_needs(loaded.tasks)
     tokenizer = Tokenizer.of(model)
     if tokenizer is not None and options.apply_chat_template:
-        _ = tokenizer.chat_template  # refused now, where it has none
+        _ = tokenizer.chat_template  # raises now if there is none
     documents = chosen_documents(loaded.tasks, options)
     trial_source = LogprobSource.ECHO if needs_loglikelihood(loaded.tasks) else None
     first_body = try_first_prompts(loaded.tasks, documents, RequestWriter(model, tokenizer, trial_source), options)
@@ -134,7 +134,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
 
 
 async def adapted_plan(plan: RunPlan) -> RunPlan:
-    """The plan with the changes that its first server is seen to need, where servers are looked at before a run."""
+    """The plan with the changes to requests that its first server needs, if servers are probed before the run."""
     specification = plan.specification
     if not specification.probe or plan.first_body is None:
         return plan
@@ -150,12 +150,12 @@ async def adapted_plan(plan: RunPlan) -> RunPlan:
 
 
 def refuse_known_mistakes(specification: Specification) -> None:
-    """Refuse what cannot be done as asked, as far as that can be seen without data or server.
+    """Refuse mistakes that can be found without data or server.
 
     Raises:
-        UsageError: there is no such folder of data sets; a task is unknown, or scored as the endpoint cannot; a check's
-            metric is none that its task declares, or its demand none that a score could meet; documents of another
-            task are chosen.
+        UsageError: the folder of data sets does not exist; a task is unknown, or the endpoint cannot score it; a
+            check's task does not declare the metric, or no score could meet the check; documents of another task are
+            chosen.
     """
     options, model = specification.options, specification.model
     _ = data_folder(options.data_dir)
@@ -168,11 +168,11 @@ def refuse_known_mistakes(specification: Specification) -> None:
     if declared is not None:
         for check in resolve_checks(specification.checks, declared, specification.tasks):
             if check.range is None and is_share(MetricKey.read(check.metric).metric):
-                refuse_outside(check, UNIT)
+                refuse_outside_range(check, UNIT)
 
 
 async def request_writer(plan: RunPlan) -> RequestWriter:
-    """What writes the run's requests; where log-likelihoods are needed, in the way in which the server gives them."""
+    """The writer of the run's requests; for log-likelihoods it uses the parameters that the server supports."""
     spec, tokenizer = plan.specification.model, plan.tokenizer
     if not needs_loglikelihood(plan.loaded.tasks):
         return RequestWriter(spec, tokenizer)
@@ -186,10 +186,10 @@ async def request_writer(plan: RunPlan) -> RequestWriter:
 
 
 def open_model(spec: ModelSpec, *, is_probe: bool = False) -> OpenAIModel:
-    """A client for a few questions, with the key that belongs to it."""
+    """A client for a few requests, with its API key."""
     return OpenAIModel(spec, api_key=read_api_key(spec), is_probe=is_probe)
 
 
 def run_folder(specification: Specification) -> Path:
-    """Where the run's files lie."""
+    """The folder for the run's files."""
     return model_folder(specification.output_dir, specification.model.model)

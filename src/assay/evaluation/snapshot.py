@@ -1,4 +1,4 @@
-"""How the scores and checks of a run stand while it goes on."""
+"""The scores and checks of a run in progress, for progress displays."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ if TYPE_CHECKING:
 
 
 class RunSnapshot:
-    """Scores and checks as far as the answers have come; see :class:`assay.progress.Snapshot`."""
+    """Scores and checks of the answers received so far; see :class:`assay.progress.Snapshot`."""
 
     def __init__(
         self, scores: Mapping[str, TaskScores], planned: Sequence[PlannedCheck], stopper: EarlyStopper | None
     ) -> None:
         self._scores = scores
         self._planned = planned
-        self._follower = stopper
+        self._stopper = stopper
         self._last: tuple[dict[str, Standing], list[str]] | None = None
-        """How tasks and checks stood in the end."""
+        """Tasks and checks as they were when the snapshot was frozen."""
 
-    def keep(self) -> None:
-        """Tell from now on how things stand now: the scores themselves are let go."""
+    def freeze(self) -> None:
+        """Keep the present state, so that the scores can be released."""
         self._last = ({name: self._standing(scores) for name, scores in self._scores.items()}, self.checks())
 
     def standings(self, tasks: Sequence[str]) -> list[Standing]:
-        """How some of the run's tasks stand, in the order in which they are named."""
+        """The state of some of the run's tasks, in the given order."""
         if self._last is not None:
             return [self._last[0][name] for name in tasks]
         return [self._standing(self._scores[name]) for name in tasks]
 
     def checks(self) -> list[str]:
-        """Every check, in one line each."""
+        """One line for each check."""
         if self._last is not None:
             return self._last[1]
-        if self._follower is not None:
-            return [_followed(check) for check in self._follower.checks]
-        return [f"{_named(plan.check)}: {self._value_so_far(plan)}" for plan in self._planned]
+        if self._stopper is not None:
+            return [_sequential_line(check) for check in self._stopper.checks]
+        return [f"{_name_of(plan.check)}: {self._value_so_far(plan)}" for plan in self._planned]
 
     def _standing(self, scores: TaskScores) -> Standing:
         key, values = scores.first_values()
         value = interval = None
         if key is not None and aggregates_by_mean(scores.task, MetricKey.read(key).metric):
             value = _mean(values)
-            interval = None if self._follower is not None else interval_of(values)
+            interval = None if self._stopper is not None else interval_of(values)
         return Standing(scores.name, key, value, interval, scores.scored, len(scores.failed))
 
     def _value_so_far(self, plan: PlannedCheck) -> str:
@@ -78,12 +78,12 @@ def _scores(values: Sequence[object]) -> Iterator[float | tuple[bool, ...]]:
             yield score
 
 
-def _followed(check: SequentialCheck) -> str:
+def _sequential_line(check: SequentialCheck) -> str:
     verdict = "undecided" if check.decision is Decision.OPEN else check.decision.value.upper()
-    return f"{_named(check.check)}: {verdict} after {check.seen} documents{_estimate(check)}"
+    return f"{_name_of(check.check)}: {verdict} after {check.seen} documents{_estimate(check)}"
 
 
-def _named(check: Check) -> str:
+def _name_of(check: Check) -> str:
     return f"{check.task or ''} {check.metric} {demand_of(check)}".lstrip()
 
 

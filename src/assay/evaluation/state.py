@@ -1,4 +1,4 @@
-"""What fills up while a run goes on: journal, scores, totals, and what decides what is asked next."""
+"""What changes during a run: journal, scores, totals, and the order of requests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from assay.checks.early_stopping import EarlyStopper, seed_of
 from assay.checks.live_scores import LiveScores
-from assay.checks.planned import early_stopper_for, refuse_itself
+from assay.checks.planned import early_stopper_for, refuse_own_results
 from assay.evaluation.endpoint_shares import EndpointShares
 from assay.evaluation.totals import RunTotals
 from assay.journal import Journal
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunState:
-    """What fills up while answers arrive."""
+    """What changes while answers arrive."""
 
     journal: Journal
     scores: dict[str, TaskScores]
@@ -46,31 +46,31 @@ class RunState:
     totals: RunTotals
     concurrency: Concurrency
     schedule: LongestFirst | None = None
-    """Decides whose sample leaves next; None where an early stopper does."""
+    """Decides which task's sample is asked next; None if an early stopper does."""
     shares: EndpointShares | None = None
-    """Where there are several endpoints."""
+    """None if there is a single endpoint."""
     members: Sequence[Member] = ()
-    """The endpoints, where there are several."""
+    """The endpoints, if there are several."""
     confinement: Confinement | None = None
-    """What keeps the model's programs in; None where no task runs any."""
+    """The sandbox of programs that the model wrote; None if no task runs any."""
     snapshot: RunSnapshot | None = None
-    """What whoever watches the run looks at."""
+    """What progress displays read."""
     stopper: EarlyStopper | None = None
-    """Decides when to stop; None where every document is asked."""
+    """Decides when to stop; None if every document is asked."""
 
-    def let_go(self) -> None:
-        """Forget the samples once they are written: to explain them takes as much room again."""
+    def release_samples(self) -> None:
+        """Free the memory of the samples once they are written: triage needs as much again."""
         if self.snapshot is not None:
-            self.snapshot.keep()
+            self.snapshot.freeze()
         for task in self.scores.values():
-            task.let_go()
+            task.release_samples()
 
     def prepare(self, sample: Sample, responses: Sequence[Response]) -> Coroutine[Any, Any, None] | None:
-        """What a sample must wait for before it is received; None for nothing."""
+        """What must be awaited before a sample is received; None if nothing."""
         return self.scores[sample.task].prepare(sample, responses)
 
     def receive(self, complete: Sequence[CompleteSample]) -> None:
-        """Take samples with their answers as they arrive."""
+        """Take samples with their answers, in order of arrival."""
         if self.schedule is not None:
             for sample, responses in complete:
                 self.schedule.learn(sample, responses)
@@ -81,7 +81,7 @@ class RunState:
                 self.stopper.receive(sample, responses)
 
     def score(self, complete: Sequence[CompleteSample]) -> None:
-        """Score samples for good."""
+        """Score samples and count their responses."""
         for _, responses in complete:
             self.totals.add(responses)
             if self.shares is not None:
@@ -94,9 +94,9 @@ def open_state(plan: RunPlan) -> Iterator[RunState]:
     """Open the journal and get ready to score.
 
     Raises:
-        JournalError: another process is writing the run's journal, or it cannot be read.
-        OutputError: it cannot be written.
-        BaselineMismatchError: a check's baseline is the run itself.
+        JournalError: another process is writing the run's journal, or the journal cannot be read.
+        OutputError: the journal cannot be written.
+        BaselineMismatchError: a check's baseline is this run.
     """
     first, *others = fingerprints(plan.specification)
     journal = Journal.open(
@@ -110,7 +110,7 @@ def open_state(plan: RunPlan) -> Iterator[RunState]:
     tasks = plan.loaded.tasks
     crashes = CrashRecord(journal.path.with_suffix(".scoring"), forget=plan.specification.retry_failed)
     with journal, crashes.open(), Spool(plan.folder) as spool, verdicts_of(tasks, crashes) as (verdicts, confinement):
-        refuse_itself(plan.checks, journal.path.name)
+        refuse_own_results(plan.checks, journal.path.name)
         deadline = Deadline(SCORING_SECONDS)
         scores = {
             name: TaskScores(name, task, spool, deadline, verdicts.get(name), crashes) for name, task in tasks.items()
@@ -128,13 +128,13 @@ def open_state(plan: RunPlan) -> Iterator[RunState]:
             score=lambda sample, responses: state.score([CompleteSample(sample, responses)]),
             live=state.live,
         )
-        with deadline.watching(), _loaded_objects_left_alone():
+        with deadline.watching(), _frozen_garbage_collection():
             yield state
 
 
 @contextmanager
-def _loaded_objects_left_alone() -> Iterator[None]:
-    """Spare the garbage collector all that is there by now: libraries and tasks, which live to the end."""
+def _frozen_garbage_collection() -> Iterator[None]:
+    """Exclude libraries and loaded tasks from garbage collection: they live to the end."""
     gc.freeze()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The tasks' samples as streams, between which the order of asking is free."""
+"""The tasks' samples as streams; samples of different streams may be asked in any order."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def streams(
     options: TaskOptions,
     refuse: Callable[[str, str], None] | None = None,
 ) -> list[Stream]:
-    """One stream for each task; one for all tasks together whose prompts may draw from the same random numbers.
+    """One stream for each task; tasks whose prompts may draw from the same random numbers share one.
 
     Args:
-        tasks: lm-eval's, by name, in the run's order.
+        tasks: lm-eval's tasks, by name, in the run's order.
         writer: writes their requests.
         options: how their documents become requests.
-        refuse: is told which task cannot write a prompt, and why; None: that is raised.
+        refuse: called with a task that cannot build a prompt, and the reason; None: the error is raised.
     """
 
     def of_task(name: str) -> Iterator[Sample]:
@@ -50,7 +50,7 @@ def streams(
 
 
 def longest_answer(task: Task) -> int:
-    """Tokens that an answer may have at most, by the task's settings; 1 for log-likelihoods."""
+    """Greatest number of tokens of an answer by the task's settings; 1 for log-likelihoods."""
     if task.OUTPUT_TYPE != "generate_until":
         return 1
     settings = task.get_config("generation_kwargs") or {}

@@ -1,4 +1,4 @@
-"""What a run's responses add up to: tokens, times, attempts, failures by cause, other models' names in replies."""
+"""Totals of a run's responses: tokens, times, attempts, failures by cause, other models named in replies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BEGINS_THINKING = "<think>"
 
 
 class RunTotals:
-    """Sums over responses; eight bytes a response, and as many again where it was streamed."""
+    """Sums over responses. It keeps eight bytes for each response, and eight more if it was streamed."""
 
     def __init__(self) -> None:
         self._prompt_tokens = 0
@@ -56,14 +56,14 @@ class RunTotals:
 
     @property
     def answers(self) -> int:
-        """How many."""
+        """How many answers were received."""
         return len(self._latencies)
 
     def summary(self, seconds: float) -> Totals:
         """The totals for the results.
 
         Args:
-            seconds: how long the run took; figures of a resumed run count all answers but only its own time.
+            seconds: how long the run took; of a resumed run, the part since it was resumed.
         """
         latencies = sorted(self._latencies)
         return Totals(
@@ -89,7 +89,7 @@ class RunTotals:
 
 
 def is_cut_off_thinking(answer: Answer) -> bool:
-    """Whether an answer ends at its limit of tokens before the reasoning does."""
+    """Whether an answer reached its token limit before the reasoning ended."""
     if answer.finish_reason != "length":
         return False
     text = answer.text or ""

@@ -1,7 +1,7 @@
-"""How much a server differs from itself: the same run several times, and the margin that this suggests.
+"""Measures how much runs of one server differ, and proposes margins.
 
-Batching, kernels and sampling let answers change between two runs of one healthy server. A margin must leave room for
-that, or a healthy server fails.
+Batching, kernels and sampling change some answers between two runs of a healthy server. A margin must allow for that,
+or a healthy server fails.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 _DEVIATIONS = 3.0
 CONFIDENCE = 0.9
-"""Of the upper limit: with it a healthy server fails its own margin in at most some 1 % of gates, see
+"""Confidence of the upper limit. With it a healthy server fails the proposed margin in about 1 % of gates at most; see
 ``benchmarks/simulate_margins.py``."""
-_MOST = 0.5
-"""A subtask with more than this share of the noise is named, if it has fewer than this share of the documents."""
+_DOMINANT = 0.5
+"""A subtask is named if it has more than this share of the noise and less than this share of the documents."""
 
 
 class Noise(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,42 +44,42 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     is_group: bool = False
     n: int
-    """Documents that were scored in at least two runs."""
+    """How many documents were scored in at least two runs."""
     values: tuple[float, ...]
     """The score of each run."""
     flip_rate: float
     """Share of documents whose score changes from one run to the next."""
     deviation: float
-    """Standard deviation of the difference between two runs' scores, as seen."""
+    """Standard deviation of the difference between two runs' scores."""
     deviation_at_most: float
-    """Its upper limit, of 90 % confidence."""
+    """Its upper limit with 90 % confidence."""
     margin: float
-    """Proposed, in the scale of the score: three times ``deviation_at_most``, but no less than one answer can cost;
-    rounded up to two digits."""
+    """The proposed margin, on the scale of the score: three times ``deviation_at_most``, but at least what one answer
+    can cost; rounded up to two digits."""
     mostly_of: str | None = None
-    """The subtask that makes most of the noise though it has the fewer documents."""
+    """A subtask that makes most of the noise although it has less than half of the documents."""
     failed: int = 0
-    """Samples that failed in all the runs together, and are not in it."""
+    """Samples that failed, in all runs together; the figures leave them out."""
     part: Part | None = None
-    """How much was asked, where that is not everything."""
+    """How much was asked, if not everything."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
-    """How far several runs of the same on the same server lie apart."""
+    """How much several runs of one specification on one server differ."""
 
     results_files: tuple[Path, ...]
-    """Of each run."""
+    """One for each run."""
     noise: tuple[Noise, ...]
-    """Of every score, groups first."""
+    """One entry for each score, groups first."""
 
     @property
     def failed(self) -> int:
-        """Samples that failed, of the score that lost most; the noise is that of the others."""
+        """How many samples failed, of the score with the most failures."""
         return max((row.failed for row in self.noise), default=0)
 
     @property
     def exit_code(self) -> int:
-        """What ``assay calibrate`` ends with: 4 where samples failed."""
+        """Exit code of ``assay calibrate``: 4 if samples failed, else 0."""
         return UnjudgeableError.exit_code if self.failed else 0
 
 
@@ -88,21 +88,21 @@ def calibrate(
     runs: int = 3,
     progress: Progress | None = None,
     *,
-    tell: Callable[[Calibration], None] = lambda _: None,
+    on_result: Callable[[Calibration], None] = lambda _: None,
 ) -> Calibration:
-    """Run the same specification several times, each with answers of its own, and see how far the runs lie apart.
+    """Run a specification several times, each time with new answers, and measure how much the scores differ.
 
     Args:
-        specification: what to run; its checks, early stopping, probe and triage are left out.
-        runs: how often; at least 2.
+        specification: what to run, without checks, early stopping, probe and triage.
+        runs: how many times; at least 2.
         progress: is told what happens in each run, one after another; :func:`assay.show_progress` shows it.
-        tell: is given what was found. Only then do the runs count as finished: whatever interrupts the calibration
-            before, the same call asks nothing again. After that it starts anew; where samples failed, it asks them.
+        on_result: called with the calibration before its runs are marked as finished. If the process ends earlier, the
+            same call asks nothing again. Later it starts anew, or asks only failed samples if there are any.
 
     Raises:
         UsageError: it cannot be done as asked.
         UnjudgeableError: the server is gone, or nothing could be scored.
-        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
+        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call continues where it stopped.
     """
     from assay.evaluation import evaluate
     from assay.evaluation.finish import finish_all
@@ -120,7 +120,7 @@ def calibrate(
         results_files=tuple(evaluation.results_file for evaluation in evaluations),
         noise=tuple(_noise_of_evaluations(evaluations)),
     )
-    tell(calibration)
+    on_result(calibration)
     finish_all(evaluations)
     return calibration
 
@@ -148,22 +148,22 @@ def _part_of(tasks: Sequence[TaskRecord]) -> Part | None:
 
 
 def noise_of(runs: Sequence[RecordedRun]) -> list[Noise]:
-    """The noise of every score that all runs have, groups first: of the aggregate, as each group forms it.
+    """The noise of every score that all runs have, groups first; a group's is that of its aggregate.
 
     Args:
-        runs: of one specification on one server; at least 2.
+        runs: runs of one specification on one server; at least 2.
     """
     return [*_group_noise(runs), *_task_noise(runs)]
 
 
 def proposed_margin(deviation: float, one_answer: float = 0.0) -> float:
-    """Three standard deviations of the difference of two healthy runs, rounded up to two digits.
+    """Three standard deviations of the difference between two healthy runs, rounded up to two digits.
 
-    A run that stops early needs no more room, for it estimates the difference on all documents.
+    A run that stops early needs no larger margin, because it estimates the difference on all documents.
 
     Args:
-        deviation: of the difference of two runs; greater than 0.
-        one_answer: what a single answer can cost: a margin below that would be none for its subtask.
+        deviation: standard deviation of the difference between two runs; greater than 0.
+        one_answer: what a single answer can cost; the margin is at least this.
     """
     margin = max(_DEVIATIONS * deviation, one_answer)
     unit = 10.0 ** (floor(log10(margin)) - 1)
@@ -188,17 +188,17 @@ def _task_noise(runs: Sequence[RecordedRun]) -> Iterator[Noise]:
 
 
 class _Documents(msgspec.Struct, frozen=True):
-    """One task's documents over the runs."""
+    """One task's documents in all runs."""
 
     task: str
     totals: list[list[float]]
-    """By document, its score or the sum of its verdicts in each run; NaN where it failed."""
+    """By document and run, its score or the sum of its verdicts; NaN where it failed."""
     values: int
-    """Scores, or verdicts, of all documents."""
+    """How many scores or verdicts all documents have together."""
 
     @classmethod
     def of(cls, runs: Sequence[RecordedRun], task: str, metric: str) -> _Documents | None:
-        """None where a run has no such scores, or no document was scored twice."""
+        """None if a run lacks these scores, or no document was scored twice."""
         records = [run.tasks[task] for run in runs if task in run.tasks]
         if len(records) < len(runs) or not all(metric in record.scores for record in records):
             return None
@@ -217,7 +217,7 @@ class _Documents(msgspec.Struct, frozen=True):
 
     @property
     def flip_rates(self) -> list[float]:
-        """For each document the share of steps from one run to the next at which its score changed."""
+        """By document, in which share of the pairs of successive runs its score changed."""
         shares = []
         for row in self.totals:
             steps = [old != new for old, new in pairwise(row) if old == old and new == new]
@@ -241,7 +241,7 @@ def _noise(
         CONFIDENCE,
     )
     greatest = max(range(len(members)), key=found.shares.__getitem__)
-    stands_out = found.shares[greatest] > _MOST > sizes[greatest] / sum(sizes)
+    stands_out = found.shares[greatest] > _DOMINANT > sizes[greatest] / sum(sizes)
     rates = [rate for member in members for rate in member.flip_rates]
     return Noise(
         task=name,

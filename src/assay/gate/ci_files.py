@@ -19,18 +19,18 @@ PLACES = {
     CI.GITLAB: Path("assay.gitlab-ci.yml"),
     CI.BUILDKITE: Path(".buildkite/assay.yml"),
 }
-"""Where each looks, or is told to look, for its file."""
+"""Where each system expects the file."""
 
 
 def system_of(folder: Path) -> CI:
-    """The system that a repository uses already; GitHub's if it shows none."""
+    """The CI system that a repository uses; GitHub's if it has files of none."""
     if (folder / ".gitlab-ci.yml").exists():
         return CI.GITLAB
     return CI.BUILDKITE if (folder / ".buildkite").is_dir() else CI.GITHUB
 
 
 def ci_file(system: CI, policy: str) -> str:
-    """The text of a file that runs the gate in `policy`."""
+    """The content of a CI file that runs the gate in the file `policy`."""
     return _TEXTS[system].format(policy=policy, gate=_GATE.format(policy=policy))
 
 

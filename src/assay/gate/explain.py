@@ -1,7 +1,8 @@
-"""What a gate will be able to see, before it asks anything.
+"""Forecasts what a gate will be able to detect, before any request.
 
-The expected numbers of documents are medians over simulated random orders of scores that are the worst or the best
-possible, under assumptions that are printed with them; the smallest visible drop comes from :mod:`assay.stats.power`.
+The expected numbers of documents are medians over simulated random orders. The simulated scores follow assumptions
+about a healthy and a broken server, which are printed with the results. The smallest detectable drop comes from
+:mod:`assay.stats.power`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 import numpy as np
 
 from assay.checks.scope import doubts_of, scope_of
-from assay.checks.sequential import plan_of, why_all_decide
+from assay.checks.sequential import plan_of, why_not_early
 from assay.gate.policy import Policy, load_policy, specifications
 from assay.results.verdicts import demand_of
 from assay.stats.many import decide_many
@@ -38,50 +39,52 @@ if TYPE_CHECKING:
 _RUNS = 100
 """Simulated orders."""
 _FLIPS = 0.02
-"""Share of answers that flip, evenly, between two runs of a healthy server, unless measured (``assay calibrate``)."""
+"""Assumed share of answers that flip, either way, between two runs of a healthy server; ``assay calibrate`` measures
+it."""
 _LOSS_BEYOND_MARGIN = 0.10
 _POWER = 0.8
 
 
 class Outlook(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check can see."""
+    """What one check can detect."""
 
     model: str
     task: str
     metric: str
     demand: str
     population: int
-    """Documents there are, as far as ``limit`` leaves them."""
+    """How many documents there are, after ``limit``."""
     budget: int
-    """Documents that may be asked."""
+    """How many documents may be asked."""
     alpha: float | None
-    """None where all documents decide, by arithmetic."""
+    """None if all documents decide, by arithmetic."""
     detectable: float | None
     """Smallest drop below the threshold, or loss against the baseline, that a fixed-size test of ``budget`` documents
-    shows with probability 0.8; 0 or the margin where all documents may be asked, which decides exactly. None where the
-    check is decided only by the whole run."""
+    shows with probability 0.8. If all documents may be asked, the check is exact, and this is 0 or the margin. None if
+    only the whole run decides."""
     healthy: str | None
-    """What is assumed of a healthy server; None where no assumption matters, because all documents decide."""
+    """The assumption about a healthy server; None if all documents decide and none is needed."""
     healthy_documents: int
-    """Median of documents asked then."""
+    """Median number of documents asked of a healthy server."""
     broken: str | None
+    """The assumption about a broken server."""
     broken_documents: int
     range: tuple[float, float] | None = None
-    """Least and greatest score that a document can have, where that is known."""
+    """Least and greatest score of a document, if known."""
     remarks: tuple[str, ...] = ()
-    """What keeps the check from stopping early, and what part of the benchmark it is about."""
+    """Why the check cannot stop early, and which part of the benchmark it is about."""
 
 
 def explain_gate(policy: Policy | str | Path) -> tuple[Outlook, ...]:
-    """What each check of a policy can see, known without asking a server anything.
+    """What each check of a policy can detect. No server is asked.
 
     Args:
         policy: what is demanded, or the TOML file that says it.
 
     Raises:
-        UsageError: the policy makes no sense; a task or metric does not exist, its data is missing, or a baseline
-            cannot be read.
-        BaselineMismatchError: a baseline that is there already is of another task version or other settings.
+        UsageError: the policy is not valid, a task or metric does not exist, its data is missing, or a baseline cannot
+            be read.
+        BaselineMismatchError: a baseline that exists already has another task version or other settings.
     """
     policy = policy if isinstance(policy, Policy) else load_policy(policy)
     return tuple(outlook for name, run in specifications(policy).items() for outlook in explain(name, run))
@@ -92,9 +95,9 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
 
     Raises:
         UsageError: a task or metric does not exist, or its data is missing, or a baseline cannot be read.
-        BaselineMismatchError: a baseline that is there already is of another task version or other settings.
+        BaselineMismatchError: a baseline that exists already has another task version or other settings.
     """
-    from assay.checks.planned import refuse_misfit, refuse_unchecked
+    from assay.checks.planned import refuse_unchecked_tasks, refuse_unusable_baseline
     from assay.checks.verdicts import resolve_checks
     from assay.runs.files import read_run
     from assay.specification import validate
@@ -112,10 +115,10 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     checks = resolve_checks(specification.checks, metric_keys_by_name(loaded), specification.tasks)
     scopes = [scope_of(check, loaded) for check in checks]
     if specification.early_stopping is not None:
-        refuse_unchecked(scopes, loaded)
+        refuse_unchecked_tasks(scopes, loaded)
     for check, scope in zip(checks, scopes, strict=True):
         if check.baseline is not None and not _is_absent(check.baseline):
-            refuse_misfit(check, scope, read_baseline(check.baseline), loaded, specification.options)
+            refuse_unusable_baseline(check, scope, read_baseline(check.baseline), loaded, specification.options)
         population = scope.population(sizes)
         stopping = specification.early_stopping
         limit = None if stopping is None else stopping.budget.documents
@@ -137,7 +140,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
             remarks=tuple(_remarks(check, scope, [loaded.tasks[task] for task in scope.tasks], specification)),
         )
         if scope.range is not None and scope.is_mean:
-            outlook = _assuming(outlook, check, scope, sizes, follows=stopping is not None)
+            outlook = _with_forecast(outlook, check, scope, sizes, may_stop=stopping is not None)
         yield outlook
 
 
@@ -145,7 +148,7 @@ def _remarks(check: Check, scope: Scope, tasks: list[Task], specification: Speci
     yield from doubts_of(check, scope)
     stopping = specification.early_stopping
     if stopping is not None and not scope.may_stop_early:
-        yield f"cannot stop early, asks all documents: {why_all_decide(scope, check.metric)}"
+        yield f"cannot stop early, asks all documents: {why_not_early(scope, check.metric)}"
     if (part := describe_part(tasks, specification.options)) is not None:
         choice = "limit" if specification.options.samples is None else "samples"
         yield (
@@ -158,8 +161,10 @@ def _remarks(check: Check, scope: Scope, tasks: list[Task], specification: Speci
         yield f"[budget] {stated} may end it before: how many documents that is cannot be said beforehand"
 
 
-def _assuming(outlook: Outlook, check: Check, scope: Scope, sizes: Mapping[str, int], *, follows: bool) -> Outlook:
-    """The outlook with what may be expected of a healthy and of a broken server, alike in all its tasks."""
+def _with_forecast(
+    outlook: Outlook, check: Check, scope: Scope, sizes: Mapping[str, int], *, may_stop: bool
+) -> Outlook:
+    """The outlook with forecasts for a healthy and for a broken server, equally good or bad in all tasks."""
     population, (low, high) = outlook.population, scope.range or (0.0, 1.0)
     width = high - low
     counts, by_task = [sizes[task] for task in scope.tasks], scope.weights(sizes)
@@ -177,13 +182,13 @@ def _assuming(outlook: Outlook, check: Check, scope: Scope, sizes: Mapping[str, 
             for scale, each in ((width, 0.0), (sign, loss))
         ]
     documents = [population, population]
-    if follows:
+    if may_stop:
         plan = plan_of(check, scope, population, by_task)
         documents = [_median_documents(plan, values, weights) for values in scores]
     return msgspec.structs.replace(
         outlook,
         detectable=_detectable(check, outlook, (low, high), weights)
-        if follows or outlook.budget == population
+        if may_stop or outlook.budget == population
         else None,
         healthy=words[0],
         healthy_documents=documents[0],
@@ -198,12 +203,12 @@ def _demand(check: Check) -> str:
 
 
 def _is_absent(baseline: str) -> bool:
-    """A margin may be chosen before there is a baseline."""
+    """Whether the baseline does not exist yet: a margin may be chosen before it is made."""
     return not os.path.lexists(baseline)
 
 
 def _likely_shares(check: Check, limits: Support) -> tuple[float, float]:
-    """Where in the range: a tenth of it better than demanded, or half the way to the best; half as good as demanded."""
+    """Scores of a healthy and a broken server as shares of the range: a little better than demanded, and half of it."""
     threshold = _as_share(check.min if check.min is not None else check.max or 0.0, limits)
     if check.min is not None:
         return min(threshold + 0.1, (1 + threshold) / 2), threshold / 2
@@ -220,7 +225,7 @@ def _shares(population: int, share: float) -> NDArray[np.float64]:
 
 
 def _differences(population: int, loss: float) -> NDArray[np.float64]:
-    """Flips either way as in a healthy server, and a loss on top."""
+    """Differences of a server with a healthy one's flips and a loss on top."""
     gained = round(population * _FLIPS / 2)
     lost = min(gained + round(loss * population), population - gained)
     differences = np.zeros(population)
@@ -236,7 +241,7 @@ def _median_documents(plan: SequentialPlan, values: NDArray[np.float64], weights
 
 
 def _detectable(check: Check, outlook: Outlook, limits: Support, weights: NDArray[np.float64]) -> float:
-    # Documents of unequal weight tell as much as so many fewer of equal weight (Kish 1965).
+    # Documents of unequal weight are worth this share of as many of equal weight (Kish 1965).
     worth = 1 / float(np.mean(weights**2))
     budget, population = (max(round(worth * count), 1) for count in (outlook.budget, outlook.population))
     width = limits[1] - limits[0]

@@ -23,16 +23,16 @@ _FITTING: dict[EndpointKind, tuple[str, ...]] = {
     "chat": ("gsm8k_cot", "ifeval", "mmlu_pro"),
     "completions": ("gsm8k", "arc_easy", "hellaswag"),
 }
-"""By endpoint, tasks that tell much about a model from few questions; the first whose data is there is taken."""
+"""By endpoint, tasks that tell much about a model with few questions. The first one whose data is available is used."""
 _KEPT = ("include_path", "data_dir", "num_fewshot")
-"""Options of the first run that hold for later ones."""
+"""Options of the first run that go into the policy."""
 _STANDARD_ERRORS = 3.0
-"""By which a threshold lies below the first run's score, so that a healthy model stays above it."""
+"""How far a threshold lies below the first run's score, so that a healthy model stays above it."""
 
 
 @dataclass(frozen=True)
 class FirstPolicy:
-    """What a first run came to."""
+    """A first run, and the policy made from it."""
 
     gate: ImportedGate
     evaluation: Evaluation
@@ -45,18 +45,18 @@ def first_policy(
     output_dir: str,
     progress: Callable[[], Progress],
 ) -> FirstPolicy:
-    """Run tasks once, and demand of every later run what a healthy model will reach.
+    """Run tasks once, and make a policy with thresholds that a healthy model will reach.
 
     Args:
         model: the server.
-        options: how the tasks are run; their ``limit`` holds for the first run alone.
-        tasks: what to ask; one that fits the endpoint, if empty.
+        options: how the tasks are run; ``limit`` is for the first run alone.
+        tasks: the tasks to run; if empty, one that fits the endpoint.
         output_dir: where the first run's results go.
-        progress: makes what shows the run.
+        progress: makes a progress display.
 
     Raises:
         DataNotFoundError: no fitting task has its data.
-        NothingMeasuredError: the model answers nothing right, so that there is nothing to lose.
+        NothingMeasuredError: no score is surely above 0, so there is nothing to guard.
     """
     evaluation = _first_run(
         model, options, [tasks] if tasks else [(each,) for each in _FITTING[model.endpoint]], output_dir, progress
@@ -85,7 +85,7 @@ def _first_run(
     output_dir: str,
     progress: Callable[[], Progress],
 ) -> Evaluation:
-    """Of the first of the choices whose data is there."""
+    """Run the first of the choices whose data is available."""
     *others, last = choices
     for tasks in others:
         try:
@@ -100,7 +100,7 @@ def _specification(model: ModelSpec, options: TaskOptions, tasks: tuple[str, ...
 
 
 def _best_of_each_task(evaluation: Evaluation) -> list[Score]:
-    """The highest mean of each task: of several filters, the one that reads the answers."""
+    """The highest mean of each task: of several filters, the one that finds the answers."""
     best: dict[str, Score] = {}
     for score in evaluation.scores:
         is_mean = score.interval is not None and score.value is not None and score.higher_is_better is not False

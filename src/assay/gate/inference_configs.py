@@ -1,8 +1,8 @@
-"""Accuracy configurations of inference projects' CI, read as demands that a policy can make.
+"""Imports accuracy configurations from the CI of inference projects.
 
-Three kinds are known, all YAML: vLLM's for lm-eval (``model_name``, ``tasks`` with ``metrics``), vLLM's for its own
+Three kinds of YAML are supported: vLLM's for lm-eval (``model_name``, ``tasks`` with ``metrics``), vLLM's for its own
 GSM8K script (``accuracy_threshold``), and the ``lm_eval:`` part of its perf-eval workloads. A text file may list
-several.
+several of them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from assay.errors import FileFormatError, SpecificationError, UnsupportedTaskErr
 from assay.tasks.gen_kwargs import settings_of
 
 USUAL_RTOL = 0.08
-"""vLLM's, of scores, where a configuration names none."""
+"""vLLM's default, relative to the score."""
 USUAL_TOLERANCE = 0.08
-"""The same of its GSM8K script, in points of the score."""
+"""Default of vLLM's GSM8K script, in points of the score."""
 _USUAL_CONFIDENCE = 0.95
 _GSM8K_QUESTIONS = 1319
 _OF_THE_SERVER = frozenset(
@@ -41,49 +41,49 @@ _OF_THE_SERVER = frozenset(
         "trust_remote_code",
     }
 )
-"""Settings that start the server, which a gate does not."""
+"""Settings for starting the server, which a gate does not do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """One score that is to be reached."""
+    """One score that must be reached."""
 
     task: str
     metric: str
     min: float | None
     """None where the configuration demands nothing."""
     value: float | None = None
-    """What a healthy model is known to score, where the configuration tells."""
+    """The score of a healthy model, if the configuration states it."""
     remark: str = ""
-    """How it differs from what the configuration says."""
+    """How the check differs from the configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedGate:
-    """What a configuration comes to."""
+    """A configuration, as the parts of a policy."""
 
     name: str
     model: str
     demands: tuple[Demand, ...]
     is_chat: bool = False
     model_fields: dict[str, Any] = field(default_factory=dict)
-    """Of :class:`assay.ModelSpec`."""
+    """Fields of :class:`assay.ModelSpec`."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Of :class:`assay.TaskOptions`."""
+    """Fields of :class:`assay.TaskOptions`."""
     alpha: float | None = None
     remarks: tuple[str, ...] = ()
-    """What of the configuration is not in the policy, or means something else there."""
+    """Which settings are not in the policy, or mean something else there."""
 
 
 def read_configs(path: str | Path) -> list[ImportedGate]:
-    """All gates of a configuration, or of a list of them.
+    """Read a configuration, or a list of them.
 
     Args:
-        path: a YAML file; or a text file with one a line, relative to its folder.
+        path: a YAML file; or a text file with one path on each line, relative to its folder.
 
     Raises:
-        FileFormatError: a file cannot be read, or is of no known kind.
-        SpecificationError: a value makes no sense.
+        FileFormatError: a file cannot be read, or is of no supported kind.
+        SpecificationError: a value is not valid.
         UnsupportedTaskError: the configuration asks for images.
     """
     file = Path(path)
@@ -136,7 +136,7 @@ def _lm_eval(config: dict[str, Any], file: Path) -> ImportedGate:
             demands.append(
                 Demand(task=str(task["name"]), metric=name, min=value * (1 - rtol), value=value, remark=remark)
             )
-    remarks = _unkept(config, {"model_name", "tasks", "rtol", "gate", "confidence", *_OPTIONS})
+    remarks = _remarks_on_dropped(config, {"model_name", "tasks", "rtol", "gate", "confidence", *_OPTIONS})
     options = _options(config, file)
     if by_confidence and options.pop("limit", None) is not None:
         remarks.append(
@@ -177,7 +177,7 @@ def _gsm8k(config: dict[str, Any], file: Path) -> ImportedGate:
         options=options,
         remarks=(
             "its script writes prompts of its own, nearly those of lm-eval's gsm8k: calibrate the threshold once",
-            *_unkept(config, known),
+            *_remarks_on_dropped(config, known),
         ),
     )
 
@@ -200,7 +200,7 @@ def _workload(config: dict[str, Any], stem: str) -> list[ImportedGate]:
                 is_chat=bool(task.get("apply_chat_template", part.get("apply_chat_template", False))),
                 model_fields=fields,
                 options=_options({**part, **task}, Path(stem)),
-                remarks=tuple(_unkept(task, {"name", "model_args", *_OPTIONS})),
+                remarks=tuple(_remarks_on_dropped(task, {"name", "model_args", *_OPTIONS})),
             )
         )
     return gates
@@ -239,8 +239,8 @@ def _metric_key(name: str) -> tuple[str, str]:
     return f"{name},none", f"'{name}' names no filter; '{name},none' is where there is none in the task"
 
 
-def _unkept(config: dict[str, Any], kept: set[str]) -> list[str]:
-    """What of a configuration is not kept: how the server is started, and what is not known here."""
+def _remarks_on_dropped(config: dict[str, Any], kept: set[str]) -> list[str]:
+    """Remarks on settings that are dropped: those that start the server, and unknown ones."""
     rest = {name: value for name, value in config.items() if name not in kept}
     why = {True: "is for starting the server", False: "is not known here"}
     ordered = sorted(rest.items(), key=lambda item: item[0] not in _OF_THE_SERVER)

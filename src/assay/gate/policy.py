@@ -1,4 +1,4 @@
-"""A gate's policy: which servers must meet which demands, read from a TOML file.
+"""A gate's policy: which servers must meet which demands. Reads it from a TOML file, see ``docs/gate-toml.md``.
 
 ::
 
@@ -28,7 +28,7 @@ from assay._util.address_list import read_addresses
 from assay._util.paths import at_home
 from assay.checks.verdicts import validate_check
 from assay.errors import FileFormatError, SpecificationError
-from assay.gate.wrong_types import in_words
+from assay.gate.wrong_types import type_error_message
 from assay.specification import fingerprints, refuse_alpha, refuse_budget
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
@@ -40,7 +40,7 @@ _PATHS_OF_TLS = ("ca_file", "client_cert", "client_key")
 
 
 class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One ``[[checks]]`` table: as :class:`assay.types.Check`, and which models it is for."""
+    """One ``[[checks]]`` table: the fields of :class:`assay.types.Check`, and the model that it is for."""
 
     task: str
     metric: str
@@ -49,26 +49,26 @@ class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str | None = None
     margin: float | None = None
     alpha: float | None = None
-    """The check's own error rate; without it, it has its share of the policy's."""
+    """The check's own error rate; None: its share of the policy's."""
     allow_mismatch: bool = False
     range: tuple[float, float] | None = None
     model: str | None = None
-    """Name of a ``[models.…]`` table; without it, every model must meet the check."""
+    """Name of a ``[models.…]`` table; None: every model must meet the check."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole file. Its paths are relative to its folder."""
+    """A policy file. Its relative paths start at its folder."""
 
     models: dict[str, ModelSpec]
     checks: tuple[CheckEntry, ...]
     tasks: tuple[str, ...] = ()
-    """What to load, where that is not simply the checks' tasks: the group, if a check is about a member of it."""
+    """What to run; empty: the checks' tasks. If a check is about one task of a group, the group must be named here."""
     options: TaskOptions = TaskOptions()
     budget: Budget = Budget()
-    """For each model."""
+    """Of each model."""
     alpha: float = 0.01
     correction: Literal["bonferroni", "holm", "none"] = "bonferroni"
-    """How the checks share ``alpha``; with ``none`` each has all of it."""
+    """How the checks share ``alpha``; ``none``: each has all of it."""
     stop_early: bool = True
     order_seed: int | None = None
     output_dir: str = "results"
@@ -76,17 +76,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     retry_failed: bool = False
     probe: bool = True
-    """Look first at what each server does, and keep it with the results."""
+    """Probe each server first, and record what it supports with the results."""
 
 
 class Overrides(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command line or a test session sets in place of the policy's own values."""
+    """Values of a command line or a test session that replace the policy's."""
 
     base_urls: tuple[str, ...] = ()
-    """Each ``NAME=URL`` or ``NAME=@FILE``, or without ``NAME=`` where the policy has one model; those of one model are
-    replicas."""
+    """Each ``NAME=URL`` or ``NAME=@FILE``; ``NAME=`` may be left out if the policy has one model. Several of one model
+    are its replicas."""
     models: tuple[str, ...] = ()
-    """Served names; each ``NAME=MODEL``, or alone."""
+    """Served names: each ``NAME=MODEL``, or only ``MODEL`` if the policy has one model."""
     data_dir: str | None = None
     """Where the policy names none."""
     output_dir: str | None = None
@@ -100,11 +100,11 @@ def load_policy(path: str | Path, overrides: Overrides | None = None) -> Policy:
 
     Args:
         path: the TOML file.
-        overrides: what holds in place of what it says.
+        overrides: values that replace those of the file.
 
     Raises:
-        FileFormatError: the file is missing or no TOML.
-        SpecificationError: a key is unknown, or a value is missing or makes no sense.
+        FileFormatError: the file is missing or not TOML.
+        SpecificationError: a key is unknown, or a value is missing or not valid.
     """
     file = Path(path)
     if file.suffix in (".yaml", ".yml") and file.is_file():
@@ -126,7 +126,7 @@ def _policy(document: dict[str, Any], place: str) -> Policy:
     try:
         policy = msgspec.convert(document, Policy)
     except msgspec.ValidationError as error:
-        raise SpecificationError(f"{place}: {in_words(error, document)}") from error
+        raise SpecificationError(f"{place}: {type_error_message(error, document)}") from error
     _validate(policy, place)
     return policy
 
@@ -141,7 +141,7 @@ def policy_of_check(base_url: str, model: str, check: dict[str, Any], include_pa
         include_path: a folder of the user's own task YAML.
 
     Raises:
-        SpecificationError: a key is unknown, or a value is missing or makes no sense.
+        SpecificationError: a key is unknown, or a value is missing or not valid.
     """
     document = {
         "models": {"main": {"base_url": base_url, "model": model}},
@@ -182,25 +182,27 @@ def override(policy: Policy, overrides: Overrides) -> Policy:
 def _by_model(texts: tuple[str, ...], policy: Policy) -> dict[str, list[str]]:
     named: dict[str, list[str]] = {}
     for text in texts:
-        name, value = _addressed(text, policy)
+        name, value = _split_model_name(text, policy)
         named.setdefault(name, []).append(value)
     return named
 
 
-def _addressed(text: str, policy: Policy) -> tuple[str, str]:
+def _split_model_name(text: str, policy: Policy) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if equals and name in policy.models:
         return name, value
     if len(policy.models) == 1:
         return next(iter(policy.models)), text
-    raise SpecificationError(f"'{text}' does not say which model it is for: write NAME=…, {_near(name, policy.models)}")
+    raise SpecificationError(
+        f"'{text}' does not say which model it is for: write NAME=…, {_suggestion(name, policy.models)}"
+    )
 
 
 def specifications(policy: Policy) -> dict[str, Specification]:
-    """One run for each model, with its part of the error rate that all checks of all models share.
+    """One run for each model, with its part of the error rate that the checks of all models share.
 
     Raises:
-        SpecificationError: two models would be asked the same of the same server.
+        SpecificationError: two models would send the same requests to the same server.
     """
     sharing = {name: sum(entry.alpha is None for entry in _entries_of(name, policy)) for name in policy.models}
     runs = {name: _specification(name, policy, sharing[name] / max(sum(sharing.values()), 1)) for name in policy.models}
@@ -209,7 +211,7 @@ def specifications(policy: Policy) -> dict[str, Specification]:
 
 
 def _refuse_shared_answers(runs: Mapping[str, Specification]) -> None:
-    """Refuse runs that would go on with each other's answers, so that one of two models would never be asked."""
+    """Refuse two runs that would resume each other's journal, so that one of the models would never be asked."""
     for (one, first), (other, second) in combinations(runs.items(), 2):
         if not set(fingerprints(first)).isdisjoint(fingerprints(second)):
             raise SpecificationError(
@@ -260,7 +262,7 @@ def _validate(policy: Policy, path: str) -> None:
     for entry in policy.checks:
         if entry.model is not None and entry.model not in policy.models:
             raise SpecificationError(
-                f"{path}: a check is for model '{entry.model}', but there is {_near(entry.model, policy.models)}"
+                f"{path}: a check is for model '{entry.model}', but there is {_suggestion(entry.model, policy.models)}"
             )
         if entry.alpha is not None and policy.correction == "holm":
             raise SpecificationError(
@@ -281,7 +283,7 @@ def _resolve_paths(policy: Policy, folder: Path) -> Policy:
         place = os.path.relpath(folder / at_home(path))
         return os.path.abspath(place) if place.startswith(os.pardir) else place
 
-    def reached(model: ModelSpec) -> ModelSpec:
+    def with_resolved_paths(model: ModelSpec) -> ModelSpec:
         tls = replace(model.tls, **{name: resolved(getattr(model.tls, name)) for name in _PATHS_OF_TLS})
         headers = {
             name: f"@{resolved(text[1:])}" if text.startswith("@") else text for name, text in model.headers.items()
@@ -289,7 +291,7 @@ def _resolve_paths(policy: Policy, folder: Path) -> Policy:
         return replace(model, api_key_file=resolved(model.api_key_file), tls=tls, headers=headers)
 
     replace = msgspec.structs.replace
-    models = {name: reached(model) for name, model in policy.models.items()}
+    models = {name: with_resolved_paths(model) for name, model in policy.models.items()}
     options = replace(policy.options, **{name: resolved(getattr(policy.options, name)) for name in _PATHS_OF_OPTIONS})
     checks = tuple(replace(entry, baseline=resolved(entry.baseline)) for entry in policy.checks)
     output_dir = resolved(policy.output_dir) or "."
@@ -297,12 +299,12 @@ def _resolve_paths(policy: Policy, folder: Path) -> Policy:
 
 
 def _refuse_unknown_keys(value: Any, kind: Any, place: str) -> None:
-    """Walk the document along the types and name the first key that is none, with the one that was perhaps meant."""
+    """Refuse the first key that the types do not have; the message suggests the nearest one."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
         for key, inner in value.items():
             if key not in hints:
-                raise SpecificationError(f"{place}: there is no key '{key}'; there is {_near(key, hints)}")
+                raise SpecificationError(f"{place}: there is no key '{key}'; there is {_suggestion(key, hints)}")
             _refuse_unknown_keys(inner, hints[key], f"{place}, {key}")
     elif get_origin(kind) is dict and isinstance(value, dict):
         for key, inner in value.items():
@@ -312,7 +314,7 @@ def _refuse_unknown_keys(value: Any, kind: Any, place: str) -> None:
             _refuse_unknown_keys(inner, get_args(kind)[0], f"{place} {number}")
 
 
-def _near(name: str, known: typing.Iterable[str]) -> str:
+def _suggestion(name: str, known: typing.Iterable[str]) -> str:
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1)
     return f"'{near[0]}'; did you mean that?" if near else ", ".join(names)

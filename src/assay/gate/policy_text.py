@@ -1,4 +1,4 @@
-"""A policy as text that people read: with a comment wherever it means something else than what it was made from."""
+"""Writes an imported gate as TOML, with a comment wherever it differs from the configuration it was made from."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def policy_text(gate: ImportedGate, base_url: str | None = None) -> str:
     """The policy, as TOML.
 
     Args:
-        gate: what was imported.
-        base_url: the server's; the usual one of an engine on this machine if None.
+        gate: the imported gate.
+        base_url: address of the server; None: the usual one of an engine on this machine.
     """
     return "\n".join(_lines(gate, base_url or _USUAL_ADDRESS)) + "\n"
 
@@ -66,7 +66,7 @@ def _demand(demand: Demand, documents: float | None) -> Iterator[str]:
 
 
 def _what_it_sees(demand: Demand, documents: float | None) -> str:
-    """How a fixed tolerance stands to chance."""
+    """A comment on how often chance alone exceeds the tolerance."""
     value, threshold = demand.value or 0.0, demand.min or 0.0
     words = f"{value:g} less its tolerance."
     if value == threshold:
@@ -90,7 +90,7 @@ def _comment(text: str) -> list[str]:
 
 
 def _toml(value: Any) -> str:
-    """A value of JSON's kinds as TOML."""
+    """A value as TOML; it has one of JSON's types."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{_key(name)} = {_toml(inner)}' for name, inner in value.items())}}}"
     if isinstance(value, list | tuple):
@@ -103,7 +103,7 @@ def _toml(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """A basic string, which may hold no DEL."""
+    """A basic string; TOML does not allow DEL in it, JSON does."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 
 class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What one model's checks came to."""
+    """The outcome of one model's checks."""
 
     name: str
-    """As the policy calls it."""
+    """The model's name in the policy."""
     model: str
     base_url: str
-    """Where it was asked; several addresses with commas between them."""
+    """Its address; several are separated by commas."""
     checks: tuple[CheckResult, ...]
     error: str | None = None
-    """Why nothing could be judged, where that is so."""
+    """Why nothing could be judged; None if the model was judged."""
     results_file: str | None = None
     stopped_early: StoppedEarly | None = None
     triage: str | None = None
-    """The most probable cause of what is not as demanded, or a fault that is certain where all is, in one line."""
+    """One line: the most probable cause if a check does not pass, or a certain fault if all pass."""
     other_models: dict[str, int] = {}
-    """Models that answers say they are from, other than the one that was asked for, with their numbers of answers."""
+    """Models named in replies other than the one asked for, with their numbers of answers."""
     seconds: float = 0.0
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A gate's outcome, as every report shows it."""
+    """The outcome of a gate."""
 
     policy: str
     """The policy's file."""
@@ -63,23 +63,23 @@ def run_gate(
     progress: Progress | None = None,
     *,
     name: str | None = None,
-    tell: Callable[[GateReport], None] = lambda _: None,
+    on_result: Callable[[GateReport], None] = lambda _: None,
 ) -> GateReport:
     """Evaluate every model of a policy, one after another.
 
-    A model whose server is gone, refuses everything or cannot be compared makes its own checks ``invalid``; the others
-    are judged all the same.
+    If a model's server is gone or refuses everything, or its baseline does not match, its checks are ``invalid``; the
+    other models are still judged.
 
     Args:
-        policy: what is demanded, or the TOML file that says it.
+        policy: a policy, or its TOML file.
         progress: is told what happens in each run, one after another; :func:`assay.show_progress` shows it.
-        name: what reports call the policy; its file where nothing is given.
-        tell: is given the report. Only then do the runs count as finished: whatever interrupts the gate before, the
-            same call asks no model anything again.
+        name: name of the policy in reports; None: its file.
+        on_result: called with the report before the runs are marked as finished. If the process ends earlier, the same
+            call asks no model anything again.
 
     Raises:
         UsageError: a model cannot be evaluated as the policy asks.
-        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
+        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call continues where it stopped.
     """
     refuse_inside_event_loop("run_gate", "await asyncio.to_thread(run_gate, …)")
     from assay.evaluation.finish import finish_all
@@ -92,7 +92,7 @@ def run_gate(
         outcomes.append(_outcome(model_name, specification, progress, evaluations))
     results = [check for outcome in outcomes for check in outcome.checks]
     report = GateReport(policy=name or "policy", verdict=worst(results), models=tuple(outcomes))
-    tell(report)
+    on_result(report)
     finish_all(evaluations)
     return report
 
@@ -100,7 +100,7 @@ def run_gate(
 def _outcome(
     name: str, specification: Specification, progress: Progress | None, evaluations: list[Evaluation]
 ) -> ModelOutcome:
-    """What comes of one model, whose run is added to the others where it was evaluated."""
+    """Evaluate one model, and add its run to `evaluations` unless it could not be judged."""
     from assay.evaluation import evaluate
 
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""What is said of a value in a policy that is of another type than its key's: the value, and what to write."""
+"""Error messages for a policy's values of the wrong type: the value, and what to write."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _CHOICES = {
     "correction": "'bonferroni', 'holm' or 'none'",
     "endpoint": "'chat' or 'completions'",
 }
-"""Of keys that take certain words."""
+"""For keys that take certain words."""
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool, "array": list, "object": dict}
 
 
-def in_words(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
-    """Say what stands in a policy in place of what.
+def type_error_message(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
+    """A message with the wrong value and what its key needs.
 
     Args:
-        error: what msgspec says of the document.
-        document: the policy, as TOML gives it.
+        error: msgspec's error.
+        document: the policy as parsed from TOML.
     """
     said = readable(error)
     found = _EXPECTED.fullmatch(said)
@@ -62,7 +62,7 @@ def in_words(error: msgspec.ValidationError, document: dict[str, Any]) -> str:
 
 
 def _places(value: Any, steps: list[tuple[str, str]], kind: type, where: str = "") -> Iterator[tuple[str, Any]]:
-    """Where the steps lead to values of a kind, in words, with the values; a step of neither kind is any key."""
+    """Places and values of type `kind` that the steps lead to; a step with neither key nor number matches any key."""
     if not steps:
         if isinstance(value, kind):
             yield where, value

@@ -127,7 +127,7 @@ def newest_results(folder: Path) -> Path:
     return max(holding.pop().glob("results_*.json"), key=lambda file: file.name)
 
 
-def newest_run_words(place: str | Path) -> str | None:
+def stopped_early_remark(place: str | Path) -> str | None:
     """Say which run is meant where a folder is named whose newest run was stopped early; None where all is clear.
 
     Gates and runs of one model lie in one folder, so that whoever names it may expect the whole run before.
@@ -138,10 +138,10 @@ def newest_run_words(place: str | Path) -> str | None:
     folder = Path(place)
     if not folder.is_dir() or not _was_stopped_early(newest := newest_results(folder)):
         return None
-    return f"the newest run there is {newest}, which was stopped early{whole_run_words(newest)}"
+    return f"the newest run there is {newest}, which was stopped early{whole_run_hint(newest)}"
 
 
-def whole_run_words(file: str | Path) -> str:
+def whole_run_hint(file: str | Path) -> str:
     """Name the newest run beside a results file that was not stopped early; empty where there is none."""
     newest_first = sorted(Path(file).parent.glob("results_*.json"), key=lambda file: file.name, reverse=True)
     whole = next((file for file in newest_first if _is_whole(file)), None)

@@ -75,7 +75,7 @@ def pair_tasks(baseline: TaskRecord, candidate: TaskRecord) -> Pairing:
     mismatches = settings_changes(baseline.settings, candidate.settings)
     partial = None
     if unknown and baseline.part is not None and unknown <= baseline.part.population - baseline.part.held:
-        partial = partial_words(baseline.part)
+        partial = partial_message(baseline.part)
         mismatches.append(partial)
     elif unknown:
         of = len(candidate.doc_ids) + len(candidate.failed)
@@ -92,7 +92,7 @@ def pair_tasks(baseline: TaskRecord, candidate: TaskRecord) -> Pairing:
     )
 
 
-def partial_words(part: Part) -> str:
+def partial_message(part: Part) -> str:
     """Say that a baseline lacks documents because its run asked a part of them."""
     return f"the baseline holds {part}"
 

@@ -13,7 +13,7 @@ import msgspec
 
 from assay.errors import SpecificationError
 from assay.runs.baseline import write_baseline
-from assay.runs.files import read_run, whole_run_words
+from assay.runs.files import read_run, whole_run_hint
 from assay.runs.record import RecordedRun, with_tasks
 
 
@@ -52,7 +52,7 @@ def save_baseline(
     except SpecificationError as error:
         if not read.stopped_early:
             raise
-        raise SpecificationError(f"{error}{whole_run_words(read.source)}") from None
+        raise SpecificationError(f"{error}{whole_run_hint(read.source)}") from None
     kept = read.tasks.values()
     return SavedBaseline(
         file=Path(file),

@@ -86,7 +86,7 @@ class TaskScores:
         self._lines: dict[str, dict[int, int]] = defaultdict(dict)
         self._hashes: dict[int, bytes] = {}
 
-    def let_go(self) -> None:
+    def release_samples(self) -> None:
         """Forget what is known of each scored sample, once it is written."""
         self._begin()
 
