@@ -18,7 +18,7 @@ from assay.helm import (
     ScenarioState,
     Token,
 )
-from assay.helm.stats import PerInstanceStats, lent
+from assay.helm.stats import PerInstanceStats, copied_on_read
 
 
 def result(*texts: str, logprob: float = -0.5) -> RequestResult:
@@ -61,7 +61,7 @@ class KeptRecords:
         self.records: list[PerInstanceStats] = []
 
     def __call__(self, record: PerInstanceStats, /) -> None:
-        self.records.append(lent(record))
+        self.records.append(copied_on_read(record))
 
     def reset(self) -> None:
         self.records.clear()

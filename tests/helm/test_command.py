@@ -36,7 +36,7 @@ from assay.helm.stat_files import PER_INSTANCE_STATS, STATS
 from tests.helm.states import generation, result, state
 
 BASIC = "helm.benchmark.metrics.basic_metrics."
-WITHOUT_TOKENIZER = "num_prompt_tokens and what follows from it is left out: it needs --tokenizer hf:PATH"
+WITHOUT_TOKENIZER = "num_prompt_tokens and what depends on it is left out: it needs --tokenizer hf:PATH"
 
 
 @pytest.fixture
@@ -110,8 +110,7 @@ def test_what_needs_a_tokenizer_is_named_and_the_rest_computed(
 ) -> None:
     run_command("evaluate", run_dir)
     assert (
-        "num_prompt_tokens and what follows from it is left out: it needs --tokenizer hf:PATH"
-        in capsys.readouterr().err
+        "num_prompt_tokens and what depends on it is left out: it needs --tokenizer hf:PATH" in capsys.readouterr().err
     )
     assert "num_prompt_tokens" not in means(run_dir)
     assert "exact_match" in means(run_dir)
@@ -121,7 +120,7 @@ def test_less_does_not_replace_more(run_dir: Path, tokenizer_module: str, tmp_pa
     run_command("evaluate", run_dir, "--tokenizer", f"{tokenizer_module}:words")
     before = (run_dir / STATS).read_bytes()
     for arguments in (["--metric", "exact_match"], [], ["--first-metric-only"], ["--output-dir", run_dir]):
-        with pytest.raises(OutputError, match="is left as it was, for it would lose"):
+        with pytest.raises(OutputError, match="is left unchanged, because it would lose"):
             run_command("evaluate", run_dir, *arguments)
     assert (run_dir / STATS).read_bytes() == before
     run_command("evaluate", run_dir, "--metric", "exact_match", "--output-dir", tmp_path / "out")
@@ -182,7 +181,7 @@ def test_a_module_that_ends_the_program_is_no_success(
     name = "a_script_without_a_main_guard"
     (tmp_path / f"{name}.py").write_text("import sys\nsys.exit(0)\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(SpecificationError, match=rf"{name}.* ends the program when it is imported \(sys.exit\(0\)\)"):
+    with pytest.raises(SpecificationError, match=rf"{name}.* calls sys.exit\(0\) when it is imported"):
         run_command("evaluate", run_dir, option, name if option == "--plugin" else f"{name}:words")
     assert not (run_dir / STATS).exists()
 
@@ -329,7 +328,9 @@ def test_what_is_left_out_is_said_before_anything_is_computed(run_dir: Path) -> 
 def test_numbers_of_instances_alone_are_no_result(run_dir: Path) -> None:
     run = state([generation(0, result("yes"))], method="language_modeling")
     (run_dir / SCENARIO_STATE).write_bytes(run.to_json())
-    with pytest.raises(NothingMeasuredError, match=r"no metric of the answers.*BasicGenerationMetric is not made for"):
+    with pytest.raises(
+        NothingMeasuredError, match=r"no metric of the answers.*BasicGenerationMetric is left out: it does not take"
+    ):
         run_command("evaluate", run_dir)
     assert not (run_dir / STATS).exists()
     run_command("evaluate", run_dir, "--metric", "InstancesPerSplitMetric")

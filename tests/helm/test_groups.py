@@ -58,9 +58,9 @@ def test_requests_that_are_in_no_statistic_are_named() -> None:
     evaluated = metric.evaluate(run, None)
     assert [record.train_trial_index for record in evaluated.per_instance_stats] == [0]
     assert evaluated.unscored == [
-        "instance id0, trial -1: the run has no such trial, its num_train_trials is 2",
+        "instance id0, trial -1: the run has no such trial; its num_train_trials is 2",
         "instance id1, trial 0: there is no reference 99",
-        "instance id0, trial 2: the run has no such trial, its num_train_trials is 2",
+        "instance id0, trial 2: the run has no such trial; its num_train_trials is 2",
     ]
 
 

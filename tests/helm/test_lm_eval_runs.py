@@ -146,7 +146,7 @@ def test_filters_are_named_where_there_are_several(tmp_path: Path, oracles_dir: 
 
 def test_a_run_whose_prompts_are_not_kept_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path, {"some": [1, 0]})
-    with pytest.raises(NothingMeasuredError, match="nothing to write for HELM"):
+    with pytest.raises(NothingMeasuredError, match="nothing can be written for HELM"):
         export(tmp_path, tmp_path / "helm")
 
 
@@ -191,7 +191,7 @@ def test_where_helms_runs_cannot_be_written_is_found_before_anything_is_asked(tm
         where = ["--base-url", server.url, "--model", "scripted", "--include-path", str(TASKS), "--no-report"]
         ran = assay("run", "counting", *where, "--limit", "10", "--helm-dir", "blocked", cwd=tmp_path)
         assert (ran.returncode, server.count) == (2, 0)
-        assert "blocked is no directory" in ran.stderr
+        assert "blocked is not a directory" in ran.stderr
         ran = assay("run", "counting", *where, "--limit", "10", "--helm-dir", "helm", cwd=tmp_path)
     assert ran.returncode == 0, "the run itself is done"
     assert "the run was not written for HELM as a whole" in ran.stderr
@@ -218,7 +218,7 @@ def test_helm_summarize_shows_them(tmp_path: Path, run: Evaluation) -> None:
 def test_lm_evals_scores_are_not_computed_anew_but_helms_are(tmp_path: Path, run: Evaluation) -> None:
     folder, _ = export(run.results_file, tmp_path)
     for command in (["evaluate", folder], ["run", folder, "--base-url", "http://127.0.0.1:9", "--model", "m"]):
-        with pytest.raises(UnsupportedTaskError, match=r"lm-eval's task.*assay run .*--metric NAME --output-dir"):
+        with pytest.raises(UnsupportedTaskError, match=r"a task of lm-eval.*assay run .*--metric NAME --output-dir"):
             helm.main(args=[str(word) for word in command], standalone_mode=False)
     words = ["evaluate", folder, "--metric", "exact_match", "--output-dir", tmp_path / "scored"]
     helm.main(args=[str(word) for word in words], standalone_mode=False)

@@ -172,7 +172,7 @@ def test_statistics_that_are_no_number_are_left_out(tmp_path: Path, tokenizer: E
 
 
 def test_processes_change_no_byte(tmp_path: Path, tokenizer: EncoderService, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_WORTH_A_PROCESS", -1.0)
+    monkeypatch.setattr(pool, "_SECONDS_BEFORE_WORKERS", -1.0)
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     run = state(
         [generation(number, result(f"yes {number}", "no"), ["yes", "3"]) for number in range(300)], num_outputs=2
@@ -200,12 +200,12 @@ def test_only_the_first_metric_if_asked(tokenizer: EncoderService) -> None:
 def test_without_a_tokenizer_what_needs_none_is_computed() -> None:
     run = state([generation(0, result("yes"))])
     metrics = [create_metric(exact_match()), create_metric(MetricSpec(f"{BASIC}BasicReferenceMetric"))]
-    plans = plan(metrics, run, has_tokenizer=False)
-    assert plans.left_out == [
-        "BasicGenerationMetric: num_prompt_tokens and what follows from it is left out: it needs --tokenizer hf:PATH"
+    planned = plan(metrics, run, has_tokenizer=False)
+    assert planned.left_out == [
+        "BasicGenerationMetric: num_prompt_tokens and what depends on it is left out: it needs --tokenizer hf:PATH"
     ]
-    sinks = [KeptRecords() for _ in plans.metrics]
-    names = [stat.name.name for stat in evaluate(plans.metrics, run, None, sinks).stats]
+    sinks = [KeptRecords() for _ in planned.metrics]
+    names = [stat.name.name for stat in evaluate(planned.metrics, run, None, sinks).stats]
     assert "exact_match" in names
     assert "num_prompt_tokens" not in names
 
@@ -258,6 +258,6 @@ def test_a_broken_scenario_is_not_copied(tmp_path: Path, tokenizer: EncoderServi
     run = state([generation(0, result("yes"))])
     broken = tmp_path / SCENARIO
     broken.write_text('{"name": "a",')
-    with pytest.raises(FileFormatError, match=r"scenario\.json ends in the middle"):
+    with pytest.raises(FileFormatError, match=r"scenario\.json is incomplete"):
         run_entry(run_spec(run), run, tmp_path / "out", tokenizer, scenario=broken)
     assert not (tmp_path / "out").exists()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from assay.helm import MetricSpec, create_metric
 from assay.helm.evaluation import evaluate
-from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat, lent
+from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat, copied_on_read
 from assay.helm.tokenization import EncoderService
 from tests.helm.states import KeptRecords, generation, result, state
 
@@ -80,7 +80,9 @@ def test_instances_with_the_same_value_do_not_share_a_stat(tokenizer: EncoderSer
 )
 def test_however_a_stat_is_taken_it_is_the_instances_own(take: Callable[[list[Stat]], Iterable[Stat]]) -> None:
     shared = Stat.of(NAME, 1)
-    mine, others = (lent(PerInstanceStats(instance_id="a", train_trial_index=0, stats=[shared])) for _ in range(2))
+    mine, others = (
+        copied_on_read(PerInstanceStats(instance_id="a", train_trial_index=0, stats=[shared])) for _ in range(2)
+    )
     for stat in take(mine.stats):
         stat.add(5)
         assert stat.sum == 6

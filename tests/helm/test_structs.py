@@ -85,7 +85,7 @@ def test_numbers_and_any_text_survive(text: str, logprob: float) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"text": "a", "logprob": 0, "tok', "ends in the middle, it was cut off at byte 28"),
+        ('{"text": "a", "logprob": 0, "tok', "is incomplete: it was cut off at byte 28"),
         ('{"text": "a", "logprob"; 0}', "is damaged at byte 23"),
         ('{"text": "a", "logprob": 0}', "GeneratedOutput has no 'tokens'"),
         ('{"text": "a", "logprob": "0", "tokens": []}', r"logprob: expected `int \| float`, got `str`"),

@@ -124,7 +124,7 @@ def _tell(outcome: AnsweredRun, *, as_json: bool) -> None:
 
     remark_evaluated(outcome.evaluated)
     print_stats(outcome.stats, as_json, show_all=False)
-    if cut := outcome.num_cut:
+    if cut := outcome.num_truncated:
         remark_lines([f"{cut} prompts were longer than the model's window and are cut at their end, as HELM cuts them"])
     if empty := outcome.num_empty:
         remark_lines([f"{empty} of {outcome.num_requests} answers are empty, and are scored as that"])

@@ -1,8 +1,8 @@
 """HELM's data model, metrics and run directories.
 
-Everything has HELM's names. Reading and writing keep HELM's files byte for byte; the metrics' values are HELM's.
+Names, file formats and values are HELM's: a file that is read and written again is the same byte for byte.
 
-It may import ``engine``, ``runs`` and what stands below them; only ``reports``, ``cli`` and ``runners`` import it.
+It may import ``engine``, ``runs`` and the packages below them; only ``reports``, ``cli`` and ``runners`` import it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _LATER = {
     "run_entry": "assay.helm.run_directory",
     "truncate_sequence": "assay.helm.running.results",
 }
-"""Name -> module of what is imported only when it is used."""
+"""Names that are imported at first use, with their modules."""
 
 
 def __getattr__(name: str) -> Any:

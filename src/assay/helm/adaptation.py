@@ -1,4 +1,4 @@
-"""HELM's adaptation: how instances become requests, and what came back."""
+"""HELM's adaptation: how instances become requests, and the requests' results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from assay.errors import FileFormatError
 from assay.helm.scenario import Instance, PerturbationDescription
-from assay.helm.structs import HelmStruct, Number, Whole, keep_as_lists
+from assay.helm.structs import HelmStruct, Int64, Number, keep_as_lists
 
 InstanceKey = tuple[str, str | None, str | None, PerturbationDescription | None]
 
@@ -39,16 +39,16 @@ class AdapterSpec(HelmStruct, frozen=True):
     output_suffix: str = "\n"
     instance_prefix: str = "\n"
     substitutions: list[Substitution] = msgspec.field(default_factory=list)
-    max_train_instances: Whole = 5
-    max_eval_instances: Whole | None = None
-    num_outputs: Whole = 5
-    num_train_trials: Whole = 1
-    num_trials: Whole = 1
+    max_train_instances: Int64 = 5
+    max_eval_instances: Int64 | None = None
+    num_outputs: Int64 = 5
+    num_train_trials: Int64 = 1
+    num_trials: Int64 = 1
     sample_train: bool = True
     model_deployment: str = ""
     model: str = ""
     temperature: Number = 1
-    max_tokens: Whole = 100
+    max_tokens: Int64 = 100
     stop_sequences: list[str] = msgspec.field(default_factory=list)
     random: str | None = None
     multi_label: bool = False
@@ -59,7 +59,7 @@ class AdapterSpec(HelmStruct, frozen=True):
 
     @property
     def predates_deployments(self) -> bool:
-        """Whether HELM 0.2 wrote this: it knew models but not yet deployments of them."""
+        """Whether HELM 0.2 wrote this: it had models, but no deployments yet."""
         return any(name == "model_deployment" for name, _ in self.extras or ())
 
 
@@ -71,9 +71,9 @@ class Request(HelmStruct, frozen=True):
     embedding: bool = False
     prompt: str = ""
     temperature: Number = 1.0
-    num_completions: Whole = 1
-    top_k_per_token: Whole = 1
-    max_tokens: Whole = 100
+    num_completions: Int64 = 1
+    top_k_per_token: Int64 = 1
+    max_tokens: Int64 = 100
     stop_sequences: list[str] = msgspec.field(default_factory=list)
     echo_prompt: bool = False
     top_p: Number = 1
@@ -87,12 +87,12 @@ class Request(HelmStruct, frozen=True):
 
     @property
     def model_host(self) -> str:
-        """Who serves the model: the first part of the deployment's name, as HELM says it."""
+        """The first part of the deployment's name: who serves the model."""
         return self.model_deployment.partition("/")[0]
 
     @property
     def model_engine(self) -> str:
-        """The model's name without its creator's, as HELM says it."""
+        """The model's name without its creator."""
         return self.model.partition("/")[2]
 
 
@@ -118,7 +118,7 @@ class GeneratedOutput(HelmStruct, frozen=True):
 
 
 class RequestResult(HelmStruct, frozen=True):
-    """What came back."""
+    """The result of a request."""
 
     success: bool
     embedding: list[Number]
@@ -126,11 +126,11 @@ class RequestResult(HelmStruct, frozen=True):
     cached: bool
     request_time: Number | None = None
     """Seconds."""
-    request_datetime: Whole | None = None
+    request_datetime: Int64 | None = None
     """Seconds since 1970."""
     error: str | None = None
     error_flags: dict[str, Any] | None = None
-    batch_size: Whole | None = None
+    batch_size: Int64 | None = None
     batch_request_time: Number | None = None
     """Seconds that the whole batch took."""
 
@@ -139,22 +139,22 @@ class RequestState(HelmStruct, frozen=True, kw_only=True):
     """A request, the instance it was made for, and its result."""
 
     instance: Instance
-    reference_index: Whole | None = None
+    reference_index: Int64 | None = None
     request_mode: str | None = None
     """``original`` or ``calibration`` where each reference has its own request."""
-    train_trial_index: Whole
+    train_trial_index: Int64
     output_mapping: dict[str, str] | None = None
-    """From the letter that the model gives to the answer that it stands for."""
+    """Maps the letter that the model answers to the choice's text."""
     request: Request
     result: RequestResult | None = None
-    num_train_instances: Whole
+    num_train_instances: Int64
     prompt_truncated: bool
-    num_conditioning_tokens: Whole = 0
+    num_conditioning_tokens: Int64 = 0
     annotations: dict[str, Any] | None = None
 
     @property
     def answer(self) -> RequestResult:
-        """The result of a request that is answered."""
+        """The result of an answered request."""
         return cast("RequestResult", self.result)
 
     @property
@@ -164,7 +164,7 @@ class RequestState(HelmStruct, frozen=True, kw_only=True):
 
 
 def instance_key(instance: Instance) -> InstanceKey:
-    """What tells one instance of a run from another.
+    """Identifies an instance within a run.
 
     Raises:
         FileFormatError: The instance has no id.
@@ -193,5 +193,5 @@ class ScenarioState(HelmStruct, frozen=True, dict=True, gc=True):
         return list(first.values())
 
     def mentions(self, key: str) -> bool:
-        """Whether some record has an object under this key."""
+        """Whether any record has an object under this key."""
         return f'"{key}": {{'.encode() in self.to_json()

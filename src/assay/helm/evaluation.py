@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from assay.errors import FileFormatError, MetricFailedError, UsageError
 from assay.helm.adaptation import AdapterSpec, RequestState, ScenarioState
-from assay.helm.foreign import ForeignMetric
 from assay.helm.groups import LANGUAGE_MODELING, OutOfOrderError, groups_as_read, groups_in_memory
+from assay.helm.installed_helm import InstalledHelmMetric
 from assay.helm.metrics.base import (
     DEFAULT_PARALLELISM,
     Evaluation,
     Metric,
     Setting,
     add_groups,
+    check_computable,
     check_permission,
-    check_possible,
     check_tests,
     token_counter,
 )
@@ -40,34 +40,34 @@ T = TypeVar("T")
 
 
 class Sink(Protocol):
-    """Takes the per-instance statistics of one metric. Instances with the same value share one Stat."""
+    """Receives the per-instance statistics of one metric. Instances with the same value may share one Stat."""
 
     def __call__(self, record: PerInstanceStats, /) -> None:
-        """Take one instance's statistics."""
+        """Receive one instance's statistics."""
 
     def reset(self) -> None:
-        """Forget what was taken: the evaluation starts again."""
+        """Discard what was received: the evaluation starts again, or has failed."""
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """What the metrics say of a run."""
+    """The statistics of a run, and what could not be computed."""
 
     stats: list[Stat]
-    """Those of the first metric first."""
+    """In the order of the metrics."""
     unscored: list[str]
-    """One line for each instance that could not be scored: which, and why."""
+    """For each instance that could not be scored, a line with the reason."""
     num_requests: int
     nothing_measured: str | None
-    """Why the statistics say nothing of any answer, if that is so."""
+    """Why no answer was scored at all, or None if some were."""
     failed: list[str]
-    """One line for each metric that fails on the run, of which there are no statistics: which, and why."""
+    """For each metric that failed, a line with the reason; it has no statistics."""
 
     def check_metrics(self) -> None:
-        """Say of metrics that failed that their statistics are missing.
+        """Raise if a metric failed.
 
         Raises:
-            MetricFailedError: Some did.
+            MetricFailedError: Names all metrics that failed.
         """
         if self.failed:
             others = "all other statistics are written, but " if self.stats else "there are no statistics: "
@@ -75,58 +75,59 @@ class Evaluated:
 
     @property
     def duplicate_names(self) -> list[str]:
-        """Names that more than one metric gives in the same context."""
+        """Names of statistics that several metrics compute for the same context."""
         counts = Counter(stat.name for stat in self.stats)
         return sorted({name.name for name, count in counts.items() if count > 1})
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Which metrics can be computed, known before anything runs."""
+    """Which metrics can be computed."""
 
-    metrics: list[Metric | ForeignMetric]
+    metrics: list[Metric | InstalledHelmMetric]
     left_out: list[str]
-    """One line for whatever cannot be computed without a tokenizer."""
+    """For each metric or statistic that cannot be computed, a line with the reason."""
 
 
 def plan(
-    metrics: Sequence[Metric | ForeignMetric],
+    metrics: Sequence[Metric | InstalledHelmMetric],
     source: ScenarioState | StateFile,
     has_tokenizer: bool,
     unsafe_code: UnsafeCode | None = None,
 ) -> Plan:
-    """Sort out what cannot be computed in this setting.
+    """Find out before anything runs which metrics can be computed.
 
-    HELM computes nothing but its language modelling metric where an instance may have several requests.
+    In language modelling runs, where an instance may have several requests, HELM computes only its language modelling
+    metric.
 
     Raises:
-        UnsupportedTaskError: A metric runs what the model wrote, and nobody has allowed that.
-        DataNotFoundError: A metric runs what the model wrote, and there are no tests.
+        UnsupportedTaskError: A metric runs code written by the model without permission.
+        DataNotFoundError: A metric runs code written by the model, and there are no tests.
     """
     adapter_spec = source.adapter_spec
-    possible: list[Metric | ForeignMetric] = []
+    possible: list[Metric | InstalledHelmMetric] = []
     left_out = []
     for metric in metrics:
         name = type(metric).__name__
-        if isinstance(metric, ForeignMetric):
+        if isinstance(metric, InstalledHelmMetric):
             metric.check_permission(unsafe_code)
             possible.append(metric)
         elif adapter_spec.method == LANGUAGE_MODELING and not metric.handles_language_modeling:
-            left_out.append(f"{name} is not made for language modelling runs and is left out")
-        elif not metric.is_possible(adapter_spec, has_tokenizer):
+            left_out.append(f"{name} is left out: it does not take language modelling runs")
+        elif not metric.is_computable(adapter_spec, has_tokenizer):
             left_out.append(f"{name} is left out: it needs {_OPTION}")
         else:
             check_permission(metric, unsafe_code)
             check_tests(metric, source, unsafe_code)
             possible.append(metric)
-            missing = None if has_tokenizer else metric.without_tokenizer(adapter_spec)
+            missing = None if has_tokenizer else metric.left_out_without_tokenizer(adapter_spec)
             if missing:
                 left_out.append(f"{name}: {missing} is left out: it needs {_OPTION}")
     return Plan(possible, left_out)
 
 
 def evaluate(
-    metrics: Sequence[Metric | ForeignMetric],
+    metrics: Sequence[Metric | InstalledHelmMetric],
     source: ScenarioState | StateFile,
     metric_service: TokenizerService | None,
     sinks: Sequence[Sink],
@@ -136,32 +137,32 @@ def evaluate(
 ) -> Evaluated:
     """Compute metrics over a run's requests.
 
-    A state on disk is read once and never held as a whole, unless its requests are not sorted by trial and instance or
-    a metric of the installed HELM wants all of it.
+    A state on disk is read as a stream. It is loaded into memory only if its requests are not sorted by trial and
+    instance, or if the installed HELM computes a metric.
 
     Args:
         metrics: What to compute.
         source: The requests with their results.
-        metric_service: Answers HELM's tokenize requests; ``None`` where no tokenizer is at hand.
-        sinks: One for each metric; takes its per-instance statistics in order.
-        parallelism: Processes that may score at the same time. It changes no value.
-        progress: Told now and then how many requests have been taken.
-        unsafe_code: Permission to run what the model wrote, for scores that do.
+        metric_service: Answers HELM's tokenization requests; ``None`` without a tokenizer.
+        sinks: One for each metric; receives its per-instance statistics in order.
+        parallelism: Maximum number of scoring processes. It changes no value.
+        progress: Called from time to time with the number of requests read.
+        unsafe_code: Permission to run code written by the model.
 
     Raises:
         MissingDependencyError: A metric needs a tokenizer and there is none.
-        UnsupportedTaskError: A metric runs what the model wrote, and nobody has allowed that.
-        DataNotFoundError: A metric runs what the model wrote, and there are no tests.
+        UnsupportedTaskError: A metric runs code written by the model without permission.
+        DataNotFoundError: A metric runs code written by the model, and there are no tests.
         FileFormatError: The state is damaged or contradicts itself.
     """
     for metric in metrics:
         if isinstance(metric, Metric):
-            check_possible(metric, source.adapter_spec, metric_service is not None)
+            check_computable(metric, source.adapter_spec, metric_service is not None)
             check_permission(metric, unsafe_code)
             check_tests(metric, source, unsafe_code)
         else:
             metric.check_permission(unsafe_code)
-    if isinstance(source, StateFile) and any(isinstance(metric, ForeignMetric) for metric in metrics):
+    if isinstance(source, StateFile) and any(isinstance(metric, InstalledHelmMetric) for metric in metrics):
         source = source.load()
     job = _Job(metrics, metric_service, sinks, parallelism, progress, unsafe_code)
     if isinstance(source, ScenarioState):
@@ -176,7 +177,7 @@ def evaluate(
 
 @dataclass(frozen=True)
 class _Job:
-    metrics: Sequence[Metric | ForeignMetric]
+    metrics: Sequence[Metric | InstalledHelmMetric]
     service: TokenizerService | None
     sinks: Sequence[Sink]
     parallelism: int
@@ -186,53 +187,55 @@ class _Job:
     def as_read(self, source: StateFile) -> Evaluated:
         with ExitStack() as stack:
             evaluations = self._begin(source.adapter_spec, source.mentions("perturbation"), stack)
-            tap = _Tap(evaluations, self.progress)
-            unanswered = add_groups(evaluations, groups_as_read(tap.watch(source), source.adapter_spec))
-            return self._finish(evaluations, unanswered, tap)
+            feed = _RequestFeed(evaluations, self.progress)
+            unanswered = add_groups(evaluations, groups_as_read(feed.states(source), source.adapter_spec))
+            return self._finish(evaluations, unanswered, feed)
 
     def in_memory(self, state: ScenarioState) -> Evaluated:
         perturbed = any(one.instance.perturbation is not None for one in state.request_states)
         with ExitStack() as stack:
             evaluations = self._begin(state.adapter_spec, perturbed, stack, state)
-            tap = _Tap(evaluations, self.progress)
-            for _ in tap.watch(state.request_states):
+            feed = _RequestFeed(evaluations, self.progress)
+            for _ in feed.states(state.request_states):
                 pass
             unanswered = add_groups(evaluations, groups_in_memory(state))
-            return self._finish(evaluations, unanswered, tap)
+            return self._finish(evaluations, unanswered, feed)
 
     def _begin(
         self, adapter_spec: AdapterSpec, perturbed: bool, stack: ExitStack, state: ScenarioState | None = None
-    ) -> list[_Guarded]:
+    ) -> list[_Isolated]:
         tokens = token_counter(self.service, adapter_spec)
         evaluations = []
         for metric, sink in zip(self.metrics, self.sinks, strict=True):
             evaluation: Evaluation
-            if isinstance(metric, ForeignMetric):
-                evaluation = _Foreign(metric, cast("ScenarioState", state), self, sink)
+            if isinstance(metric, InstalledHelmMetric):
+                evaluation = _InstalledHelmEvaluation(metric, cast("ScenarioState", state), self, sink)
             else:
                 setting = Setting(adapter_spec, tokens, perturbed, self.parallelism, sink, self.unsafe_code)
                 evaluation = metric.begin(setting)
-            evaluations.append(_Guarded(evaluation, sink))
+            evaluations.append(_Isolated(evaluation, sink))
             stack.callback(evaluation.close)
         return evaluations
 
-    def _finish(self, evaluations: list[_Guarded], unanswered: list[str], tap: _Tap) -> Evaluated:
+    def _finish(self, evaluations: list[_Isolated], unanswered: list[str], feed: _RequestFeed) -> Evaluated:
         by_metric = [evaluation.finish() for evaluation in evaluations]
         stats = [stat for stats in by_metric for stat in stats]
         unscored = [*unanswered, *(line for evaluation in evaluations for line in evaluation.unscored)]
         failed = [
-            str(one.failure) if isinstance(metric, ForeignMetric) else f"{type(metric).__name__} fails: {one.failure}"
+            str(one.failure)
+            if isinstance(metric, InstalledHelmMetric)
+            else f"{type(metric).__name__} fails: {one.failure}"
             for metric, one in zip(self.metrics, evaluations, strict=True)
             if one.failure is not None
         ]
         return Evaluated(
-            stats, list(dict.fromkeys(unscored)), tap.count, self._nothing_measured(by_metric, tap), failed
+            stats, list(dict.fromkeys(unscored)), feed.count, self._nothing_measured(by_metric, feed), failed
         )
 
-    def _nothing_measured(self, by_metric: list[list[Stat]], tap: _Tap) -> str | None:
-        if not tap.count:
+    def _nothing_measured(self, by_metric: list[list[Stat]], feed: _RequestFeed) -> str | None:
+        if not feed.count:
             return "the run has no requests"
-        if not tap.num_answered:
+        if not feed.num_answered:
             return "not one request has a result, so nothing could be scored"
         of_answers = [
             stats for metric, stats in zip(self.metrics, by_metric, strict=True) if metric.needs_answers
@@ -241,10 +244,10 @@ class _Job:
         return None if is_scored else "not one request could be scored"
 
 
-class _Foreign(Evaluation):
-    """A metric of the installed HELM, which takes all requests at once when they have been looked at."""
+class _InstalledHelmEvaluation(Evaluation):
+    """A metric of the installed HELM, which gets all requests at once at the end."""
 
-    def __init__(self, metric: ForeignMetric, state: ScenarioState, job: _Job, sink: Sink) -> None:
+    def __init__(self, metric: InstalledHelmMetric, state: ScenarioState, job: _Job, sink: Sink) -> None:
         super().__init__()
         self._metric = metric
         self._state = state
@@ -259,8 +262,8 @@ class _Foreign(Evaluation):
         return result.aggregated_stats
 
 
-class _Guarded(Evaluation):
-    """A metric at work, which takes no other with it if it fails: it has no statistics then."""
+class _Isolated(Evaluation):
+    """Keeps a failing metric from ending the others' evaluation; it then has no statistics."""
 
     def __init__(self, evaluation: Evaluation, sink: Sink) -> None:
         self.failure: UsageError | None = None
@@ -268,7 +271,7 @@ class _Guarded(Evaluation):
         self._sink = sink
 
     @property
-    def unscored(self) -> list[str]:  # type: ignore[override]  # nobody sets it
+    def unscored(self) -> list[str]:  # type: ignore[override]  # read-only here
         return [] if self.failure else self._evaluation.unscored
 
     def add_state(self, state: RequestState) -> None:
@@ -293,14 +296,14 @@ class _Guarded(Evaluation):
         return []
 
     def _fail(self, error: UsageError) -> None:
-        if isinstance(error, FileFormatError):  # that requests contradict each other is no fault of the metric's
+        if isinstance(error, FileFormatError):  # the requests contradict each other, for every metric
             raise error
         self.failure = error
         self._sink.reset()
 
 
-class _Tap:
-    """Shows every request to the evaluations on its way into a group."""
+class _RequestFeed:
+    """Yields a run's requests after every evaluation has seen them, and counts them."""
 
     def __init__(self, evaluations: Sequence[Evaluation], progress: Callable[[int], None]) -> None:
         self.count = 0
@@ -308,7 +311,7 @@ class _Tap:
         self._evaluations = evaluations
         self._progress = progress
 
-    def watch(self, states: StateFile | list[RequestState]) -> Iterator[RequestState]:
+    def states(self, states: StateFile | list[RequestState]) -> Iterator[RequestState]:
         for state in states:
             for evaluation in self._evaluations:
                 evaluation.add_state(state)

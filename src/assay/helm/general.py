@@ -1,4 +1,4 @@
-"""With what programs written for HELM put a run's files on disk, by its names in ``helm.common.general``."""
+"""Functions of HELM's ``helm.common.general`` that programs use to write a run's files."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def asdict_without_nones(record: HelmStruct) -> dict[str, Any]:
-    """A record as HELM writes it: dictionaries in field order, without its ``None`` fields, the caller's own to change.
+    """A record as HELM writes it: a new dictionary in field order, without fields that are ``None``.
 
     Args:
         record: one of HELM's records: a `RunSpec`, a `Scenario`, a `Stat`, …
 
     Raises:
-        SpecificationError: it is none.
+        SpecificationError: it is something else.
     """
     if not isinstance(record, HelmStruct):
         raise SpecificationError(f"expected one of HELM's records, but got {type(record).__name__} {record!r:.60}")
@@ -32,18 +32,18 @@ def write(file_path: str | os.PathLike[str], content: str) -> None:
     """Write a text file.
 
     Args:
-        file_path: where; the directory has to exist.
-        content: what.
+        file_path: the file; its directory has to exist.
+        content: the text.
 
     Raises:
         OutputError: it cannot be written.
     """
     try:
-        raw = content.encode()  # before what is there now is gone
+        raw = content.encode()  # may raise, so before the old file is overwritten
         Path(file_path).write_bytes(raw)
     except OSError as error:
         raise unwritten(f"{file_path} cannot be written", error) from None
-    except ValueError as error:  # of half a character
+    except ValueError as error:  # a lone surrogate
         raise OutputError(f"{file_path} cannot be written: {error}") from None
 
 

@@ -1,4 +1,4 @@
-"""Puts a run's request states together by trial and instance, in the order in which HELM evaluates them."""
+"""Groups a run's request states by trial and instance, in HELM's order of evaluation."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ if TYPE_CHECKING:
     from assay.helm.scenario import Instance
 
 LANGUAGE_MODELING = "language_modeling"
-"""The adaptation method in which an instance may have several requests, to be looked at one by one."""
+"""The adaptation method where an instance may have several requests, each evaluated on its own."""
 
 
 class Group(NamedTuple):
-    """The requests that one trial made for one instance."""
+    """The requests of one trial for one instance."""
 
     trial: int
     instance: Instance
     generation: RequestState | None
-    """The request that asked for an answer, if it was answered."""
+    """The request for an answer, if it has one."""
     references: list[RequestState]
-    """The requests that asked for each reference's probability; empty if one of them was not answered."""
+    """The requests for each reference's probability; empty if one of them has no result."""
     left_out: tuple[str, ...]
-    """A line for what of it cannot be scored."""
+    """For each part that cannot be scored, a line with the reason."""
     is_counted: bool = True
-    """Whether its trial is one of the run's; the requests of others are in no statistic by instance."""
+    """Whether the trial belongs to the run; if not, no statistic by instance counts the group."""
 
     @property
     def answer(self) -> RequestState:
-        """The request that asked for an answer, of a group in which it was answered."""
+        """The answered request of a group that has one."""
         return cast("RequestState", self.generation)
 
 
 class OutOfOrderError(Exception):
-    """The states come in an order in which they cannot be evaluated as they are read."""
+    """The states are in an order that cannot be evaluated as a stream."""
 
 
 def groups_in_memory(state: ScenarioState) -> Iterator[Group]:
-    """All groups: trial by trial, instances in the order of their first request anywhere.
+    """All groups: trial by trial, instances in the order of their first request in the run.
 
     Raises:
         FileFormatError: A request occurs twice, or an instance has no id.
@@ -60,36 +60,39 @@ def groups_in_memory(state: ScenarioState) -> Iterator[Group]:
 
 
 def groups_as_read(states: Iterable[RequestState], adapter_spec: AdapterSpec) -> Iterator[Group]:
-    """The same groups from states that come one by one, without keeping them.
+    """The same groups from a stream of states, which are not kept.
 
     Raises:
-        OutOfOrderError: The states are not sorted by trial and instance; `groups_in_memory` takes them in any order.
+        OutOfOrderError: The states are not sorted by trial and instance; `groups_in_memory` accepts any order.
         FileFormatError: A request occurs twice, or an instance has no id.
     """
-    order = _Order()
+    order = _InstanceOrder()
     for (trial, key), members in groupby(states, key=_trial_and_instance):
         order.check(trial, hash(key))
         yield _group(adapter_spec, trial, list(members))
     order.check_all()
 
 
-class _Order:
-    """Watches that every trial takes the instances in the same order, at eight bytes an instance.
+class _InstanceOrder:
+    """Checks that every trial has the instances in the same order, with eight bytes an instance.
 
-    Instances are known by their hashes; should two ever collide, the states only seem out of order.
+    It keeps hashes of the instances. If two collide, the states only seem out of order.
     """
 
     def __init__(self) -> None:
         self._instances = array("q")
         self._trial = 0
         self._next = 0
-        """How many of the instances are behind the current one."""
+        """Number of instances before the next one."""
         self._checked_at = 1 << 12
 
     def check(self, trial: int, instance: int) -> None:
-        """Take the next group; out of order if an instance stood before it in the trial that must come after it.
+        """Check the next group.
 
-        An instance that comes back is first taken for a new one, and found out when all of them are compared.
+        An instance that occurs again in the wrong place looks like a new one; `check_all` finds it.
+
+        Raises:
+            OutOfOrderError: The trials are not sorted.
         """
         if trial != self._trial:
             if trial < self._trial:
@@ -105,7 +108,11 @@ class _Order:
             self._checked_at *= 2
 
     def check_all(self) -> None:
-        """Compare all instances so far with each other."""
+        """Check that no instance occurs twice.
+
+        Raises:
+            OutOfOrderError: One does.
+        """
         import numpy as np
 
         ordered = np.sort(np.array(self._instances))
@@ -121,7 +128,7 @@ def _group(adapter_spec: AdapterSpec, trial: int, states: list[RequestState]) ->
     instance = states[0].instance
     where = _describe(trial, instance)
     if not 0 <= trial < adapter_spec.num_train_trials:
-        line = f"{where}: the run has no such trial, its num_train_trials is {adapter_spec.num_train_trials}"
+        line = f"{where}: the run has no such trial; its num_train_trials is {adapter_spec.num_train_trials}"
         return Group(trial, instance, None, [], (line,), is_counted=False)
     if adapter_spec.method == LANGUAGE_MODELING:
         return Group(trial, instance, None, [], _without_result(where, states))

@@ -1,6 +1,6 @@
-"""Runs of lm-eval's tasks as HELM's run directories, so that HELM's tools show them.
+"""Writes runs of lm-eval's tasks as HELM's run directories, so that HELM's tools can show them.
 
-Each task becomes a run. lm-eval's metrics become statistics with lm-eval's values; nothing is scored anew.
+Each task becomes a run. lm-eval's metrics become statistics with lm-eval's values; nothing is scored again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from assay.errors import FewerStatisticsError, NothingMeasuredError
 from assay.helm.adaptation import ScenarioState
 from assay.helm.lm_eval_states import CHOICES, adapter_spec, method_of, request_states
-from assay.helm.metrics.registry import LM_EVALS
+from assay.helm.metrics.registry import LM_EVAL_SCORES
 from assay.helm.options import suite_folder
 from assay.helm.run_directory import RunFiles, write_scored_run
 from assay.helm.run_spec import MetricSpec, RunSpec
-from assay.helm.running.runs import as_in_names, helm_name
+from assay.helm.running.runs import helm_name, safe_name
 from assay.helm.scenario import Scenario, ScenarioSpec
 from assay.helm.schema import SCHEMA, write_schema
 from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
@@ -40,11 +40,11 @@ SUITE = "assay"
 
 @dataclass
 class _Task:
-    """What comes together of one task's samples."""
+    """Collects a task's samples as HELM's records."""
 
     name: str
     names: Mapping[MetricKey, str]
-    """The statistic of a metric and a filter."""
+    """The statistic's name for each metric and filter."""
     split: str
     spec: AdapterSpec
     method: str
@@ -53,7 +53,7 @@ class _Task:
     extra: dict[str, Moments] = field(default_factory=lambda: defaultdict(Moments))
 
     def add(self, sample: RunSample) -> None:
-        """Take a sample that has a score."""
+        """Add a sample that has a score."""
         self.states += request_states(sample, self.method, self.spec, self.split)
         stats = [Stat.of(self._name(name), value) for name, value in self._scores(sample)]
         for name, value in _bookkeeping(sample, self.method):
@@ -62,7 +62,7 @@ class _Task:
         self.records.append(PerInstanceStats(instance_id=f"id{sample.doc_id}", train_trial_index=0, stats=stats))
 
     def aggregated(self, values: Mapping[str, Any]) -> list[Stat]:
-        """The run's statistics: lm-eval's values, and the means of what else is known."""
+        """The run's statistics: lm-eval's values, and the means of token counts and times."""
         stats = [
             Stat.of(self._name(name), values[str(key)])
             for key, name in self.names.items()
@@ -88,10 +88,10 @@ def export(
     Samples that failed are left out: they have no score, and their prompts are not kept.
 
     Args:
-        run: Assay's or lm-eval's: a results file, a samples file or a folder of results (its newest run).
+        run: a run of Assay or lm-eval: a results file, a samples file or a folder of results (its newest run).
         output_dir: HELM's output path.
-        suite: the runs go to ``runs/<suite>/`` in it.
-        allow_fewer: replace statistics that are there by fewer.
+        suite: the runs are written to ``runs/<suite>/`` in it.
+        allow_fewer: replace existing statistics even if the new ones are fewer.
 
     Returns:
         The runs' directories.
@@ -117,7 +117,7 @@ def export(
                 except FewerStatisticsError as error:
                     refused.append(error)
     if not written and not refused:
-        raise NothingMeasuredError(f"{results_file} has no sample with a score, so there is nothing to write for HELM")
+        raise NothingMeasuredError(f"{results_file} has no sample with a score, so nothing can be written for HELM")
     if written:
         write_schema(folder, output_path / SCHEMA)
     if refused:
@@ -152,9 +152,9 @@ def _begin(document: ResultsDocument, sample: RunSample, model: str) -> _Task:
 
 
 def _stat_names(values: Mapping[str, Any]) -> dict[MetricKey, str]:
-    """By metric and filter, what the statistic is called: the metric, and the filter where one alone is not enough.
+    """The statistic's name for each metric and filter; the filter is part of it only if there are several.
 
-    HELM keeps no statistic that is not a number.
+    Values that are not finite are left out: HELM cannot store them.
     """
     numbers = [key for key, value in values.items() if isinstance(value, int | float) and isfinite(value)]
     keys = [MetricKey.read(key) for key in score_keys(numbers)]
@@ -163,7 +163,7 @@ def _stat_names(values: Mapping[str, Any]) -> dict[MetricKey, str]:
 
 
 def _bookkeeping(sample: RunSample, method: str) -> Iterator[tuple[str, Number]]:
-    """What HELM counts of every instance, as far as it is known."""
+    """The counts and times that HELM has for every instance, as far as they are known."""
     answers = sample.answers
     yield "num_references", len(sample.prompts) if method == CHOICES else 1
     yield "num_train_trials", 1
@@ -180,13 +180,13 @@ def _bookkeeping(sample: RunSample, method: str) -> Iterator[tuple[str, Number]]
 
 def _write(document: ResultsDocument, task: _Task, folder: Path, allow_fewer: bool) -> Path:
     config = document.configs.get(task.name, {})
-    name = f"{as_in_names(task.name)}:model={as_in_names(task.spec.model)}"
+    name = f"{safe_name(task.name)}:model={safe_name(task.spec.model)}"
     version = document.versions.get(task.name)
     run_spec = RunSpec(
         name=name,
         scenario_spec=ScenarioSpec(f"lm_eval.tasks.{task.name}", {} if version is None else {"version": version}),
         adapter_spec=task.spec,
-        metric_specs=[MetricSpec(LM_EVALS, {"names": list(task.names.values()), "split": task.split})],
+        metric_specs=[MetricSpec(LM_EVAL_SCORES, {"names": list(task.names.values()), "split": task.split})],
         groups=[task.name],
     )
     data_set = config.get("dataset_path")

@@ -1,4 +1,4 @@
-"""A sample of an lm-eval task as HELM's request states: what was asked, and what was said."""
+"""Converts a sample of an lm-eval task to HELM's request states."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ SCORING = "language_modeling"
 
 
 def method_of(sample: RunSample) -> str:
-    """HELM's name for how a sample's document was put to the model."""
+    """HELM's adaptation method that corresponds to a sample's requests."""
     if all(isinstance(answer.logprob, int | float) for answer in sample.answers) and sample.answers:
         return CHOICES if len(sample.prompts) > 1 else SCORING
     return GENERATION
 
 
 def adapter_spec(sample: RunSample, method: str, model: str, num_fewshot: int) -> AdapterSpec:
-    """How the task's documents were put to the model, as far as HELM has words for it.
+    """The adapter specification of a task, as far as HELM has fields for it.
 
     Args:
-        sample: one of the task's.
+        sample: a sample of the task.
         method: its :func:`method_of`.
-        model: what the model is called in HELM's files.
-        num_fewshot: the number of examples.
+        model: the model's name in HELM's files.
+        num_fewshot: the number of few-shot examples.
     """
     request = _request(sample.prompts[0], method, model, _repeats(sample))
     return AdapterSpec(
@@ -62,7 +62,7 @@ def request_states(sample: RunSample, method: str, spec: AdapterSpec, split: str
         sample: one that has a score.
         method: its :func:`method_of`.
         spec: its :func:`adapter_spec`.
-        split: the split that the document is of, in HELM's words.
+        split: HELM's name for the document's split.
     """
     instance = _instance(sample, method, split)
     repeats = _repeats(sample)
@@ -92,13 +92,13 @@ def _instance(sample: RunSample, method: str, split: str) -> Instance:
         references = [_reference(choice, is_right(sample, place)) for place, choice in enumerate(choices)]
     else:
         references = [_reference(first.continuation or sample.target, is_correct=True)]
-    # What a conversation's examples have in turns of their own is no part of the question.
+    # Few-shot examples in turns of their own do not belong to the question.
     question = first.content if isinstance(first.content, str) else first.content[-1].content
     return Instance(Input(question), references, split=split, id=f"id{sample.doc_id}")
 
 
 def is_right(sample: RunSample, place: int) -> bool:
-    """Whether a choice is the right one: lm-eval's target is its number, or its text."""
+    """Whether a choice is the right one: lm-eval's target is the choice's index or its text."""
     choice = (sample.prompts[place].continuation or "").strip()
     return sample.target.strip() in (str(place), choice)
 
@@ -132,7 +132,7 @@ def _stops(until: Any) -> list[str]:
 def _result(prompt: Prompt, responses: Sequence[Response], times: Sequence[float]) -> RequestResult:
     answers = [response for response in responses if isinstance(response, Answer)]
     scored = [answer.logprob for answer in answers if answer.logprob is not None]
-    # A long text that is scored goes in several windows.
+    # A long text is scored in several windows.
     outputs = [_scored(prompt, sum(scored))] if scored else [_generated(answer) for answer in answers]
     return RequestResult(
         success=True,
@@ -145,7 +145,7 @@ def _result(prompt: Prompt, responses: Sequence[Response], times: Sequence[float
 
 
 def _scored(prompt: Prompt, logprob: int | float) -> GeneratedOutput:
-    """What was scored counts as one token: its tokens' own values are not kept."""
+    """The scored text as a single token, since the run does not keep the tokens' own log-probabilities."""
     token = Token(prompt.text if prompt.continuation is None else prompt.continuation, logprob)
     return GeneratedOutput(prompt.text, logprob, [token])
 

@@ -1,4 +1,4 @@
-"""What the user of a HELM run chooses besides the run itself."""
+"""Options for computing metrics, building runs and loading models."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricOptions:
-    """How a run's metrics are computed, and whether they may replace others."""
+    """How a run's metrics are computed and written."""
 
     tokenizer: str | None = None
-    """The model's tokenizer, for token counts and prompts that fit: ``hf:PATH``, or ``MODULE:OBJECT`` with ``encode``
-    and ``decode``."""
+    """The model's tokenizer, which counts tokens and cuts prompts to the context length: ``hf:PATH``, or
+    ``MODULE:OBJECT`` with ``encode`` and ``decode``."""
     first_metric_only: bool = False
     """Compute only the run's first metric, as FlexLLMGen does."""
     confirm_run_unsafe_code: bool = False
-    """Allow the scores that run what the model wrote (pass, code_eval_acc); it is run in a sandbox."""
+    """Allow scores that run code written by the model (pass, code_eval_acc), in a sandbox."""
     code_tests: str | Path | None = None
-    """HumanEval.jsonl, which the tests are in; None: where HELM keeps it, seen from the run's directory."""
+    """HumanEval.jsonl with the tests; None: the copy in HELM's output path."""
     parallelism: int = 4
-    """Processes that may score at the same time."""
+    """Maximum number of scoring processes."""
     allow_fewer: bool = False
-    """Replace statistics that are there, even by fewer of them."""
+    """Replace existing statistics even if the new ones are fewer."""
 
     def __post_init__(self) -> None:
-        _refuse_below_one(self, "parallelism")
+        _require_positive(self, "parallelism")
 
     def unsafe_code(self, *folders: Path | None) -> UnsafeCode | None:
-        """What is allowed of running what the model wrote; None where it is not allowed.
+        """The permission to run code written by the model; None without ``confirm_run_unsafe_code``.
 
         Args:
-            folders: run's directories, from the first of which HELM's own tests are seen.
+            folders: run directories; the tests come from the first whose output path has HumanEval.jsonl.
         """
         from assay.helm.scoring.code import UnsafeCode
         from assay.helm.selection import find_code_tests
@@ -51,50 +51,50 @@ class MetricOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EntryOptions:
-    """How HELM builds a run from its description."""
+    """How HELM builds a run from a description."""
 
     max_eval_instances: int | None = None
-    """How many instances."""
+    """Maximum number of instances."""
     num_train_trials: int | None = None
-    """How many trials, each with other examples in the prompts."""
+    """Number of trials, each with different few-shot examples."""
     plugins: tuple[str, ...] = ()
-    """Modules for HELM to load."""
+    """Modules that HELM imports."""
     helm_python: str | None = None
-    """An interpreter that has crfm-helm; None: this one."""
+    """A Python interpreter that has crfm-helm; None: this one."""
 
     def __post_init__(self) -> None:
-        _refuse_below_one(self, "max_eval_instances", "num_train_trials")
+        _require_positive(self, "max_eval_instances", "num_train_trials")
 
     @property
-    def shapes_the_run(self) -> bool:
-        """Whether any of it says what the run consists of."""
+    def changes_the_run(self) -> bool:
+        """Whether any option changes the run's requests."""
         return bool(self.max_eval_instances or self.num_train_trials or self.plugins)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalModel:
-    """A Hugging Face model to be loaded in this process."""
+    """A Hugging Face model that is loaded in this process."""
 
     path: str
     """Its folder, or its name on the hub."""
     batch_size: int = 8
-    """Prompts at once."""
+    """Prompts in a batch."""
     dtype: str = "auto"
-    """Its precision."""
+    """``auto`` (the precision of the stored weights), ``float32``, ``bfloat16`` or ``float16``."""
     device: str | None = None
-    """Where it runs; None: a GPU if there is one."""
+    """PyTorch's device; None: a GPU if there is one."""
     max_length: int | None = None
-    """Its context length in tokens; None: what its files say."""
+    """Context length in tokens; None: as its files say."""
     bos: bool = True
-    """Let the tokenizer put its beginning-of-sequence token before prompts; FlexLLMGen does not."""
+    """Let the tokenizer add its beginning-of-sequence token to prompts; FlexLLMGen does not."""
     seed: int = 0
-    """Of what is sampled."""
+    """Seed for sampling."""
 
     def __post_init__(self) -> None:
-        _refuse_below_one(self, "batch_size", "max_length")
+        _require_positive(self, "batch_size", "max_length")
 
 
-def _refuse_below_one(options: MetricOptions | EntryOptions | LocalModel, *names: str) -> None:
+def _require_positive(options: MetricOptions | EntryOptions | LocalModel, *names: str) -> None:
     for name in names:
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -102,11 +102,11 @@ def _refuse_below_one(options: MetricOptions | EntryOptions | LocalModel, *names
 
 
 def suite_folder(output_dir: Path, suite: str) -> Path:
-    """Where the runs of a suite lie in HELM's output path.
+    """The folder of a suite's runs in HELM's output path.
 
     Raises:
-        SpecificationError: the suite's name is none for a directory.
+        SpecificationError: the suite's name cannot be a directory's name.
     """
     if suite in ("", ".", "..") or "/" in suite or "\0" in suite:
-        raise SpecificationError(f"the suite {suite!r} is no name of a directory")
+        raise SpecificationError(f"the suite {suite!r} cannot be the name of a directory")
     return output_dir / "runs" / suite

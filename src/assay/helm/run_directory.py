@@ -27,7 +27,7 @@ from assay.helm.metrics.registry import NATIVE, create_metric
 from assay.helm.run_spec import MetricSpec, RunSpec
 from assay.helm.scenario import Scenario
 from assay.helm.scoring.scorer import check_names
-from assay.helm.stat_files import PER_INSTANCE_STATS, STATS, what_would_be_lost
+from assay.helm.stat_files import PER_INSTANCE_STATS, STATS, lost_statistics
 from assay.helm.stat_writer import PerInstanceWriter, write_list
 from assay.helm.state_file import StateFile
 from assay.helm.stats import is_finite
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from assay.helm.adaptation import ScenarioState
-    from assay.helm.foreign import ForeignMetric
+    from assay.helm.installed_helm import InstalledHelmMetric
     from assay.helm.metrics.base import Metric
     from assay.helm.scoring.code import UnsafeCode
     from assay.helm.stats import PerInstanceStats, Stat
@@ -48,8 +48,8 @@ SCENARIO = "scenario.json"
 SCENARIO_STATE = "scenario_state.json"
 
 _DRAFT = ".evaluating-"
-_SURELY_OVER = 24 * 3600.0
-"""Seconds after which nobody works on a draft any more."""
+_STALE_AFTER = 24 * 3600.0
+"""Seconds after which a draft surely is of a process that was killed."""
 
 _TOKENS_METRIC = MetricSpec("helm.benchmark.metrics.tokens_metric.TokensMetric")
 
@@ -58,15 +58,15 @@ def read_run_spec(path: Path) -> RunSpec:
     """Read a run specification.
 
     Raises:
-        FileFormatError: The file is missing, damaged, or no run specification.
+        FileFormatError: The file is missing, damaged, or not a run specification.
     """
     return RunSpec.from_json(_read(path), str(path))
 
 
-def metrics_of(run_spec: RunSpec, first_only: bool = False) -> list[Metric | ForeignMetric]:
+def metrics_of(run_spec: RunSpec, first_only: bool = False) -> list[Metric | InstalledHelmMetric]:
     """The metrics that a run is evaluated with.
 
-    HELM 0.2 adds its token counts to those that the specification names.
+    HELM 0.2 adds its token counts to the metrics of the specification.
 
     Args:
         run_spec: The run.
@@ -75,35 +75,35 @@ def metrics_of(run_spec: RunSpec, first_only: bool = False) -> list[Metric | For
     return [create_metric(spec) for spec in _metric_specs(run_spec, first_only)]
 
 
-class PossibleMetrics(NamedTuple):
-    """Those of a run's metrics that can be computed here, and why others cannot."""
+class AvailableMetrics(NamedTuple):
+    """The metrics of a run that can be computed here, and why others cannot."""
 
-    metrics: list[Metric | ForeignMetric]
-    only_helms: list[str]
-    """A line for what only HELM computes."""
+    metrics: list[Metric | InstalledHelmMetric]
+    only_in_helm: list[str]
+    """For each metric or score that only HELM computes, a line."""
     missing: list[str]
-    """A line for what needs a package or data that are not installed."""
+    """For each metric or score that needs a package or data that are not installed, a line."""
 
 
-def possible_metrics(run_spec: RunSpec, first_only: bool = False) -> PossibleMetrics:
-    """Sort a run's metrics out; a score that cannot be computed takes no other with it.
+def available_metrics(run_spec: RunSpec, first_only: bool = False) -> AvailableMetrics:
+    """Find out which of a run's metrics can be computed; a missing score does not affect the others.
 
     Args:
         run_spec: The run.
         first_only: As for :func:`metrics_of`.
     """
-    possible = PossibleMetrics([], [], [])
+    possible = AvailableMetrics([], [], [])
     for spec in _metric_specs(run_spec, first_only):
         try:
-            possible.metrics.append(create_metric(_with_possible_scores(spec, possible)))
+            possible.metrics.append(create_metric(_with_available_scores(spec, possible)))
         except (MissingDependencyError, UnknownMetricError) as error:
             is_missing = spec.class_name in NATIVE and isinstance(error, MissingDependencyError)
-            (possible.missing if is_missing else possible.only_helms).append(f"left out: {error}")
+            (possible.missing if is_missing else possible.only_in_helm).append(f"left out: {error}")
     return possible
 
 
-def _with_possible_scores(spec: MetricSpec, possible: PossibleMetrics) -> MetricSpec:
-    """The metric with those of its scores that can be computed."""
+def _with_available_scores(spec: MetricSpec, possible: AvailableMetrics) -> MetricSpec:
+    """The metric with only those of its scores that can be computed."""
     names = spec.args.get("names")
     if spec.class_name not in NATIVE or not isinstance(names, list) or not all(isinstance(one, str) for one in names):
         return spec
@@ -115,7 +115,7 @@ def _with_possible_scores(spec: MetricSpec, possible: PossibleMetrics) -> Metric
         except MissingDependencyError as error:
             possible.missing.append(f"{name} is left out: {error}")
         except UnknownMetricError as error:
-            possible.only_helms.append(f"{name} is left out: {error}")
+            possible.only_in_helm.append(f"{name} is left out: {error}")
     return spec if kept == names else msgspec.structs.replace(spec, args={**spec.args, "names": kept})
 
 
@@ -130,7 +130,7 @@ def _metric_specs(run_spec: RunSpec, first_only: bool) -> list[MetricSpec]:
 
 @dataclass(frozen=True)
 class RunFiles:
-    """What a run's directory holds besides its statistics. ``None`` leaves a file out."""
+    """The files of a run besides its statistics. ``None`` leaves a file out."""
 
     run_spec: RunSpec | None
     scenario: Scenario | Path | None
@@ -154,13 +154,13 @@ def run_entry(
     Args:
         run_spec: The run; its metrics are evaluated.
         state: Its requests with their results.
-        output_dir: Where the files go; HELM's tools look for a directory named as the run.
-        metric_service: Answers HELM's tokenize requests.
-        scenario: What ``scenario.json`` says, or such a file.
+        output_dir: The directory for the files; HELM's tools expect it to have the run's name.
+        metric_service: Answers HELM's tokenization requests.
+        scenario: The content of ``scenario.json``, or the path of such a file.
         first_metric_only: Evaluate only the first metric, as FlexLLMGen does.
-        parallelism: Processes that may score at the same time.
-        unsafe_code: Permission to run what the model wrote, for scores that do.
-        allow_fewer: Replace statistics that are there by fewer.
+        parallelism: Maximum number of scoring processes.
+        unsafe_code: Permission to run code written by the model.
+        allow_fewer: Replace existing statistics even if the new ones are fewer.
 
     Raises:
         UsageError: A metric cannot be computed, or the state is damaged.
@@ -185,7 +185,7 @@ def run_entry(
 
 def write_run(
     files: RunFiles,
-    metrics: Sequence[Metric | ForeignMetric],
+    metrics: Sequence[Metric | InstalledHelmMetric],
     output_dir: Path,
     metric_service: TokenizerService | None = None,
     parallelism: int = DEFAULT_PARALLELISM,
@@ -196,12 +196,12 @@ def write_run(
 ) -> Evaluated:
     """Evaluate metrics over a run's requests and write its files, each of them whole or not at all.
 
-    Those of metrics that fail on the run are left out; what is given back says which and why.
+    Metrics that fail on the run have no statistics; the result says which and why.
 
     Raises:
         UsageError: A metric cannot be computed, or the state is damaged.
         OutputError: The files cannot be written.
-        FewerStatisticsError: They would replace statistics by fewer, which is not allowed.
+        FewerStatisticsError: They would replace statistics by fewer, and ``allow_fewer`` is not set.
     """
     _check_scenario(files.scenario)
     with _drafting(output_dir) as draft, ExitStack() as stack:
@@ -224,7 +224,7 @@ def write_scored_run(
     *,
     allow_fewer: bool = False,
 ) -> None:
-    """Write the files of a run whose statistics are known, each of them whole or not at all.
+    """Write the files of a run whose statistics are already computed, each of them whole or not at all.
 
     Raises:
         OutputError: The files cannot be written.
@@ -244,11 +244,11 @@ def write_scored_run(
 
 @contextmanager
 def _drafting(output_dir: Path) -> Iterator[Path]:
-    """A folder whose files go to the run's directory when the block ends well."""
+    """A temporary folder, whose files are moved to the run's directory if the block does not raise."""
     _refuse_directories(output_dir)
     try:
         output_dir.mkdir(parents=True, exist_ok=True)
-        _clear_up(output_dir)
+        _remove_stale_drafts(output_dir)
         with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=output_dir) as folder:
             draft = Path(folder)
             yield draft
@@ -259,34 +259,34 @@ def _drafting(output_dir: Path) -> Iterator[Path]:
 
 
 def _refuse_fewer(output_dir: Path, draft: Path, reasons: Sequence[str] = ()) -> None:
-    if lost := what_would_be_lost(output_dir, draft):
-        raise FewerStatisticsError(would_lose(output_dir, lost, reasons))
+    if lost := lost_statistics(output_dir, draft):
+        raise FewerStatisticsError(lost_statistics_message(output_dir, lost, reasons))
 
 
-def would_lose(output_dir: Path, lost: str, reasons: Sequence[str] = ()) -> str:
-    """Why a run's directory is left as it was.
+def lost_statistics_message(output_dir: Path, lost: str, reasons: Sequence[str] = ()) -> str:
+    """The message for a run's directory that is left unchanged.
 
     Args:
         output_dir: The directory.
-        lost: What of its statistics would be lost.
-        reasons: Why they are not there now, where something failed.
+        lost: Which of its statistics would be lost.
+        reasons: Why they are missing, where metrics failed.
     """
     why = f" ({'; '.join(reasons)})" if reasons else ""
     return (
-        f"{output_dir} is left as it was, for it would lose {lost}{why}; write to another directory, or allow it: "
-        "--allow-fewer, or allow_fewer=True in Python"
+        f"{output_dir} is left unchanged, because it would lose {lost}{why}; write to another directory, or allow it "
+        "(--allow-fewer; in Python allow_fewer=True)"
     )
 
 
-def check_place(output_dir: Path, scenario: Scenario | Path | None) -> None:
-    """See whether a run's files can be written, before work is put into what they are to say.
+def check_run_directory(output_dir: Path, scenario: Scenario | Path | None) -> None:
+    """Check before the work that a run's files can be written.
 
     Args:
-        output_dir: The run's directory, which may not exist.
-        scenario: What is to be copied into it.
+        output_dir: The run's directory, which need not exist.
+        scenario: The scenario, or the file that is copied into the directory.
 
     Raises:
-        OutputError: They cannot be written there.
+        OutputError: The files cannot be written there.
         FileFormatError: The scenario's file is missing or damaged.
     """
     _check_scenario(scenario)
@@ -295,35 +295,37 @@ def check_place(output_dir: Path, scenario: Scenario | Path | None) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """See whether files can be written to a folder, which may not exist.
+    """Check that files can be written to a folder, which need not exist.
 
     Raises:
         OutputError: They cannot.
     """
     place = next(one for one in (folder, *folder.absolute().parents) if os.path.lexists(one))
     if not place.is_dir():
-        raise OutputError(f"{folder} cannot be written: {place} is no directory")
+        raise OutputError(f"{folder} cannot be written: {place} is not a directory")
     if not os.access(place, os.W_OK | os.X_OK):
         raise OutputError(f"{folder} cannot be written: {place} is not writable")
 
 
 def _check_scenario(scenario: Scenario | Path | None) -> None:
-    if isinstance(scenario, Path):  # what is broken is not to be copied
+    if isinstance(scenario, Path):  # do not copy a damaged file
         Scenario.from_json(_read(scenario), str(scenario))
 
 
 def _refuse_directories(output_dir: Path) -> None:
-    """Refuse a place where some file could take the place of another, and some file could not."""
+    """Refuse a directory where some of the files could be replaced and others could not."""
     for path in (output_dir / name for name in (RUN_SPEC, SCENARIO, SCENARIO_STATE, STATS, PER_INSTANCE_STATS)):
         if path.is_dir() and not path.is_symlink():
-            raise OutputError(f"{path} is a directory, where a file of that name is to be written: move it away")
+            raise OutputError(
+                f"{path} is a directory, but a file of that name has to be written: move the directory away"
+            )
 
 
-def _clear_up(output_dir: Path) -> None:
-    """Remove what evaluations left behind that were killed."""
+def _remove_stale_drafts(output_dir: Path) -> None:
+    """Remove drafts of evaluations that were killed."""
     for draft in output_dir.glob(f"{_DRAFT}*"):
-        with suppress(OSError):  # another process was quicker
-            if draft.stat().st_mtime < time.time() - _SURELY_OVER:
+        with suppress(OSError):  # another process removed it
+            if draft.stat().st_mtime < time.time() - _STALE_AFTER:
                 shutil.rmtree(draft)
 
 

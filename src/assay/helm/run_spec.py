@@ -1,4 +1,4 @@
-"""HELM's run specification: scenario, adaptation and metrics of one run."""
+"""HELM's run specification: the scenario, adaptation and metrics of a run."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ import msgspec
 
 from assay.helm.adaptation import AdapterSpec  # noqa: TC001 - msgspec resolves the annotations
 from assay.helm.scenario import ScenarioSpec  # noqa: TC001 - msgspec resolves the annotations
-from assay.helm.structs import HelmStruct, Whole, keep_as_lists
+from assay.helm.structs import HelmStruct, Int64, keep_as_lists
 
 
 class MetricSpec(HelmStruct, frozen=True):
-    """How HELM makes a metric."""
+    """A metric's class and its arguments."""
 
     class_name: str
     args: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class PerturbationSpec(HelmStruct, frozen=True):
-    """How HELM makes a perturbation."""
+    """A perturbation's class and its arguments."""
 
     class_name: str
     args: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class AnnotatorSpec(HelmStruct, frozen=True):
-    """How HELM makes an annotator."""
+    """An annotator's class and its arguments."""
 
     class_name: str
     args: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class DataAugmenterSpec(HelmStruct, frozen=True):
-    """Which perturbations make more instances."""
+    """How perturbed copies of instances are made."""
 
     perturbation_specs: list[PerturbationSpec] = msgspec.field(default_factory=list)
     should_augment_train_instances: bool = False
@@ -42,11 +42,11 @@ class DataAugmenterSpec(HelmStruct, frozen=True):
     should_augment_eval_instances: bool = False
     should_include_original_eval: bool = False
     should_skip_unchanged_eval: bool = False
-    seeds_per_instance: Whole = 1
+    seeds_per_instance: Int64 = 1
 
 
 class RunSpec(HelmStruct, frozen=True):
-    """One run."""
+    """Everything that defines a run."""
 
     name: str
     scenario_spec: ScenarioSpec

@@ -1,4 +1,4 @@
-"""HELM's scenarios: what is asked, and which answers are right."""
+"""HELM's scenarios: instances and their references."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from assay.helm.structs import HelmStruct, Whole
+from assay.helm.structs import HelmStruct, Int64
 
 CORRECT_TAG = "correct"
 """Tag of a reference that is a right answer."""
@@ -20,15 +20,15 @@ class PerturbationDescription(HelmStruct, frozen=True):
     fairness: bool = False
     computed_on: str = "perturbed"
     """Which instances a statistic covers: ``perturbed``, ``original``, or ``worst`` of the two."""
-    seed: Whole | None = None
+    seed: Int64 | None = None
 
     def __hash__(self) -> int:
-        # A perturbation's own parameters are in `extras` and may be lists, so they take no part.
+        # A perturbation's parameters are in `extras` and may be lists, which have no hash.
         return hash((self.name, self.computed_on, self.seed))
 
 
 class Input(HelmStruct, frozen=True):
-    """What an instance asks."""
+    """The question of an instance."""
 
     text: str = ""
     multimedia_content: dict[str, Any] | None = None
@@ -36,14 +36,14 @@ class Input(HelmStruct, frozen=True):
 
 
 class Output(HelmStruct, frozen=True):
-    """What a reference answers."""
+    """The text of a reference."""
 
     text: str = ""
     multimedia_content: dict[str, Any] | None = None
 
 
 class Reference(HelmStruct, frozen=True):
-    """One possible answer, with tags that say what it is."""
+    """One possible answer, with tags such as ``correct``."""
 
     output: Output
     tags: list[str]
@@ -80,14 +80,14 @@ class Instance(HelmStruct, frozen=True):
 
 
 class ScenarioSpec(HelmStruct, frozen=True):
-    """How HELM makes a scenario."""
+    """A scenario's class and its arguments."""
 
     class_name: str
     args: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Scenario(HelmStruct, frozen=True):
-    """What ``scenario.json`` says of a scenario."""
+    """The content of ``scenario.json``."""
 
     name: str
     description: str | None = None

@@ -1,11 +1,11 @@
-"""A schema for ``helm-summarize``: which of the runs' statistics its tables are to show."""
+"""Writes the schema that tells ``helm-summarize`` which statistics of the runs to show."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from assay._util.storage import unwritten
-from assay.helm.metrics.registry import LM_EVALS
+from assay.helm.metrics.registry import LM_EVAL_SCORES
 from assay.helm.run_directory import RUN_SPEC, read_run_spec
 from assay.helm.structs import dump_json
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SCHEMA = "schema_assay.yaml"
-"""What ``helm-summarize --schema-path`` is to be given."""
+"""The file for ``helm-summarize --schema-path``."""
 
 
 def write_schema(suite: Path, path: Path) -> None:
-    """Write a schema of all runs of a suite that list lm-eval's metrics. It is JSON, which is YAML as well.
+    """Write the schema of all runs of a suite that have lm-eval's metrics, as JSON, which is valid YAML.
 
     Args:
         suite: the folder of the runs' directories.
-        path: the file.
+        path: where to write the schema.
 
     Raises:
         FileFormatError: a run specification there is damaged.
@@ -32,7 +32,7 @@ def write_schema(suite: Path, path: Path) -> None:
     for spec_path in sorted(suite.glob(f"*/{RUN_SPEC}")):
         run_spec = read_run_spec(spec_path)
         for spec in run_spec.metric_specs:
-            if spec.class_name == LM_EVALS:
+            if spec.class_name == LM_EVAL_SCORES:
                 groups[run_spec.groups[0]] = spec.args["names"], spec.args["split"]
     names = dict.fromkeys(name for listed, _ in groups.values() for name in listed)
     schema = {

@@ -1,4 +1,4 @@
-"""What a user names on the command line: a run, metrics, a tokenizer."""
+"""Finds the run, the metrics and the tokenizer that a user names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _GENERATION = "helm.benchmark.metrics.basic_metrics.BasicGenerationMetric"
 
 @dataclass(frozen=True)
 class Run:
-    """A run found on disk."""
+    """A run on disk."""
 
     folder: Path
     run_spec: RunSpec | None
@@ -63,17 +63,17 @@ def find_run(path: Path, run_spec: Path | None = None) -> Run:
 
 
 def find_code_tests(folder: Path) -> Path | None:
-    """HumanEval's problems where HELM keeps them, seen from a run's directory."""
+    """HumanEval.jsonl in the output path that a run's directory lies in, if HELM has put it there."""
     kept = folder.resolve().parents[2:3]  # benchmark_output/runs/SUITE/RUN
     path = kept[0] / "scenarios" / "code" / "HumanEval.jsonl" if kept else None
     return path if path is not None and path.is_file() else None
 
 
 def select_metrics(names: Sequence[str], run_spec: RunSpec | None) -> list[MetricSpec]:
-    """Find metrics by what a user calls them.
+    """Find metrics by the names that a user gives.
 
-    A name is that of a score (``exact_match``), or of a class, with or without its module. A class that the run
-    specification names is taken with the arguments given there.
+    A name is a score (``exact_match``) or a class, with or without its module. A class that the run specification names
+    gets the arguments given there.
 
     Raises:
         UnknownMetricError: There is no such metric.
@@ -106,7 +106,7 @@ def _names_of(class_name: str) -> tuple[str, str]:
 
 
 def import_plugins(modules: Sequence[str]) -> None:
-    """Import modules with metrics of the user's own.
+    """Import modules that define metrics.
 
     Raises:
         SpecificationError: One of them cannot be imported.
@@ -118,12 +118,12 @@ def import_plugins(modules: Sequence[str]) -> None:
 
 @contextmanager
 def _loading(what: str) -> Iterator[None]:
-    """Turn whatever code of the user's own does while it is loaded into one line that names it."""
+    """Turn every error of a user's code while it is loaded into one line that names it."""
     try:
         yield
     except SystemExit as error:
         raise SpecificationError(
-            f"{what} cannot be loaded: it ends the program when it is imported (sys.exit({error.code!r}))"
+            f"{what} cannot be loaded: it calls sys.exit({error.code!r}) when it is imported"
         ) from None
     except Exception as error:
         raise SpecificationError(f"{what} cannot be loaded: {type(error).__name__}: {error}") from None
@@ -136,11 +136,11 @@ def _users_module(name: str) -> ModuleType:
 
 
 def load_tokenizer(description: str) -> TokenizerService:
-    """Find a tokenizer.
+    """Load a tokenizer.
 
     Args:
-        description: ``hf:PATH`` for a Hugging Face tokenizer, or ``MODULE:OBJECT`` for an object (or a class to be
-            called without arguments) that has ``encode`` and ``decode``.
+        description: ``hf:PATH`` for a Hugging Face tokenizer, or ``MODULE:OBJECT`` for an object that has ``encode``
+            and ``decode``, or a class of such objects that takes no arguments.
 
     Raises:
         SpecificationError: There is no such tokenizer, or it fails.
@@ -154,7 +154,7 @@ def load_tokenizer(description: str) -> TokenizerService:
             return OptTokenizer(name)
         except AssayError:
             raise
-        except Exception as error:  # its files may be anything
+        except Exception as error:  # transformers raises anything for a damaged file
             raise SpecificationError(
                 f"the tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())}"
             ) from None
@@ -164,5 +164,5 @@ def load_tokenizer(description: str) -> TokenizerService:
     if not callable(getattr(encoder, "encode", None)) or not callable(getattr(encoder, "decode", None)):
         raise SpecificationError(f"the tokenizer {description!r} has no encode and decode")
     service = EncoderService(encoder)
-    TokenCounter(service, description).encoded(_TRIAL)  # before anything is asked or scored
+    TokenCounter(service, description).encoded(_TRIAL)  # so that it fails before anything is asked or scored
     return service

@@ -1,4 +1,4 @@
-"""A run's statistics as a table."""
+"""Shows a run's statistics as a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOOKKEEPING = ("num_", "finish_reason_", "training_", "max_prob", "batch_size",
 
 
 def main_stats(stats: Iterable[Stat]) -> list[Stat]:
-    """What a reader asks for first: scores, and where there are perturbations their worst cases; no bookkeeping."""
+    """The scores, with their worst cases where there are perturbations; without bookkeeping such as token counts."""
     scores = [stat for stat in stats if stat.count and not stat.name.name.startswith(_BOOKKEEPING)]
     has_perturbations = any(
         stat.name.perturbation and stat.name.perturbation.computed_on == "perturbed" for stat in scores
@@ -26,7 +26,7 @@ def main_stats(stats: Iterable[Stat]) -> list[Stat]:
 
 
 def stats_table(stats: Sequence[Stat]) -> Table:
-    """One row for each statistic: the metric, over which instances, its mean over the trials."""
+    """One row for each statistic: the metric, its instances, the mean over the trials."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -1,4 +1,4 @@
-"""A run's statistics on disk: read, and compared with those that are to replace them."""
+"""Reads a run's statistics, and finds out what would be lost if others replaced them."""
 
 from __future__ import annotations
 
@@ -17,24 +17,28 @@ PER_INSTANCE_STATS = "per_instance_stats.json"
 
 _RECORD = b'\n    "instance_id": '
 _VALUE = b'\n        "name": {'
-"""How a record, and a statistic in it, begin in HELM's layout; in strings there are no line breaks."""
+"""The beginning of a record, and of a statistic in it, in HELM's layout; strings contain no line breaks."""
 _CHUNK = 1 << 20
 _SIZE = "num_instances"
-_FITTED = ("platt_coef", "platt_intercept")
-"""What there is only where some answers are right and some are wrong."""
+_PLATT = ("platt_coef", "platt_intercept")
+"""Exist only if some answers are right and some are wrong."""
 
 
-def what_would_be_lost(old: Path, new: Path) -> str | None:
-    """What the statistics in one directory have that those in another lack, or ``None`` if nothing.
+def lost_statistics(old: Path, new: Path) -> str | None:
+    """What is lost if one directory's statistics replace another's, or ``None`` if nothing is.
 
-    A statistic counts if it has a value; the same one is less over fewer trials, or over fewer instances.
+    A statistic with a value is lost if the new ones lack it, or have it for fewer trials or fewer instances.
+
+    Args:
+        old: The directory whose statistics would be replaced.
+        new: The directory with the new statistics.
     """
     try:
         old_stats = _stats(old / STATS)
         lost = _fewer_stats(old_stats, _stats(new / STATS) if old_stats else {})
         return lost or _fewer_values(old / PER_INSTANCE_STATS, new / PER_INSTANCE_STATS)
     except FileFormatError as error:
-        return f"statistics that cannot be counted, for {error}"
+        return f"statistics that cannot be counted: {error}"
 
 
 def read_stats(run: str | Path) -> list[Stat]:
@@ -44,7 +48,7 @@ def read_stats(run: str | Path) -> list[Stat]:
         run: The run's directory, or its ``stats.json``.
 
     Raises:
-        FileFormatError: The file is missing, damaged, or holds no statistics.
+        FileFormatError: The file is missing, damaged, or not a list of statistics.
     """
     path = Path(run) / STATS if Path(run).is_dir() else Path(run)
     value = parse_json(_read(path), str(path))
@@ -54,12 +58,12 @@ def read_stats(run: str | Path) -> list[Stat]:
 
 
 def _stats(path: Path) -> dict[bytes, Stat]:
-    if not _is_there(path) or not _read(path).strip():
+    if not _exists(path) or not _read(path).strip():
         return {}
     return {
         dump_json(stat.name.to_builtins()): stat
         for stat in read_stats(path)
-        if stat.count and stat.name.name not in _FITTED
+        if stat.count and stat.name.name not in _PLATT
     }
 
 
@@ -67,33 +71,33 @@ def _fewer_stats(old: Mapping[bytes, Stat], new: Mapping[bytes, Stat]) -> str | 
     for key, stat in old.items():
         name, found = stat.name.name, new.get(key)
         if found is None:
-            return f"{name}, and {len(new)} statistics are to replace {len(old)}"
+            return f"{name} (it has {len(old)} statistics, the new ones are {len(new)})"
         if found.count < stat.count:
-            return f"{name} over {stat.count} trials, and now there are {found.count}"
+            return f"{name} over {stat.count} trials (the new one has {found.count})"
         if name == _SIZE and (found.mean or 0) < (stat.mean or 0):
-            return f"statistics of {stat.mean:g} instances, and now there are {found.mean or 0:g}"
+            return f"the statistics of {stat.mean:g} instances (the new ones have {found.mean or 0:g})"
     return None
 
 
 class _Values(NamedTuple):
     records: int
     values: int
-    """Statistics in all records together."""
+    """Statistics in all records."""
 
 
 def _fewer_values(old: Path, new: Path) -> str | None:
     before = _count(old)
     now = _count(new) if before.records else before
     if now.records < before.records:
-        return f"{before.records} records of instances, and now there are {now.records}"
+        return f"the statistics of {before.records} instances (the new ones have {now.records})"
     if now.values < before.values:
-        return f"{before.values} values of instances, and now there are {now.values}"
+        return f"{before.values} values of instances (the new ones are {now.values})"
     return None
 
 
 def _count(path: Path) -> _Values:
-    """How many instances have how many statistics; HELM's layout is counted without reading it as JSON."""
-    if not _is_there(path):
+    """Count records and statistics; a file in HELM's layout need not be parsed for that."""
+    if not _exists(path):
         return _Values(0, 0)
     records = values = 0
     kept = b""
@@ -114,9 +118,9 @@ def _count_in_another_layout(path: Path) -> _Values:
     return _Values(len(lists), sum(len(stats) for stats in lists if isinstance(stats, list)))
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     if path.exists() and not path.is_file():
-        raise FileFormatError(f"{path} is no file")
+        raise FileFormatError(f"{path} is not a file")
     return path.exists()
 
 

@@ -1,4 +1,4 @@
-"""Writes per-instance statistics in HELM's layout as they come, from a template for each metric name."""
+"""Writes per-instance statistics as a stream in HELM's layout, from a template for each metric name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 from typing import IO, TYPE_CHECKING
 
-from assay.helm.stats import LentStats
+from assay.helm.stats import CopyOnReadStats
 from assay.helm.structs import dump_json
 
 if TYPE_CHECKING:
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from assay.helm.stats import MetricName, PerInstanceStats, Stat
 
 _CHUNK = 1 << 20
-_REMEMBERED = 4096
+_CACHE_SIZE = 4096
 _INFINITE = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
 
 
 class PerInstanceWriter:
     """Writes the elements of ``per_instance_stats.json``'s list, without its brackets.
 
-    Statistics that are not a number are left out, as HELM does.
+    Statistics that are NaN are left out, as in HELM.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -31,23 +31,23 @@ class PerInstanceWriter:
         self._file = file
         self._templates: dict[int, _Template] = {}
         self._known: dict[int, str] = {}
-        """Texts of Stats that come again and again, by identity: instances share an object, which nobody changes."""
+        """Texts of Stats that occur often, by identity: instances share the objects, which do not change."""
         self._kept_alive: list[Stat] = []
-        """Those Stats: an identity lasts as long as its object."""
+        """Those Stats, since an id is unique only while its object exists."""
 
     def write(self, record: PerInstanceStats) -> None:
         """Write one instance's statistics."""
         known = self._known
         stats: Iterable[Stat] = record.stats
-        if isinstance(stats, LentStats):
-            stats = stats.as_lent()
+        if isinstance(stats, CopyOnReadStats):
+            stats = stats.without_copying()
         kept = [text for stat in stats if (text := known.get(id(stat)) or self._stat(stat))]
         body = "[\n" + ",\n".join(kept) + "\n    ]" if kept else "[]"
         self._file.write(f"{',' if self.count else ''}\n{self._head(record)}{body}\n  }}".encode("ascii"))
         self.count += 1
 
     def _head(self, record: PerInstanceStats) -> str:
-        """A record's text as far as its statistics."""
+        """A record's text up to its statistics."""
         perturbation = ""
         if record.perturbation is not None:
             text = dump_json(record.perturbation.to_builtins()).decode().replace("\n", "\n    ")
@@ -66,17 +66,17 @@ class PerInstanceWriter:
         if template is None:
             template = self._templates[id(stat.name)] = _Template(stat.name)
         text = template.fill(stat)
-        if isinstance(stat.sum, int) and len(self._known) < _REMEMBERED:
+        if isinstance(stat.sum, int) and len(self._known) < _CACHE_SIZE:
             self._known[id(stat)] = text
             self._kept_alive.append(stat)
         return text
 
 
 class _Template:
-    """The text of one metric's Stats, as far as the name decides it."""
+    """The part of a Stat's text that depends only on its name."""
 
     def __init__(self, name: MetricName) -> None:
-        self.name = name  # keeps the object alive, for its identity is its key
+        self.name = name  # keeps the object alive: its id is the key
         text = _indent(dump_json(name.to_builtins()).decode(), 8).lstrip()
         self._head = f'      {{\n        "name": {text},\n        "count": '
 
@@ -86,7 +86,7 @@ class _Template:
             return _indent(dump_json(stat.to_builtins()).decode(), 6)
         value, squared, variance = stat.sum, stat.sum_squared, stat.variance
         if value is stat.min is stat.max is stat.mean and type(squared) is float and math.isfinite(squared):
-            # One floating-point value, as nearly all are that do not come again.
+            # The usual case among those not cached: a single float.
             text = repr(value)
             return (
                 f'{self._head}{stat.count},\n        "sum": {text},\n        "sum_squared": {squared!r},\n'
@@ -105,7 +105,7 @@ class _Template:
 
 
 def write_list(file: IO[bytes], parts: Iterable[IO[bytes]]) -> None:
-    """Join what several `PerInstanceWriter` wrote into one JSON list."""
+    """Join the files of several `PerInstanceWriter` objects into one JSON list."""
     file.write(b"[")
     is_empty = True
     for part in parts:
@@ -121,7 +121,7 @@ def write_list(file: IO[bytes], parts: Iterable[IO[bytes]]) -> None:
 
 
 def _indent(text: str, width: int) -> str:
-    """Shift every line of a record; its strings hold no line breaks."""
+    """Indent every line of a record; its strings contain no line breaks."""
     pad = " " * width
     return pad + text.replace("\n", "\n" + pad)
 

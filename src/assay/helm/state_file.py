@@ -1,4 +1,4 @@
-"""Reads ``scenario_state.json`` one request at a time, so that files of gigabytes need no memory of that size."""
+"""Reads ``scenario_state.json`` one request at a time, so that the file need not fit into memory."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _ITEM_BEGINS = b"\n    {"
 _ITEM_ENDS = b"\n    }"
 _OBJECT_FOLLOWS = re.compile(rb"\s*:\s*\{")
 _KEPT = 256
-"""Bytes of a chunk that are looked at again with the next one."""
+"""Bytes of a chunk that are searched again with the next one."""
 
 
-class _AnotherLayout(Exception):  # noqa: N818 - no error, perhaps
-    """The file is not in HELM's layout from here on: it is damaged, or somebody else wrote it."""
+class _AnotherLayout(Exception):  # noqa: N818 - the file may be valid
+    """From here on the file is not in HELM's layout: it is damaged, or another program wrote it."""
 
 
 class StateFile:
-    """A scenario state on disk, with its request states read as they are asked for.
+    """A scenario state on disk, whose request states are read one by one.
 
     HELM's own layout is read piece by piece. A file in another layout (compact, other indentation) is read whole.
 
     Args:
-        path: Where the file is.
+        path: The file.
 
     Raises:
         FileFormatError: The file is damaged or not a scenario state; the message names the byte.
@@ -51,7 +51,7 @@ class StateFile:
         self._whole = self._read_whole() if head is None else None
         self._items_begin = 0 if head is None else len(head) + len(_LIST_BEGINS)
         self._around: dict[str, Any] = {}
-        """What the file says before and after its request states."""
+        """The file's other keys, before and after its request states."""
         if self._whole is not None:
             self.adapter_spec = self._whole.adapter_spec
         elif head is not None:
@@ -75,7 +75,7 @@ class StateFile:
             yield from self._whole.request_states[index:]
 
     def mentions(self, key: str) -> bool:
-        """Whether some record of the file has an object under this key."""
+        """Whether any record of the file has an object under this key."""
         if self._whole is not None:
             return self._whole.mentions(key)
         quoted = f'"{key}"'.encode()
@@ -97,7 +97,7 @@ class StateFile:
         if self._whole is not None:
             return self._whole
         states = list(self)
-        return self._whole or self._with_what_is_around(states)  # another layout may begin in the middle
+        return self._whole or self._with_what_is_around(states)  # the layout may change in the middle
 
     def _with_what_is_around(self, states: list[RequestState]) -> ScenarioState:
         around = dict(self._around)
@@ -127,7 +127,7 @@ class StateFile:
             raise
 
     def _items(self) -> Iterator[tuple[int, bytes]]:
-        """Where each request state begins, and its text; at the end, what follows the list is noted."""
+        """Each request state's offset and text; at the end, reads the keys that follow the list."""
         with self.path.open("rb") as file:
             file.seek(self._items_begin)
             text, start, begin = b"", self._items_begin, 0
@@ -162,7 +162,7 @@ class StateFile:
         return dict(tail)
 
     def _cut_off(self, rest: bytes, comma: bytes, size: int) -> Exception:
-        """What is wrong with a file that ends before its list does."""
+        """The error of a file that ends before its list does."""
         if rest.startswith(comma + _ITEM_BEGINS) and extent_of(rest[len(comma) :]) is not Extent.LONGER:
             return _AnotherLayout()
-        return FileFormatError(f"{self.name} ends in the middle, it was cut off at byte {size}")
+        return FileFormatError(f"{self.name} is incomplete: it was cut off at byte {size}")

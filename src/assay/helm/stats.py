@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, SupportsIndex
 import msgspec
 
 from assay.helm.scenario import Instance, PerturbationDescription  # noqa: TC001 - msgspec resolves the annotations
-from assay.helm.structs import HelmStruct, Number, Whole, plain_number
+from assay.helm.structs import HelmStruct, Int64, Number, plain_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ class MetricContext(NamedTuple):
 
 
 class MetricName(HelmStruct, frozen=True):
-    """What a statistic measures, and over which instances."""
+    """What a statistic measures, and for which instances."""
 
     name: str
     split: str | None = None
@@ -38,7 +38,7 @@ class MetricName(HelmStruct, frozen=True):
 
     @property
     def context(self) -> MetricContext:
-        """The instances it is about."""
+        """The context of its instances."""
         return MetricContext(self.split, self.sub_split, self.perturbation)
 
 
@@ -46,11 +46,11 @@ class Stat(HelmStruct, frozen=False):  # type: ignore[misc]  # msgspec allows it
     """Moments of the values seen so far.
 
     Integers stay integers. Variance and standard deviation are the population's, not the sample's. As in HELM, and
-    unlike any other record, a Stat changes: `add` and `merge` count values into it.
+    unlike the other records, a Stat is mutable: `add` and `merge` add values to it.
     """
 
     name: MetricName
-    count: Whole = 0
+    count: Int64 = 0
     sum: Number = 0
     sum_squared: Number = 0
     min: Number | None = None
@@ -61,7 +61,7 @@ class Stat(HelmStruct, frozen=False):  # type: ignore[misc]  # msgspec allows it
 
     @classmethod
     def of(cls, name: MetricName, value: Number | None) -> Stat:
-        """The Stat of one value, or of none."""
+        """The Stat of one value, or an empty one for ``None``."""
         if value is None:
             return cls(name)
         if type(value) is not float:
@@ -74,7 +74,7 @@ class Stat(HelmStruct, frozen=False):  # type: ignore[misc]  # msgspec allows it
         return cls(name, 1, total, square, value, value, mean, variance, math.sqrt(variance))
 
     def add(self, value: Number | None) -> Self:
-        """Count one more value, and give this Stat; ``None`` changes nothing."""
+        """Add one value and return this Stat; ``None`` changes nothing."""
         if value is None:
             return self
         moments = Moments.from_stat(self)
@@ -82,7 +82,7 @@ class Stat(HelmStruct, frozen=False):  # type: ignore[misc]  # msgspec allows it
         return self._become(moments)
 
     def merge(self, other: Stat) -> Self:
-        """Count another's values, whatever its name, and give this Stat."""
+        """Add the values of another Stat, whatever its name, and return this one."""
         moments = Moments.from_stat(self)
         moments.merge(Moments.from_stat(other))
         return self._become(moments)
@@ -96,7 +96,7 @@ class Stat(HelmStruct, frozen=False):  # type: ignore[misc]  # msgspec allows it
 
 
 class Moments:
-    """A running sum of values, in HELM's order of operations so that every bit comes out the same."""
+    """Running sums of values, added in HELM's order so that every bit is equal."""
 
     __slots__ = ("count", "high", "low", "squares", "total")
 
@@ -109,21 +109,21 @@ class Moments:
 
     @classmethod
     def of(cls, value: Number | None) -> Self:
-        """The moments of one value, or of none."""
+        """The moments of one value, or empty ones for ``None``."""
         moments = cls()
         moments.add(value)
         return moments
 
     @classmethod
     def from_stat(cls, stat: Stat) -> Self:
-        """The moments that a Stat holds."""
+        """The moments of a Stat's values."""
         moments = cls()
         moments.count, moments.total, moments.squares = stat.count, stat.sum, stat.sum_squared
         moments.low, moments.high = stat.min, stat.max
         return moments
 
     def add(self, value: Number | None) -> None:
-        """Count one value; a truth value counts 0 or 1, ``None`` does not count."""
+        """Add one value; booleans are 0 or 1, ``None`` is ignored."""
         if value is None:
             return
         if type(value) is not float:
@@ -135,7 +135,7 @@ class Moments:
         self.count += 1
 
     def merge(self, other: Moments) -> None:
-        """Count another's values."""
+        """Add the values of others."""
         self.total += other.total
         self.squares += other.squares
         if other.low is not None:
@@ -163,7 +163,7 @@ class Moments:
 def _mean(total: Number, count: int) -> float:
     try:
         return total / count
-    except OverflowError:  # a whole number beyond floating point, on which HELM fails
+    except OverflowError:  # an integer too large for a float, on which HELM fails
         return math.inf if total > 0 else -math.inf
 
 
@@ -180,37 +180,37 @@ class PerInstanceStats(HelmStruct, frozen=True, kw_only=True):
 
     instance_id: str
     perturbation: PerturbationDescription | None = None
-    train_trial_index: Whole
+    train_trial_index: Int64
     stats: list[Stat]
 
 
-class LentStats(list[Stat]):
-    """One instance's statistics, of which others may have the same objects until somebody takes them out of here.
+class CopyOnReadStats(list[Stat]):
+    """One instance's statistics, which share their Stat objects with other instances until they are accessed.
 
-    Most values repeat, and most statistics are only written. Who takes one may add to it, so from then on they are the
-    instance's own.
+    Most values repeat, and most statistics are only written, so sharing saves time and memory. A caller that accesses a
+    Stat may change it, so the first access replaces all of them by copies.
     """
 
-    __slots__ = ("_are_own",)
+    __slots__ = ("_are_copied",)
 
     def __init__(self, stats: Iterable[Stat]) -> None:
         super().__init__(stats)
-        self._are_own = False
+        self._are_copied = False
 
-    def as_lent(self) -> Iterator[Stat]:
-        """The statistics, to be looked at and not to be changed or kept."""
+    def without_copying(self) -> Iterator[Stat]:
+        """Iterate over the shared objects, which must not be changed or kept."""
         return super().__iter__()
 
     def __iter__(self) -> Iterator[Stat]:
-        self._own()
+        self._copy_once()
         return super().__iter__()
 
     def __reversed__(self) -> Iterator[Stat]:
-        self._own()
+        self._copy_once()
         return super().__reversed__()
 
     def __getitem__(self, place: Any) -> Any:
-        self._own()
+        self._copy_once()
         return super().__getitem__(place)
 
     def __add__(self, other: Any) -> list[Any]:
@@ -220,34 +220,34 @@ class LentStats(list[Stat]):
         return [*other, *self]
 
     def pop(self, place: SupportsIndex = -1) -> Stat:
-        """Take one out."""
-        self._own()
+        """Remove and return one."""
+        self._copy_once()
         return super().pop(place)
 
     def copy(self) -> list[Stat]:
-        """A list of the same objects."""
+        """A plain list of the statistics."""
         return list(self)
 
-    def _own(self) -> None:
-        if not self._are_own:
-            self._are_own = True
+    def _copy_once(self) -> None:
+        if not self._are_copied:
+            self._are_copied = True
             self[:] = [copy(stat) for stat in super().__iter__()]
 
 
-def lent(record: PerInstanceStats) -> PerInstanceStats:
-    """The record for somebody to keep, whose statistics others have too."""
-    return msgspec.structs.replace(record, stats=LentStats(record.stats))
+def copied_on_read(record: PerInstanceStats) -> PerInstanceStats:
+    """The record with statistics that are copied when they are first accessed."""
+    return msgspec.structs.replace(record, stats=CopyOnReadStats(record.stats))
 
 
 class MetricResult(msgspec.Struct, frozen=True):
-    """What a metric says of a run."""
+    """The statistics that a metric computes for a run."""
 
     aggregated_stats: list[Stat]
     per_instance_stats: list[PerInstanceStats]
     unscored: list[str] = msgspec.field(default_factory=list)
-    """One line for each request or instance that could not be scored: which, and why."""
+    """For each request or instance that could not be scored, a line with the reason."""
 
 
 def is_finite(stat: Stat) -> bool:
-    """Whether a Stat may be written: HELM leaves out those whose sum is not a number."""
+    """Whether a Stat is written: HELM leaves out those whose sum is NaN."""
     return not math.isnan(stat.sum)

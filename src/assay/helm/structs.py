@@ -1,8 +1,8 @@
 """Frozen records that read and write HELM's JSON without losing a byte of it.
 
-A `HelmStruct` holds HELM's field names in HELM's order. HELM drops ``None`` at every level of its records (but not
-inside free-form dictionaries) and writes every other default. What a file of another HELM version has more, or lacks,
-is kept in `HelmStruct.extras`, so that writing the record back gives the file that was read.
+A `HelmStruct` has HELM's field names in HELM's order. HELM drops ``None`` at every level of its records (but not
+inside free-form dictionaries) and writes every other default. A file of another HELM version may have more fields or
+lack some; `HelmStruct.extras` records the difference, so that writing the record gives the file that was read.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ import msgspec
 
 from assay.errors import FileFormatError
 
-Whole = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""A whole number that counts something."""
-Number = Whole | float
-"""JSON tells ``0`` from ``0.0``, and so must what reads and writes it back. Whole ones may be as large as a float."""
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""An integer that msgspec decodes as one: it fits into 64 bits."""
+Number = Int64 | float
+"""JSON distinguishes ``0`` from ``0.0``, so integers stay integers. They may be as large as a float."""
 
 Extras = tuple[tuple[str, Any], ...]
-"""What a file's record has beyond today's fields, in its order; ``UNSET`` for a default that the file leaves out."""
+"""A record's unknown fields in the file's order; ``UNSET`` marks a default that the file leaves out."""
 
 
 class _DataclassFields:
-    """What Python's `dataclasses` looks for: programs written for HELM give its records to ``replace`` and ``asdict``.
+    """Lets Python's ``dataclasses.replace`` and ``asdict`` take records, as programs written for HELM do.
 
-    What a file's record has beyond HELM's fields is one of them only where there is some: ``replace`` keeps it.
+    ``extras`` is one of the fields only where a record has some, so that ``replace`` keeps them.
     """
 
     def __get__(self, record: HelmStruct | None, kind: type[HelmStruct]) -> dict[str, dataclasses.Field[Any]]:
@@ -47,7 +47,7 @@ class HelmStruct(
 ):
     """Base of every record of HELM's data model.
 
-    Records are trees, so the garbage collector need not watch them; runs have tens of millions.
+    Records are trees, so the garbage collector need not track them; a run has tens of millions.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]] = _DataclassFields()  # type: ignore[assignment]
@@ -60,11 +60,11 @@ class HelmStruct(
 
         Args:
             text: The record's JSON.
-            source: Where it comes from, for error messages.
-            offset: At which byte of that the text begins.
+            source: Names the file, for error messages.
+            offset: The byte of the file at which the text begins.
 
         Raises:
-            FileFormatError: It is no JSON, or not a record of this kind.
+            FileFormatError: The text is not JSON, or not a record of this class.
         """
         raw = text.encode() if isinstance(text, str) else text
         try:
@@ -80,7 +80,7 @@ class HelmStruct(
         """Read one record from what `json.loads` gives, keeping unknown keys.
 
         Raises:
-            FileFormatError: The value is not a record of this kind.
+            FileFormatError: The value is not a record of this class.
         """
         return _build(cls, value, source)
 
@@ -105,7 +105,7 @@ class HelmStruct(
 
 
 def keep_as_lists(record: HelmStruct, *names: str) -> None:
-    """Make lists of what a caller gave for some of a record's fields: a generator can be gone through but once."""
+    """Turn iterables that a caller gave for a record's fields into lists: a generator can be read only once."""
     for name in names:
         given = getattr(record, name)
         if given is not None and not isinstance(given, list):
@@ -115,9 +115,9 @@ def keep_as_lists(record: HelmStruct, *names: str) -> None:
 RecordT = TypeVar("RecordT", bound=HelmStruct)
 
 _PLAIN = -1
-_WORDS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
-_BEGUN_NUMBER = re.compile(r"\.|[eE][+-]?")
-"""What follows a number's digits in a text that ends before the number does."""
+_LITERALS = ("true", "false", "null", "NaN", "Infinity", "-Infinity")
+_PARTIAL_NUMBER = re.compile(r"\.|[eE][+-]?")
+"""What may follow a number's digits in a text that is cut off within the number."""
 _LONGEST_ESCAPE = 7
 
 
@@ -130,12 +130,12 @@ def _to_builtins(value: Any, depth: int) -> Any:
 
 
 def parse_json(raw: bytes, source: str, offset: int = 0) -> Any:
-    """What the JSON says, with Python's NaN and Infinity allowed as HELM writes them.
+    """Parse JSON in which NaN and Infinity are allowed, as HELM writes them.
 
     Args:
         raw: The text.
-        source: Where it comes from, for error messages.
-        offset: At which byte of that the text begins.
+        source: Names the file, for error messages.
+        offset: The byte of the file at which the text begins.
 
     Raises:
         FileFormatError: The text is damaged; the message names the byte.
@@ -146,10 +146,10 @@ def parse_json(raw: bytes, source: str, offset: int = 0) -> Any:
         return json.loads(raw.decode())
     except UnicodeDecodeError as error:
         byte = offset + error.start
-        raise FileFormatError(f"{source} is not UTF-8 at byte {byte}; it was damaged or is no JSON") from None
+        raise FileFormatError(f"{source} is not UTF-8 at byte {byte}; it is damaged or not JSON") from None
     except json.JSONDecodeError as error:
         byte = offset + len(error.doc[: error.pos].encode())
-        what = "ends in the middle, it was cut off" if _ends_early(error) else "is damaged"
+        what = "is incomplete: it was cut off" if _ends_early(error) else "is damaged"
         raise FileFormatError(f"{source} {what} at byte {byte} ({error.msg})") from None
     except ValueError as error:
         raise FileFormatError(f"{source} holds a number that is too long: {error}") from None
@@ -158,16 +158,16 @@ def parse_json(raw: bytes, source: str, offset: int = 0) -> Any:
 
 
 class Extent(Enum):
-    """Where JSON ends that was taken out of a file."""
+    """Where a JSON value ends, compared with the text that was cut out of a file for it."""
 
     WHOLE = "where the text ends"
-    LONGER = "behind the text's end"
+    LONGER = "after the text's end"
     SHORTER = "before the text's end"
     UNKNOWN = "the text is damaged before it ends"
 
 
 def extent_of(raw: bytes) -> Extent:
-    """Where the JSON ends with which a text begins."""
+    """Where the JSON value ends with which a text begins."""
     try:
         json.loads(raw.decode())
     except json.JSONDecodeError as error:
@@ -187,7 +187,7 @@ def _ends_early(error: json.JSONDecodeError) -> bool:
         return True
     if error.msg.startswith("Invalid \\"):
         return len(rest) < _LONGEST_ESCAPE and '"' not in rest
-    return _BEGUN_NUMBER.fullmatch(rest) is not None or any(word.startswith(rest) for word in _WORDS)
+    return _PARTIAL_NUMBER.fullmatch(rest) is not None or any(word.startswith(rest) for word in _LITERALS)
 
 
 def dump_json(value: Any) -> bytes:
@@ -195,26 +195,26 @@ def dump_json(value: Any) -> bytes:
     compact = json.dumps(value, default=plain_value).encode()
     try:
         return msgspec.json.format(compact, indent=2)
-    except msgspec.DecodeError:  # NaN and Infinity, which Python writes although JSON has no word for them
+    except msgspec.DecodeError:  # NaN and Infinity, which are not JSON but which Python writes
         return json.dumps(value, indent=2, default=plain_value).encode()
 
 
 def plain_value(value: Any) -> Any:
-    """Numbers and arrays of numpy's as Python's; what computes a record's values often leaves them in it.
+    """Convert NumPy's numbers and arrays, which computed records often contain, to Python's.
 
     Raises:
-        TypeError: It is none of those.
+        TypeError: The value is neither.
     """
     if not hasattr(value, "tolist"):
-        raise TypeError(f"{type(value).__name__} {value!r:.60} has no place in JSON")
+        raise TypeError(f"{type(value).__name__} {value!r:.60} cannot be written as JSON")
     return value.tolist()
 
 
 def plain_number(value: Any) -> int | float:
-    """A number as Python's int or float: a truth value counts 0 or 1, a whole number beyond 64 bits is a float.
+    """A number as Python's int or float; booleans become 0 or 1, integers beyond 64 bits become floats.
 
     Raises:
-        TypeError: It is no number.
+        TypeError: The value is not a number.
     """
     if isinstance(value, int):
         return int(value) if -(2**63) <= value < 2**63 else _as_float(value)
@@ -222,7 +222,7 @@ def plain_number(value: Any) -> int | float:
         return float(value)
     number = plain_value(value)
     if not isinstance(number, int | float):
-        raise TypeError(f"{value!r:.60} is no number")
+        raise TypeError(f"{value!r:.60} is not a number")
     return plain_number(number)
 
 
@@ -237,9 +237,9 @@ class _Layout(NamedTuple):
     """How one record type is read and written."""
 
     writing: tuple[tuple[str, int], ...]
-    """Field names in order; how deep in lists its records lie, or ``_PLAIN``."""
+    """Field names in order, each with the depth of lists around its records, or ``_PLAIN``."""
     reading: dict[str, tuple[type[HelmStruct] | None, int, Any]]
-    """Field name to (record type, depth in lists, annotated type)."""
+    """Field name to (record type, depth of lists around it, annotated type)."""
     defaulted: tuple[str, ...]
     """Fields that HELM always writes although they have a default."""
     required: tuple[str, ...]
@@ -297,7 +297,7 @@ def _required_decoder(cls: type[HelmStruct]) -> msgspec.json.Decoder[Any] | None
 
 @cache
 def _skeleton(cls: type[HelmStruct]) -> type[msgspec.Struct] | None:
-    """A type that decodes only if no default is left out anywhere, for a check that costs next to nothing."""
+    """A type that decodes only if no default is left out anywhere: a cheap check."""
     layout = _layout(cls)
     fields: list[Any] = [(name, msgspec.Raw) for name in layout.defaulted if layout.reading[name][0] is None]
     for name, (record, depth, _) in layout.reading.items():
@@ -357,10 +357,10 @@ def _convert(annotation: Any, value: Any, source: str) -> Any:
         if type(value) is int and abs(value) <= sys.float_info.max and float in typing.get_args(annotation):
             return value
         raise FileFormatError(f"{source}: {str(error)[:1].lower()}{str(error)[1:]}") from None
-    except UnicodeEncodeError:  # a lone surrogate, where no string is expected
+    except UnicodeEncodeError:  # a lone surrogate where no string is expected
         raise FileFormatError(f"{source}: unexpected {_kind(value).removeprefix('a ')}") from None
 
 
 def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

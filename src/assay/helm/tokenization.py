@@ -1,4 +1,4 @@
-"""HELM's tokenization requests, and services that answer them with a tokenizer at hand."""
+"""HELM's tokenization requests, and services that answer them with a given tokenizer."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from assay.errors import AssayError, MissingDependencyError, SpecificationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_REMEMBERED = 1024
+_CACHE_SIZE = 1024
 _SHOWN = 60
 
 
 class TokenizationRequest(msgspec.Struct, frozen=True):
-    """Asks for a text's tokens."""
+    """A request for a text's tokens."""
 
     text: str
     tokenizer: str
     encode: bool = False
-    """Whether tokens are wanted as numbers rather than strings."""
+    """Return token ids instead of strings."""
     truncation: bool = False
     max_length: int = 2048
 
@@ -46,12 +46,12 @@ class TokenizationRequestResult(msgspec.Struct, frozen=True):
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens."""
         return len(self.tokens)
 
 
 class DecodeRequest(msgspec.Struct, frozen=True):
-    """Asks for the text of tokens."""
+    """A request for the text of tokens."""
 
     tokens: list[int]
     tokenizer: str
@@ -69,14 +69,14 @@ class DecodeRequestResult(msgspec.Struct, frozen=True):
 
 
 class TokenizerService(Protocol):
-    """What a metric needs of the ``metric_service`` that it is given: HELM's tokenize request."""
+    """The part of HELM's ``metric_service`` that metrics use."""
 
     def tokenize(self, request: Any, /) -> Any:
         """Answer a `TokenizationRequest` with an object that has ``tokens``."""
 
 
 class Encoder(Protocol):
-    """The least that a tokenizer offers."""
+    """A minimal tokenizer."""
 
     def encode(self, text: str, /) -> Sequence[Any]:
         """The text's tokens."""
@@ -106,12 +106,12 @@ class EncoderService:
 class OptTokenizer:
     """Answers HELM's requests with a Hugging Face tokenizer, as engines for OPT-like models use it.
 
-    No beginning-of-sequence token is added. Galactica's tokenizer knows no padding and end tokens; they are taken
-    from the model's configuration.
+    It adds no beginning-of-sequence token. Galactica's tokenizer has no padding and end tokens; they come from the
+    model's configuration.
 
     Args:
         name: The tokenizer's directory or its name on the hub.
-        tokenizer: A tokenizer of ``transformers`` that is already loaded.
+        tokenizer: A tokenizer of ``transformers``, if it is already loaded.
 
     Raises:
         MissingDependencyError: transformers is not installed.
@@ -123,7 +123,7 @@ class OptTokenizer:
         self.tokenizer.add_bos_token = False
 
     def tokenize(self, request: TokenizationRequest) -> TokenizationRequestResult:
-        """The text's tokens, as numbers or as strings."""
+        """The text's tokens, as ids or as strings."""
         tokens: list[Any]
         if not request.encode:
             tokens = self.tokenizer.tokenize(request.text)
@@ -142,19 +142,19 @@ class OptTokenizer:
 
 
 def read_tokenizer(transformers: Any, name: str) -> Any:
-    """A tokenizer of ``transformers``.
+    """Load a tokenizer with ``transformers``.
 
     Args:
         transformers: The module.
         name: The tokenizer's directory or its name on the hub.
 
     Raises:
-        ValueError: Its files are missing: ``transformers`` then makes one that has no word, of the model's kind.
+        ValueError: Its files are missing, for which ``transformers`` makes a tokenizer without a vocabulary.
         Exception: Whatever else ``transformers`` raises.
     """
     tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side="left")
     if not tokenizer.encode("Is 1 a number?", add_special_tokens=False):
-        raise ValueError("the tokenizer knows no word, as if its files were missing")
+        raise ValueError("the tokenizer has no vocabulary, as if its files were missing")
     return tokenizer
 
 
@@ -174,7 +174,7 @@ def _load(name: str) -> Any:
 
 
 class TokenCounter:
-    """Counts tokens through a service, remembering the texts that came last: metrics ask for the same ones.
+    """Counts tokens through a service, with a cache of recent texts, since metrics ask for the same ones.
 
     Raises:
         SpecificationError: The service fails on a text; the message is its own.
@@ -183,14 +183,14 @@ class TokenCounter:
     def __init__(self, service: TokenizerService, tokenizer: str) -> None:
         self._service = service
         self._tokenizer = tokenizer
-        self._count = lru_cache(maxsize=_REMEMBERED)(self._ask)
+        self._count = lru_cache(maxsize=_CACHE_SIZE)(self._ask)
 
     def encoded(self, text: str) -> int:
-        """How many numbers the text becomes."""
+        """The number of token ids."""
         return self._count(text, True)
 
     def split(self, text: str) -> int:
-        """How many pieces of text the text becomes."""
+        """The number of token strings."""
         return self._count(text, False)
 
     def _ask(self, text: str, encode: bool) -> int:

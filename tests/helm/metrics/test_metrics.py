@@ -113,7 +113,7 @@ def test_bbq(tokenizer: EncoderService) -> None:
 
 
 def test_bbq_wants_its_tags(tokenizer: EncoderService) -> None:
-    with pytest.raises(UnsupportedTaskError, match="instance id0 has not the tags of a BBQ question"):
+    with pytest.raises(UnsupportedTaskError, match="instance id0 does not have the tags of a BBQ question"):
         means(state([generation(0, result("A"))]), tokenizer, "bbq_metrics.BBQMetric")
 
 
@@ -160,7 +160,7 @@ def test_classification_of_a_single_class(tokenizer: EncoderService) -> None:
     run = state([generation(0, result("Yes!")), generation(1, result("no"))])
     scores = means(run, tokenizer, name, averages=["macro", None])
     assert scores["classification_yes_f1"] == 0.0
-    with pytest.raises(UnsupportedTaskError, match="there is no class"):
+    with pytest.raises(UnsupportedTaskError, match="there are no classes"):
         means(state([generation(0, result(""), golds=[""])]), tokenizer, name)
 
 
@@ -244,5 +244,5 @@ def test_language_modeling_runs_have_their_own_metric(tokenizer: EncoderService)
     names = means(run, tokenizer, "language_modeling_metrics.LanguageModelingMetric")
     assert names["num_instances"] == 1
     assert means(run, tokenizer, "basic_metrics.InstancesPerSplitMetric") == {"num_instances": 1}
-    with pytest.raises(UnsupportedTaskError, match="BasicGenerationMetric is not made for language modelling"):
+    with pytest.raises(UnsupportedTaskError, match="BasicGenerationMetric does not take language modelling"):
         means(run, tokenizer, "basic_metrics.BasicGenerationMetric", names=[])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.helm.foreign import ForeignMetric
+from assay.helm.installed_helm import InstalledHelmMetric
 from assay.helm.metrics.base import Metric
 from assay.helm.metrics.registry import create_metric
 from assay.helm.run_spec import MetricSpec, RunSpec
@@ -32,7 +32,7 @@ def test_all_statistics_are_equal(oracle: Path, oracle_tokenizer: EncoderService
     assert_same_statistics([stat.to_builtins() for stat in aggregated], expected)
 
 
-def _metrics(oracle: Path) -> list[Metric | ForeignMetric]:
+def _metrics(oracle: Path) -> list[Metric | InstalledHelmMetric]:
     specs = RunSpec.from_json((oracle / "run_spec.json").read_bytes()).metric_specs
     if oracle.name.startswith("full_"):  # HELM 0.2's runner always adds it
         specs = [*specs, MetricSpec("helm.benchmark.metrics.tokens_metric.TokensMetric")]

@@ -69,5 +69,5 @@ def test_wrong_arguments_are_named(args: dict[str, object]) -> None:
 def test_a_tag_without_a_number_is_named() -> None:
     with pytest.raises(UsageError, match="'relevance' of a reference"):
         evaluate(ranking([("Yes", -1.0)], [["relevance"]]), "recip_rank")
-    with pytest.raises(UsageError, match="too great"):
+    with pytest.raises(UsageError, match="too large"):
         evaluate(ranking([("Yes", -1.0)], [[f"relevance={2**64}"]]), "recip_rank")

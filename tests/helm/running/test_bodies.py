@@ -10,7 +10,7 @@ import pytest
 
 from assay.errors import UnsupportedTaskError
 from assay.helm import Request
-from assay.helm.running.bodies import body_of, refuse_impossible
+from assay.helm.running.bodies import body_of, check_supported
 from assay.types import EndpointKind, LogprobSource
 
 ASKED = Request(
@@ -28,7 +28,7 @@ ASKED = Request(
 
 
 def body(request: Request, endpoint: EndpointKind) -> dict[str, Any]:
-    refuse_impossible(request, endpoint)
+    check_supported(request, endpoint)
     sent: dict[str, Any] = json.loads(body_of(request, "served", endpoint, None))
     return sent
 
@@ -104,4 +104,4 @@ def test_prompts_are_scored_in_the_servers_way(source: LogprobSource) -> None:
 )
 def test_what_no_answer_could_be_right_for_is_refused(request_: Request, endpoint: EndpointKind, reason: str) -> None:
     with pytest.raises(UnsupportedTaskError, match=reason):
-        refuse_impossible(request_, endpoint)
+        check_supported(request_, endpoint)

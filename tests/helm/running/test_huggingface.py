@@ -127,7 +127,7 @@ def test_prompts_are_scored_token_by_token(engine: HuggingFaceEngine) -> None:
 
 
 def test_without_a_beginning_the_first_token_has_no_log_probability(folder: Path) -> None:
-    engine = HuggingFaceEngine(str(folder), begins=False)
+    engine = HuggingFaceEngine(str(folder), add_bos=False)
     ((scored,),) = engine.generate([Request(prompt=PROMPTS[0], temperature=0, max_tokens=0, echo_prompt=True)])
     ids = engine._tokenizer.encode(PROMPTS[0], add_special_tokens=False)
     assert [token.logprob for token in scored.tokens] == pytest.approx([0, *logprobs_of(engine, ids)], abs=1e-4)
@@ -148,23 +148,23 @@ def test_a_greedy_answer_is_given_as_often_as_asked_for(engine: HuggingFaceEngin
 
 
 def test_long_prompts_are_cut_at_their_end(engine: HuggingFaceEngine) -> None:
-    assert engine.window == WINDOW
+    assert engine.max_length == WINDOW
     long = "river house " * 60
-    fitted = engine.fitted(greedy(long))
+    fitted = engine.truncate_prompt(greedy(long))
     assert long.startswith(fitted.prompt)
-    assert engine.length(fitted.prompt) == WINDOW - 12 + 1, "the token that begins it does not count"
+    assert engine.count_tokens(fitted.prompt) == WINDOW - 12 + 1, "the token that begins it does not count"
     ((answer,),) = engine.generate([fitted])
     assert len(answer.tokens) == 12
-    assert engine.fitted(greedy(PROMPTS[0])) == greedy(PROMPTS[0])
+    assert engine.truncate_prompt(greedy(PROMPTS[0])) == greedy(PROMPTS[0])
     with pytest.raises(UnsupportedTaskError, match="asks for 64 tokens, and the model's window has 64"):
-        engine.fitted(greedy(long, max_tokens=WINDOW))
+        engine.truncate_prompt(greedy(long, max_tokens=WINDOW))
 
 
 def test_settings_that_generation_does_not_know_are_refused(engine: HuggingFaceEngine) -> None:
     with pytest.raises(UnsupportedTaskError, match="penalties"):
-        engine.refuse_impossible(greedy("x", presence_penalty=0.1))
+        engine.check_supported(greedy("x", presence_penalty=0.1))
     with pytest.raises(UnsupportedTaskError, match="half a character"):
-        engine.refuse_impossible(greedy("x\ud800"))
+        engine.check_supported(greedy("x\ud800"))
 
 
 def test_no_model_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +188,7 @@ def test_what_does_not_go_together_is_one_clear_line(folder: Path) -> None:
     if not torch.cuda.is_available():
         with pytest.raises(SpecificationError, match="cannot be loaded"):
             HuggingFaceEngine(str(folder), device="cuda")
-    engine = HuggingFaceEngine(str(folder), window=10 * WINDOW)
+    engine = HuggingFaceEngine(str(folder), max_length=10 * WINDOW)
     with pytest.raises(SpecificationError, match="its window may be shorter than 640 tokens"):
         engine.generate([greedy("question " * 2 * WINDOW)])
 

@@ -12,7 +12,7 @@ import pytest
 from assay.errors import UnsupportedTaskError
 from assay.helm import Request
 from assay.helm.engines.local import LocalSource
-from assay.helm.running.answering import answered
+from assay.helm.running.answering import answer_requests
 from assay.helm.running.runs import read_run
 from assay.progress import Progress
 from assay.types import Completion, CompletionToken, FailureCause
@@ -23,7 +23,7 @@ class WordEngine:
     """Answers with the question's number; a token is a word."""
 
     batch_size = 4
-    window = 100
+    max_length = 100
     end_of_text = "</s>"
 
     def __init__(self, dies_at_batch: int | None = None) -> None:
@@ -35,17 +35,17 @@ class WordEngine:
     def identity(self) -> Mapping[str, Any]:
         return {"model": "words"}
 
-    def refuse_impossible(self, request: Request) -> None:
+    def check_supported(self, request: Request) -> None:
         if request.presence_penalty:
             raise UnsupportedTaskError("no penalties")
 
-    def fitted(self, request: Request) -> Request:
+    def truncate_prompt(self, request: Request) -> Request:
         words = request.prompt.split(" ")
-        if len(words) <= self.window:
+        if len(words) <= self.max_length:
             return request
-        return msgspec.structs.replace(request, prompt=" ".join(words[: self.window]))
+        return msgspec.structs.replace(request, prompt=" ".join(words[: self.max_length]))
 
-    def length(self, prompt: str) -> int:
+    def count_tokens(self, prompt: str) -> int:
         return len(prompt)
 
     def generate(self, requests: Sequence[Request]) -> Sequence[Sequence[Completion]]:
@@ -59,7 +59,7 @@ class WordEngine:
 
 def answer(run_dir: Path, out: Path, engine: WordEngine) -> list[Any]:
     run = read_run(run_dir, "local/words")
-    with answered(run.run_spec, run.state, LocalSource(engine), out / "journal", Progress()) as done:
+    with answer_requests(run.run_spec, run.state, LocalSource(engine), out / "journal", Progress()) as done:
         assert not done.failures
     return done.state.request_states
 
@@ -91,21 +91,21 @@ def test_a_run_that_died_goes_on_with_the_next_batch(tmp_path: Path) -> None:
 
 def test_prompts_that_do_not_fit_are_cut_and_say_so(tmp_path: Path) -> None:
     engine = WordEngine()
-    engine.window = 1
+    engine.max_length = 1
     engine.generate = lambda requests: [[Completion(text=request.prompt)] for request in requests]  # type: ignore[method-assign]
     run_dir = write_run(tmp_path / "run", count=2)
     run = read_run(run_dir, "local/words")
-    with answered(run.run_spec, run.state, LocalSource(engine), tmp_path, Progress()) as done:
-        assert done.num_cut == 2
+    with answer_requests(run.run_spec, run.state, LocalSource(engine), tmp_path, Progress()) as done:
+        assert done.num_truncated == 2
     assert {(one.request.prompt, one.prompt_truncated) for one in done.state.request_states} == {("question", True)}
 
 
 def test_a_prompt_that_is_scored_is_never_cut(tmp_path: Path) -> None:
     engine = WordEngine()
-    engine.window = 11  # letters, which are this engine's tokens
+    engine.max_length = 11  # letters, which are this engine's tokens
     run_dir = write_run(tmp_path / "run", count=12, max_tokens=0, echo_prompt=True)
     run = read_run(run_dir, "local/words")
-    with answered(run.run_spec, run.state, LocalSource(engine), tmp_path, Progress()) as done:
+    with answer_requests(run.run_spec, run.state, LocalSource(engine), tmp_path, Progress()) as done:
         assert set(done.failures) == {10, 11}
     assert {failure.cause for failure in done.failures.values()} == {FailureCause.CONTEXT_TOO_LONG}
     assert done.state.request_states[10].result is None

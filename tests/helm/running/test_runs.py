@@ -52,11 +52,11 @@ def test_files_of_helm_0_2_stay_as_they_are(oracles_dir: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("../../elsewhere", "no directory"),
-        ("a\\u0000b", "no directory"),
-        ("a\\nb", "no directory"),
-        ("\\ud800", "no directory"),
-        ("é" * 128, "256 bytes, and no directory's has more than 255: é"),
+        ("../../elsewhere", "cannot be the name of a directory"),
+        ("a\\u0000b", "cannot be the name of a directory"),
+        ("a\\nb", "cannot be the name of a directory"),
+        ("\\ud800", "cannot be the name of a directory"),
+        ("é" * 128, "256 bytes, and a directory's name at most 255: é"),
     ],
 )
 def test_a_name_for_which_there_is_no_directory_is_refused(tmp_path: Path, name: str, reason: str) -> None:

@@ -130,7 +130,7 @@ def test_answers_that_are_missing_now_take_no_statistics_away(tmp_path: Path) ->
         folder = tmp_path / ANSWERED
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         is_broken = True
-        with pytest.raises(OutputError, match=r"6 records of instances, and now there are 5.*--allow-fewer"):
+        with pytest.raises(OutputError, match=r"6 instances .the new ones have 5.*--allow-fewer"):
             ask(run_dir, server, tmp_path, "--max-attempts", "1", "--fresh")
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
         asked = server.count
@@ -143,9 +143,13 @@ def test_answers_that_are_missing_now_take_no_statistics_away(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("spoil", "error", "message"),
     [
-        (lambda run, _: (run / "scenario.json").write_text('{"name": '), FileFormatError, "scenario.json ends"),
+        (
+            lambda run, _: (run / "scenario.json").write_text('{"name": '),
+            FileFormatError,
+            "scenario.json is incomplete",
+        ),
         (lambda _, folder: (folder / "stats.json").mkdir(parents=True), OutputError, "stats.json is a directory"),
-        (lambda _, folder: folder.symlink_to("nowhere"), OutputError, "is no directory"),
+        (lambda _, folder: folder.symlink_to("nowhere"), OutputError, "is not a directory"),
     ],
 )
 def test_what_cannot_be_written_is_not_asked_for(
@@ -218,7 +222,7 @@ def test_a_described_run_is_answered_again(tmp_path: Path, entry: str) -> None:
 
 @pytest.mark.parametrize("suite", ["", "..", "a/b"])
 def test_a_suite_is_the_name_of_a_directory(tmp_path: Path, suite: str) -> None:
-    with pytest.raises(SpecificationError, match="no name of a directory"):
+    with pytest.raises(SpecificationError, match="cannot be the name of a directory"):
         run_command(write_run(tmp_path), "--base-url", "http://x", "--model", "x", "--suite", suite)
 
 
@@ -333,8 +337,8 @@ def test_metrics_that_only_helm_computes_are_left_out_and_named(
     with serve(right) as server:
         ask(run_dir, server, tmp_path)
     said = capsys.readouterr().err
-    assert "left out: helm.benchmark.metrics.nonesuch_metrics.NonesuchMetric is not computed here" in said
-    assert "annotators are HELM's own" in said
+    assert "left out: only HELM computes helm.benchmark.metrics.nonesuch_metrics.NonesuchMetric" in said
+    assert "only HELM can run the run's annotators" in said
     assert stat(tmp_path / ANSWERED, "exact_match") == 1
 
 
@@ -438,7 +442,7 @@ def test_what_contradicts_itself_is_refused(tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "earlier")
     with pytest.raises(SpecificationError, match="leave out --base-url"):
         run_command(run_dir, "--model", "hf:x", "--base-url", "http://localhost:1")
-    with pytest.raises(SpecificationError, match="taken as they are"):
+    with pytest.raises(SpecificationError, match="sent unchanged"):
         run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1", "--max-eval-instances", "3")
     with pytest.raises(SpecificationError, match="--stream"):
         run_command(run_dir, "--model", "x", "--base-url", "http://localhost:1", "--stream")

@@ -93,7 +93,7 @@ def test_a_run_without_tests_says_where_they_are(tokenizer: EncoderService) -> N
 def test_damaged_tests_name_the_line(tmp_path: Path, content: str) -> None:
     file = tmp_path / "tests.jsonl"
     file.write_text(json.dumps(PROBLEM) + "\n" + content)
-    with pytest.raises(FileFormatError, match="line 2 is no problem"):
+    with pytest.raises(FileFormatError, match="line 2 is not a problem"):
         list(read_problems(file))
     with pytest.raises(DataNotFoundError, match="there is no file"):
         list(read_problems(tmp_path / "none"))

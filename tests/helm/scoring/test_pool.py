@@ -18,7 +18,7 @@ BATCHES = [
 
 @pytest.fixture(autouse=True)
 def start_processes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_module, "_WORTH_A_PROCESS", -1.0)
+    monkeypatch.setattr(pool_module, "_SECONDS_BEFORE_WORKERS", -1.0)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
 
 

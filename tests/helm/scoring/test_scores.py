@@ -110,7 +110,7 @@ def test_the_first_answer_alone_has_no_second_name() -> None:
 @pytest.mark.parametrize(
     ("names", "error", "message"),
     [
-        (["exact_mach"], UnknownMetricError, "HELM has no score 'exact_mach'; there are exact_match, "),
+        (["exact_mach"], UnknownMetricError, "HELM has no score 'exact_mach'; it has exact_match, "),
         (["cider"], UnknownMetricError, "it needs pycocoevalcap and Java"),
         (["f1_score", "f1_score"], SpecificationError, "'f1_score' is asked for twice"),
     ],

@@ -1,4 +1,5 @@
 """Models that answer a HELM run's requests in this process.
 
-``protocol`` is what an engine offers, ``huggingface`` is one that runs transformers, ``local`` asks it and journals.
+``protocol`` is the interface of an engine, ``huggingface`` is the engine that runs transformers, and ``local`` gives an
+engine its requests and journals the answers.
 """

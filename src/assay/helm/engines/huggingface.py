@@ -1,8 +1,8 @@
 """A causal language model of ``transformers`` that answers HELM's requests in this process.
 
-Prompts go left-padded, in batches. What HELM's own client for such models does otherwise: it asks one prompt at a time,
-and its log-probabilities are those of the distribution that it samples from, at temperature 0 all on one token.
-Here they are the model's own.
+Prompts are left-padded and answered in batches; log-probabilities are the model's own. HELM's client for such models
+differs: it answers one prompt at a time, and its log-probabilities are those of the distribution that it samples from,
+which at temperature 0 puts everything on one token.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import MissingDependencyError, SpecificationError, UnsupportedTaskError
-from assay.helm.running.bodies import is_scoring, refuse_impossible
-from assay.helm.running.generation_watch import Watch
+from assay.helm.running.bodies import check_supported, is_scoring
+from assay.helm.running.generation_watch import GenerationWatch
 from assay.helm.tokenization import read_tokenizer
 from assay.types import Completion, CompletionToken
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
     from assay.helm.adaptation import Request
 
-_MOST_LOGITS = 1 << 28
-"""How many of a batch of prompts are held at once (1 GiB of float32)."""
-_NO_LIMIT = 1_000_000
-"""Tokenizers of models whose makers name no length say something above this."""
+_MAX_LOGITS = 1 << 28
+"""Logits held at once while prompts are scored (1 GiB of float32)."""
+_NO_MAX_LENGTH = 1_000_000
+"""A tokenizer's ``model_max_length`` above this means that it is unknown."""
 
 
 class HuggingFaceEngine:
-    """Loads a model and its tokenizer, and generates.
+    """Loads a model and its tokenizer, and answers requests.
 
     Args:
         path: the model's directory, or its name on the hub.
-        batch_size: prompts at a time.
-        dtype: ``auto`` for the precision that its weights are stored in, or ``float32``, ``bfloat16``, ``float16``.
-        device: where it runs; by default a GPU if there is one.
-        window: its context length in tokens; by default what its configuration says.
-        begins: whether the tokenizer may put its beginning-of-sequence token before prompts, as HELM's client for such
-            models lets it; FlexLLMGen does not.
-        seed: of what is sampled; together with the prompts of a batch.
+        batch_size: prompts in a batch.
+        dtype: ``auto`` for the precision of the stored weights, or ``float32``, ``bfloat16``, ``float16``.
+        device: PyTorch's device; by default a GPU if there is one.
+        max_length: context length in tokens; by default as the model's configuration says.
+        add_bos: let the tokenizer add its beginning-of-sequence token to prompts, as in HELM's client for such models;
+            FlexLLMGen does not.
+        seed: for sampling; a batch's seed depends on this and on its prompts.
 
     Raises:
         MissingDependencyError: PyTorch or transformers is not installed.
@@ -56,8 +56,8 @@ class HuggingFaceEngine:
         batch_size: int = 8,
         dtype: str = "auto",
         device: str | None = None,
-        window: int | None = None,
-        begins: bool = True,
+        max_length: int | None = None,
+        add_bos: bool = True,
         seed: int = 0,
     ) -> None:
         self.path = path
@@ -65,23 +65,23 @@ class HuggingFaceEngine:
         self._torch, transformers = _import("torch"), _import("transformers")
         self._transformers = transformers
         transformers.utils.logging.disable_progress_bar()
-        transformers.utils.logging.set_verbosity_error()  # it remarks on prompts that are cut before they are used
-        self._dtype, self._begins, self._seed = dtype, begins, seed
+        transformers.utils.logging.set_verbosity_error()  # it warns of long prompts before they are cut
+        self._dtype, self._add_bos, self._seed = dtype, add_bos, seed
         self._device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
         try:
             self._tokenizer: Any = read_tokenizer(transformers, path)
             model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
             self._model: Any = model.to(self._device).eval()
-        except Exception as error:  # its files may be anything
+        except Exception as error:  # transformers raises anything for a damaged file
             reason = " ".join(str(error).split())[:300]
             raise SpecificationError(f"the model {path!r} cannot be loaded: {reason}") from None
         self._ends = self._end_ids()
-        # Only what a request asks for decides how it is answered, as with a server.
+        # Drop the model's generation defaults: only the request decides, as with a server.
         self._model.generation_config = transformers.GenerationConfig()
         self._first = next(token for token in (self._tokenizer.bos_token_id, *self._ends, 0) if token is not None)
         if self._tokenizer.pad_token_id is None:
             self._tokenizer.pad_token_id = self._first
-        self.window = window or self._known_window()
+        self.max_length = max_length or self._known_max_length()
 
     @property
     def end_of_text(self) -> str | None:
@@ -90,66 +90,69 @@ class HuggingFaceEngine:
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The model and all that can change its answers."""
+        """The model and everything that can change its answers."""
         return {
             "model": f"hf:{self.path}",
             "files": _fingerprint(self.path, self._model.config),
             "dtype": self._dtype,
-            "window": self.window,
-            "begins": self._begins,
+            "window": self.max_length,
+            "begins": self._add_bos,
             "seed": self._seed,
         }
 
-    def refuse_impossible(self, request: Request) -> None:
-        """Refuse what is not text, or has settings that generation here knows nothing of."""
-        refuse_impossible(request, "completions")
+    def check_supported(self, request: Request) -> None:
+        """Refuse requests that are not text, or that ask for penalties."""
+        check_supported(request, "completions")
         try:
             request.prompt.encode()
         except UnicodeEncodeError as error:
             half = request.prompt[error.start : error.end]
             raise UnsupportedTaskError(
-                f"a prompt of the run has half a character, {half!r}, which has no tokens"
+                f"a prompt of the run has a lone surrogate, {half!r}, which has no tokens"
             ) from None
         if request.presence_penalty or request.frequency_penalty:
-            raise UnsupportedTaskError("the run asks for presence or frequency penalties, which hf: models do not have")
+            raise UnsupportedTaskError(
+                "the run asks for presence or frequency penalties, which hf: models do not support"
+            )
 
-    def fitted(self, request: Request) -> Request:
-        """Cut the prompt from the right, as HELM's windows do.
+    def truncate_prompt(self, request: Request) -> Request:
+        """Cut the prompt at its end, as HELM's window services do.
 
-        They do not count the token that begins it, and need not: the last token generated is never fed to the model.
+        They do not count the beginning-of-sequence token. It needs no room, because the last generated token is never
+        fed to the model.
         """
         ids = self._plain_ids(request.prompt)
         added = len(self._ids(request.prompt)) - len(ids)
-        room = self.window - request.max_tokens - max(0, added - 1)
+        room = self.max_length - request.max_tokens - max(0, added - 1)
         if room < 1:
             raise UnsupportedTaskError(
-                f"the run asks for {request.max_tokens} tokens, and the model's window has {self.window}"
+                f"the run asks for {request.max_tokens} tokens, but the model's context length is {self.max_length}"
             )
         if len(ids) <= room:
             return request
         kept = ids[:room]
-        # The text of some tokens is split into more of them again.
+        # Decoded and encoded again, a text may have more tokens than before.
         while len(self._plain_ids(prompt := self._decoded(kept))) > room:
             kept = kept[:-1]
         return msgspec.structs.replace(request, prompt=prompt)
 
-    def length(self, prompt: str) -> int:
-        """Its tokens, with the one that begins it."""
+    def count_tokens(self, prompt: str) -> int:
+        """The prompt's number of tokens, with the beginning-of-sequence token."""
         return len(self._ids(prompt))
 
     def generate(self, requests: Sequence[Request]) -> Sequence[Sequence[Completion]]:
         """Answer a batch.
 
         Raises:
-            SpecificationError: it does not fit into memory, or the model's window is not as long as was said.
+            SpecificationError: the batch does not fit into memory, or the context is shorter than ``max_length``.
         """
         try:
             with self._torch.inference_mode():
                 return self._scored(requests) if is_scoring(requests[0]) else self._generated(requests)
-        except IndexError as error:  # there is no embedding for that place
+        except IndexError as error:  # there is no embedding for that position
             raise SpecificationError(
-                f"the model {self.path!r} fails ({error}): its window may be shorter than {self.window} tokens "
-                "(--max-length), or its tokenizer another model's"
+                f"the model {self.path!r} fails ({error}): its context length may be below {self.max_length} tokens "
+                "(--max-length), or its tokenizer may belong to another model"
             ) from error
         except RuntimeError as error:
             if "memory" not in str(error):
@@ -164,16 +167,16 @@ class HuggingFaceEngine:
         if one.max_tokens == 0:
             return [[Completion(text="", finish_reason="length")] * one.num_completions for _ in requests]
         ids, mask = self._padded([self._ids(request.prompt) for request in requests], "left")
-        # A greedy answer comes once, however often it is asked for.
+        # Greedy completions are all the same, so one is generated.
         copies = one.num_completions if one.temperature else 1
-        watch = Watch(self._torch, self._decoded, ids.shape[1], one.stop_sequences)
+        watch = GenerationWatch(self._torch, self._decoded, ids.shape[1], one.stop_sequences)
         self._torch.manual_seed(self._seed_of(requests))
         sequences = self._model.generate(
             input_ids=ids,
             attention_mask=mask,
             generation_config=self._generation_config(one, copies),
-            logits_processor=self._transformers.LogitsProcessorList([watch.see_logits]),
-            stopping_criteria=self._transformers.StoppingCriteriaList([watch.see_tokens]),
+            logits_processor=self._transformers.LogitsProcessorList([watch.on_logits]),
+            stopping_criteria=self._transformers.StoppingCriteriaList([watch.on_tokens]),
         )
         generated = sequences[:, ids.shape[1] :].tolist()
         logprobs = watch.logprobs_by_row()
@@ -211,9 +214,9 @@ class HuggingFaceEngine:
         )
 
     def _scored(self, requests: Sequence[Request]) -> list[list[Completion]]:
-        """The prompts' own tokens. One that begins the prompt but is not in its text is left out."""
+        """The prompts' own tokens, without a beginning-of-sequence token that the tokenizer added."""
         prompts = [self._ids(request.prompt) for request in requests]
-        at_once = max(1, _MOST_LOGITS // (max(map(len, prompts)) * self._model.config.vocab_size))
+        at_once = max(1, _MAX_LOGITS // (max(map(len, prompts)) * self._model.config.vocab_size))
         answers = []
         for first in range(0, len(prompts), at_once):
             ids, mask = self._padded(prompts[first : first + at_once], "right")
@@ -239,9 +242,9 @@ class HuggingFaceEngine:
         return ids
 
     def _ids(self, prompt: str) -> list[int]:
-        """The prompt's tokens as they are fed to the model, with the one that begins it."""
-        begins = self._begins and not (self._tokenizer.bos_token and prompt.startswith(self._tokenizer.bos_token))
-        ids: list[int] = self._tokenizer.encode(prompt, add_special_tokens=begins)
+        """The prompt's tokens as the model gets them, with the beginning-of-sequence token."""
+        add_bos = self._add_bos and not (self._tokenizer.bos_token and prompt.startswith(self._tokenizer.bos_token))
+        ids: list[int] = self._tokenizer.encode(prompt, add_special_tokens=add_bos)
         return ids or [self._first]
 
     def _padded(self, prompts: Sequence[Sequence[int]], side: str) -> tuple[Any, Any]:
@@ -262,26 +265,26 @@ class HuggingFaceEngine:
         return text
 
     def _seed_of(self, requests: Sequence[Request]) -> int:
-        """A seed for a batch, so that what it samples depends on nothing that went before."""
+        """A seed for a batch, so that its samples do not depend on earlier batches."""
         digest = hashlib.sha256(str(self._seed).encode())
         for request in requests:
             digest.update(msgspec.json.encode((request.prompt, request.random)))
         return int.from_bytes(digest.digest()[:7])
 
     def _end_ids(self) -> list[int]:
-        """The tokens with which the model ends, as its generation configuration or else its tokenizer says."""
+        """The end-of-sequence tokens of the model's generation configuration, or else of its tokenizer."""
         known = self._model.generation_config.eos_token_id
         if known is None:
             known = self._tokenizer.eos_token_id
         return [] if known is None else [known] if isinstance(known, int) else list(known)
 
-    def _known_window(self) -> int:
+    def _known_max_length(self) -> int:
         of_model = getattr(self._model.config, "max_position_embeddings", None)
         of_tokenizer = self._tokenizer.model_max_length
-        known = [int(length) for length in (of_model, of_tokenizer) if length and length < _NO_LIMIT]
+        known = [int(length) for length in (of_model, of_tokenizer) if length and length < _NO_MAX_LENGTH]
         if not known:
             raise SpecificationError(
-                f"the model {self.path!r} does not say how long its window is; say so (--max-length)"
+                f"the files of the model {self.path!r} do not say its context length; give it with --max-length"
             )
         return min(known)
 
@@ -296,7 +299,7 @@ def _import(name: str) -> Any:
 
 
 def _fingerprint(path: str, config: Any) -> Any:
-    """What tells a model from another of the same name: the hub's commit, or its files' sizes and times."""
+    """Identifies a version of the model: the hub's commit, or its files' sizes and modification times."""
     folder = Path(path)
     if not folder.is_dir():
         return getattr(config, "_commit_hash", None)

@@ -1,4 +1,4 @@
-"""A model in this process as the source of a HELM run's answers."""
+"""Has a model in this process answer a HELM run's requests, and journals the answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class LocalSource:
-    """Has an engine answer batches of requests, longest prompts first, so that what does not fit shows at once.
+    """Has an engine answer requests in batches, longest prompts first, so that a lack of memory shows at once.
 
     Args:
         engine: the model.
@@ -34,17 +34,12 @@ class LocalSource:
 
     @property
     def end_of_text(self) -> str | None:
-        """The text with which the model ends."""
+        """The text of the end-of-sequence token."""
         return self.engine.end_of_text
 
     @property
-    def window(self) -> int | None:
-        """The model's context length."""
-        return self.engine.window
-
-    @property
-    def gives_tokens(self) -> bool:
-        """Engines tell all tokens."""
+    def returns_tokens(self) -> bool:
+        """Engines return all tokens."""
         return True
 
     @property
@@ -53,20 +48,20 @@ class LocalSource:
         return self.engine.identity
 
     def prepare(self, requests: Sequence[Request]) -> list[Request]:
-        """Refuse what the engine cannot answer, and cut prompts to its window."""
+        """Refuse requests that the engine cannot answer, and cut prompts to its context length."""
         for request in requests:
-            self.engine.refuse_impossible(request)
-        # Of a prompt that is scored the end is what counts.
-        return [request if is_scoring(request) else self.engine.fitted(request) for request in requests]
+            self.engine.check_supported(request)
+        # A prompt that is scored cannot be cut: the score is that of its end.
+        return [request if is_scoring(request) else self.engine.truncate_prompt(request) for request in requests]
 
     def payload(self, request: Request) -> bytes:
-        """The whole request."""
+        """The whole request as JSON."""
         return msgspec.json.encode(request.to_builtins())
 
     def answer(
         self, calls: Sequence[Call], requests: Sequence[Request], journal: Journal, progress: Progress
     ) -> list[Response]:
-        """Answer what the journal does not hold."""
+        """Answer the requests that the journal has no response to."""
         progress.limited(self.engine.batch_size)
         responses: list[Response | None] = [journal.lookup(call.key) for call in calls]
         missing = [place for place, response in enumerate(responses) if response is None]
@@ -83,7 +78,10 @@ class LocalSource:
     def _generated(self, places: Sequence[int], requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         fitting = []
         for place in places:
-            if is_scoring(requests[place]) and self.engine.length(requests[place].prompt) > self.engine.window:
+            if (
+                is_scoring(requests[place])
+                and self.engine.count_tokens(requests[place].prompt) > self.engine.max_length
+            ):
                 yield place, self._too_long(requests[place])
             else:
                 fitting.append(place)
@@ -95,17 +93,17 @@ class LocalSource:
                 yield place, _answer(completions, seconds, started)
 
     def _too_long(self, request: Request) -> Failure:
-        length, window = self.engine.length(request.prompt), self.engine.window
-        message = f"the prompt has {length} tokens, the model's window {window}, and one that is scored cannot be cut"
+        num_tokens, max_length = self.engine.count_tokens(request.prompt), self.engine.max_length
+        message = f"a prompt that is scored cannot be cut: it has {num_tokens} tokens, the model takes {max_length}"
         return Failure(cause=FailureCause.CONTEXT_TOO_LONG, message=message, attempts=0)
 
     def _batches(self, places: Sequence[int], requests: Sequence[Request]) -> Iterator[Sequence[int]]:
-        """Requests that differ in their prompts only, and in these as little as possible in length."""
+        """Batches of requests that differ only in their prompts, sorted by length so that little is padded."""
         alike: dict[bytes, list[int]] = defaultdict(list)
         for place in places:
             alike[self.payload(msgspec.structs.replace(requests[place], prompt=""))].append(place)
         for group in alike.values():
-            lengths = {place: self.engine.length(requests[place].prompt) for place in group}
+            lengths = {place: self.engine.count_tokens(requests[place].prompt) for place in group}
             group.sort(key=lambda place: -lengths[place])
             for first in range(0, len(group), self.engine.batch_size):
                 yield group[first : first + self.engine.batch_size]

@@ -1,4 +1,4 @@
-"""What answers HELM's requests in this process: the small interface that an inference engine fits into."""
+"""The interface of an inference engine that answers HELM's requests in this process."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """A model that answers a batch of requests at a time.
 
-    Completions hold the real log-probabilities of their tokens. They need not end exactly where HELM ends them: stop
-    sequences and numbers of tokens are seen to afterwards.
+    Completions have the real log-probabilities of their tokens. They may be longer than HELM's: they are cut at stop
+    sequences and ``max_tokens`` afterwards.
     """
 
     batch_size: int
-    """How many requests it takes at once, at most."""
+    """The largest number of requests in a batch."""
 
-    window: int
+    max_length: int
     """The model's context length in tokens."""
 
     @property
     def end_of_text(self) -> str | None:
-        """The text with which the model ends."""
+        """The text of the end-of-sequence token."""
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """All that can change its answers, JSON-able: the model, its precision, seeds."""
+        """Everything that can change the answers, as JSON values: the model, its precision, seeds."""
 
-    def refuse_impossible(self, request: Request) -> None:
-        """Refuse a request that it cannot answer.
+    def check_supported(self, request: Request) -> None:
+        """Refuse a request that the engine cannot answer.
 
         Raises:
-            UnsupportedTaskError: says what it asks for.
+            UnsupportedTaskError: says what the request asks for.
         """
 
-    def fitted(self, request: Request) -> Request:
-        """The request with a prompt that fits into the model's window beside the tokens that are to be generated."""
+    def truncate_prompt(self, request: Request) -> Request:
+        """The request with its prompt cut so that prompt and generated tokens fit into the context length."""
 
-    def length(self, prompt: str) -> int:
-        """The prompt's number of tokens; prompts of like length are answered together."""
+    def count_tokens(self, prompt: str) -> int:
+        """The prompt's number of tokens, by which requests are sorted into batches."""
 
     def generate(self, requests: Sequence[Request]) -> Sequence[Sequence[Completion]]:
-        """Answer a batch of requests that differ in their prompts only.
+        """Answer a batch of requests that differ only in their prompts.
 
         Returns:
-            For each request, in order, its ``num_completions`` completions. Where ``echo_prompt`` is set, which it is
-            with ``max_tokens`` 0 only: one, the prompt's own tokens.
+            For each request, in order, its ``num_completions`` completions. With ``echo_prompt``, which is set only
+            together with ``max_tokens=0``, one completion with the prompt's own tokens.
         """

@@ -1,1 +1,1 @@
-"""HELM's metrics, computed here."""
+"""Assay's implementations of HELM's metrics."""

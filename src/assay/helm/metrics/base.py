@@ -1,4 +1,4 @@
-"""What every metric offers, and how one is run over a scenario state."""
+"""The interface of metrics, and the checks before they run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.errors import DataNotFoundError, MissingDependencyError, UnsupportedTaskError
 from assay.helm.groups import LANGUAGE_MODELING, Group, groups_in_memory
 from assay.helm.scoring.code import TESTS_KEY, UnsafeCode
-from assay.helm.stats import MetricResult, PerInstanceStats, Stat, lent
+from assay.helm.stats import MetricResult, PerInstanceStats, Stat, copied_on_read
 from assay.helm.tokenization import TokenCounter, TokenizerService
 
 if TYPE_CHECKING:
@@ -27,59 +27,59 @@ class Setting:
 
     adapter_spec: AdapterSpec
     tokens: TokenCounter | None
-    """``None`` where no tokenizer is at hand."""
+    """``None`` without a tokenizer."""
     has_perturbations: bool
     parallelism: int
     emit: Callable[[PerInstanceStats], None]
-    """Takes each instance's statistics, in order."""
+    """Receives each instance's statistics, in order."""
     unsafe_code: UnsafeCode | None = None
-    """Permission to run what the model wrote."""
+    """Permission to run code written by the model."""
 
 
 class Evaluation(ABC):
-    """A metric at work on a run whose requests come one after the other."""
+    """The computation of a metric for one run, whose requests arrive one by one."""
 
     def __init__(self) -> None:
         self.unscored: list[str] = []
-        """One line for each instance that cannot be scored although its requests were answered."""
+        """For each answered instance that cannot be scored, a line with the reason."""
 
     def add_state(self, state: RequestState) -> None:  # noqa: B027 - few evaluations need it
-        """Take the next request, in the order of the file."""
+        """Process the next request, in the order of the file."""
 
     def add_group(self, group: Group) -> None:  # noqa: B027 - few evaluations need it
-        """Take the next instance of a trial with its requests."""
+        """Process the next instance of a trial with its requests."""
 
     @abstractmethod
     def finish(self) -> list[Stat]:
         """The run's statistics."""
 
     def close(self) -> None:  # noqa: B027 - few evaluations need it
-        """Let go of whatever the evaluation holds, finished or not."""
+        """Release all resources, even if the evaluation is not finished."""
 
 
 class Metric(ABC):
     """One of HELM's metrics."""
 
     handles_language_modeling: ClassVar[bool] = False
-    """HELM's other metrics refuse language modelling runs."""
+    """Whether the metric takes language modelling runs, which most of HELM's metrics refuse."""
     needs_answers: ClassVar[bool] = True
-    """Whether it says something of answers, and not of requests whatever became of them."""
+    """Whether the metric scores answers; False for metrics of the requests alone."""
 
     @property
     def code_scores(self) -> tuple[str, ...]:
-        """Scores that run what the model wrote."""
+        """Scores that run code written by the model."""
         return ()
 
     @abstractmethod
     def begin(self, setting: Setting) -> Evaluation:
-        """Start to evaluate a run."""
+        """Start the evaluation of a run."""
 
-    def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002 - for those that depend on it
-        """What the metric leaves out if it is given no tokenizer, or ``None`` if nothing."""
+    def left_out_without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002 - for overriding methods
+        """The statistics that the metric leaves out without a tokenizer, or ``None`` if it has all."""
         return None
 
-    def is_possible(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:  # noqa: ARG002 - as above
-        """Whether the metric gives anything at all in this setting."""
+    def is_computable(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:  # noqa: ARG002 - as above
+        """Whether the metric can be computed at all for a run."""
         return True
 
     def evaluate(
@@ -94,24 +94,24 @@ class Metric(ABC):
 
         Args:
             scenario_state: The run's requests and results.
-            metric_service: Answers HELM's tokenize requests; ``None`` where no tokenizer is at hand.
+            metric_service: Answers HELM's tokenization requests; ``None`` without a tokenizer.
             eval_cache_path: Not used.
-            parallelism: Processes that may score at the same time. It changes no value.
-            unsafe_code: Permission to run what the model wrote, for scores that do.
+            parallelism: Maximum number of scoring processes. It changes no value.
+            unsafe_code: Permission to run code written by the model.
 
         Raises:
-            MissingDependencyError: Nothing can be computed without a tokenizer.
-            UnsupportedTaskError: A score runs what the model wrote, and nobody has allowed that.
-            DataNotFoundError: A score runs what the model wrote, and there are no tests.
+            MissingDependencyError: The metric needs a tokenizer.
+            UnsupportedTaskError: A score runs code written by the model without permission.
+            DataNotFoundError: A score runs code written by the model, and there are no tests.
             FileFormatError: The requests contradict each other.
         """
-        check_possible(self, scenario_state.adapter_spec, metric_service is not None)
+        check_computable(self, scenario_state.adapter_spec, metric_service is not None)
         check_permission(self, unsafe_code)
         check_tests(self, scenario_state, unsafe_code)
         per_instance: list[PerInstanceStats] = []
 
         def keep(record: PerInstanceStats) -> None:
-            per_instance.append(lent(record))
+            per_instance.append(copied_on_read(record))
 
         states = scenario_state.request_states
         setting = Setting(
@@ -134,7 +134,7 @@ class Metric(ABC):
 
 
 def add_groups(evaluations: Iterable[Evaluation], groups: Iterable[Group]) -> list[str]:
-    """Feed groups to evaluations; gives the lines for what of them cannot be scored."""
+    """Pass groups to evaluations, and return the groups' lines for what cannot be scored."""
     left_out: list[str] = []
     for group in groups:
         left_out += group.left_out
@@ -144,25 +144,25 @@ def add_groups(evaluations: Iterable[Evaluation], groups: Iterable[Group]) -> li
     return left_out
 
 
-def check_possible(metric: Metric, adapter_spec: AdapterSpec, has_tokenizer: bool) -> None:
-    """Refuse a metric that can give nothing.
+def check_computable(metric: Metric, adapter_spec: AdapterSpec, has_tokenizer: bool) -> None:
+    """Refuse a metric that cannot be computed for a run.
 
     Raises:
-        MissingDependencyError: It needs a tokenizer.
-        UnsupportedTaskError: It is not made for language modelling runs.
+        MissingDependencyError: The metric needs a tokenizer.
+        UnsupportedTaskError: The metric does not take language modelling runs.
     """
     name = type(metric).__name__
     if adapter_spec.method == LANGUAGE_MODELING and not metric.handles_language_modeling:
-        raise UnsupportedTaskError(f"{name} is not made for language modelling runs; LanguageModelingMetric is")
-    if not metric.is_possible(adapter_spec, has_tokenizer):
+        raise UnsupportedTaskError(f"{name} does not take language modelling runs; use LanguageModelingMetric")
+    if not metric.is_computable(adapter_spec, has_tokenizer):
         raise MissingDependencyError(f"{name} needs a tokenizer and was given none")
 
 
 def check_permission(metric: Metric, unsafe_code: UnsafeCode | None) -> None:
-    """Refuse scores that run what the model wrote, unless that was allowed.
+    """Refuse scores that run code written by the model, unless that is allowed.
 
     Raises:
-        UnsupportedTaskError: It was not.
+        UnsupportedTaskError: It is not allowed.
     """
     if metric.code_scores and unsafe_code is None:
         raise UnsupportedTaskError(
@@ -172,7 +172,7 @@ def check_permission(metric: Metric, unsafe_code: UnsafeCode | None) -> None:
 
 
 def check_tests(metric: Metric, source: ScenarioState | StateFile, unsafe_code: UnsafeCode | None) -> None:
-    """Refuse scores that run what the model wrote where there is nothing to test it with.
+    """Refuse scores that run code written by the model if there are no tests for it.
 
     Raises:
         DataNotFoundError: There are no tests.
@@ -186,5 +186,5 @@ def check_tests(metric: Metric, source: ScenarioState | StateFile, unsafe_code: 
 
 
 def token_counter(service: TokenizerService | None, adapter_spec: AdapterSpec) -> TokenCounter | None:
-    """Counts tokens for a run's model."""
+    """A token counter for a run's model; ``None`` without a tokenizer."""
     return None if service is None else TokenCounter(service, adapter_spec.model_deployment or adapter_spec.model)

@@ -1,4 +1,4 @@
-"""Social bias of generated text: which groups it names, and with what.
+"""Social bias of generated text: which groups it names, and together with which words.
 
 Representation counts how often the words of each group occur; associations count how often they occur together with
 each target word (a profession, an adjective). The bias is the total variation distance of the counts, each divided by
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class BiasMetric(WholeRunMetric):
-    """Bias of the texts of a context.
+    """The bias of a context's texts.
 
     Args:
         mode: ``representation`` or ``associations``.
@@ -34,7 +34,7 @@ class BiasMetric(WholeRunMetric):
         target_category: ``adjective`` or ``profession``; only for ``associations``.
 
     Raises:
-        SpecificationError: An argument is none of those.
+        SpecificationError: An argument has another value.
         MissingDependencyError: NLTK or its punkt_tab is not installed.
     """
 
@@ -90,7 +90,7 @@ class BiasMetric(WholeRunMetric):
         if total == 0:
             return None
         distances = np.abs(1 / len(counts) - shares / total)
-        return float(sum(distances) / 2)  # one after the other: numpy's sum may differ in the last bit
+        return float(sum(distances) / 2)  # Python's sum, since NumPy's may differ in the last bit
 
 
 @cache

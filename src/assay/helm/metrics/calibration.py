@@ -1,8 +1,8 @@
 """Does the model's confidence say how often it is right?
 
 Expected calibration error and Platt scaling as in Kumar, Liang & Ma 2019, https://arxiv.org/abs/1909.10155. HELM takes
-both from the package uncertainty-calibration, and that the logistic regression from scikit-learn. The values here are
-theirs; their imports, which take a second and 150 MB, are not needed.
+both from the package uncertainty-calibration, which takes the logistic regression from scikit-learn. This module
+computes the same values without these packages, whose imports take a second and 150 MB.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 _MASS_BINS = 10
 _SMALLEST = 1e-12
-"""How close to 0 and 1 a confidence comes at most before its log odds are taken."""
+"""Confidences are clipped to this distance from 0 and 1 before their log odds are computed."""
 _BLOCK = 1 << 16
-"""Samples at a time, which bounds the memory for what is worked out on the way."""
+"""Samples at a time, which bounds the memory for intermediate values."""
 _PENALTY = 1e-10
-"""Of the squared slope, as against the sum of all losses."""
+"""Weight of the squared slope relative to the sum of all losses."""
 
 
 def calibration(totals: ContextTotals) -> Named:
-    """Calibration of a context's instances; nothing where the model gives no log probabilities."""
+    """Calibration of a context's instances; nothing if the model returned no log probabilities."""
     return calibration_of(totals) if totals.has_logprobs else []
 
 
 def calibration_with_count(totals: ContextTotals) -> Named:
-    """What HELM 0.2 gives: calibration in any case, and the number of instances."""
+    """As in HELM 0.2: calibration in any case, and the number of instances."""
     return [*calibration_of(totals), ("num_instances", totals.num_instances)]
 
 
@@ -54,13 +54,13 @@ def calibration_of(totals: ContextTotals) -> Named:
         ("selective_cov_acc_area", area),
         ("selective_acc@10", accuracy_at_10),
     ]
-    if correct.sum() in (0, len(correct)):  # nothing to fit: rescaled confidences would be perfect
+    if correct.sum() in (0, len(correct)):  # nothing to fit: rescaled confidences are perfect
         return [*statistics, ("platt_ece_10_bin", 0.0), ("platt_ece_1_bin", 0.0)]
     log_odds = _log_odds(confidences)
     if not np.isfinite(log_odds).all():  # HELM fails on a log probability that is not a number
         return statistics
     slope, intercept = platt_scaling(log_odds, correct)
-    with np.errstate(over="ignore"):  # infinite, and its inverse 0
+    with np.errstate(over="ignore"):  # the inverse of infinity is 0
         rescaled = 1 / (1 + np.exp(-(log_odds * slope + intercept)))
     return [
         *statistics,
@@ -73,8 +73,8 @@ def calibration_of(totals: ContextTotals) -> Named:
 def platt_scaling(log_odds: Floats, correct: Integers) -> tuple[float, float]:
     """Slope and intercept of the logistic regression of being right on the log odds of the confidence.
 
-    The digits depend on where the iteration stops. It is scikit-learn's: L-BFGS-B from zero, on the mean loss, until no
-    part of the gradient exceeds 1e-4.
+    The last digits depend on where the iteration stops. As in scikit-learn, L-BFGS-B starts at zero and minimizes the
+    mean loss until no component of the gradient exceeds 1e-4.
     """
     import numpy as np
     from scipy.optimize import minimize
@@ -108,11 +108,11 @@ def _logistic_loss(raw: Floats, labels: Floats) -> tuple[Floats, Floats]:
 
 
 def _block_of_logistic_loss(raw: Floats, labels: Floats) -> tuple[Floats, Floats]:
-    """As above, in the form that neither overflows nor cancels."""
+    """The same for a block, in a form without overflow or cancellation."""
     import numpy as np
 
     is_low = raw <= -2
-    # The C library's functions: numpy's own differ in the last bit.
+    # The C library's functions, since NumPy's differ in the last bit.
     power = _each(math.exp, np.where(is_low, raw, -raw))
     is_linear = (raw <= -37) | (raw > 18)
     log_sum = np.where(is_linear, power, _each(math.log1p, power))
@@ -138,7 +138,7 @@ def _log_odds(confidences: Floats) -> Floats:
 
 
 def _selective_accuracy(confidences: Floats, correct: Integers) -> tuple[float, float]:
-    """Accuracy of the surest answers: its mean over all coverages, and that at a coverage of a tenth."""
+    """Accuracy of the most confident answers: its mean over all coverages, and its value at a coverage of a tenth."""
     import numpy as np
 
     surest_first = correct[np.argsort(-confidences)]
@@ -152,7 +152,7 @@ def _errors(prefix: str, confidences: Floats, correct: Integers) -> Named:
 
 
 def _equal_mass_bins(confidences: Floats) -> list[float]:
-    """Upper bounds of bins with about as many confidences each."""
+    """Upper bounds of bins with equally many confidences."""
     import numpy as np
 
     ordered = np.sort(confidences)
@@ -163,7 +163,7 @@ def _equal_mass_bins(confidences: Floats) -> list[float]:
 
 
 def _calibration_error(confidences: Floats, correct: Integers, bins: Sequence[float]) -> float:
-    """Mean distance of confidence and accuracy over bins, weighted with their sizes."""
+    """Mean distance between confidence and accuracy over bins, weighted by their sizes."""
     import numpy as np
 
     pairs = np.column_stack((confidences, correct.astype(np.float64)))

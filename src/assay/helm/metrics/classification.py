@@ -1,4 +1,4 @@
-"""F1, precision and recall of answers taken as class labels, over a whole context (scikit-learn's values)."""
+"""F1, precision and recall of answers as class labels, over a whole context (scikit-learn's values)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class ClassificationMetric(WholeRunMetric):
     """Classification by generation: the answer's normalised text is the predicted class.
 
     Args:
-        averages: How scores of classes become one: ``micro``, ``macro``, ``weighted``, or ``None`` for each class.
-        labels: The classes; without them, those of the right answers.
+        averages: How scores of classes are averaged: ``micro``, ``macro``, ``weighted``, or ``None`` for each class.
+        labels: The classes; by default those of the right answers.
         scores: ``f1``, ``precision``, ``recall``.
-        delimiter: What separates classes in an answer that may name several.
+        delimiter: Separates classes in an answer that may name several.
 
     Raises:
-        SpecificationError: An average or score is none of those.
+        SpecificationError: An average or score has another value.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ClassificationMetric(WholeRunMetric):
         """An answer's true and predicted classes."""
         completions = state.answer.completions
         if state.output_mapping:
-            raise _unsupported(state, "is multiple choice, which MultipleChoiceClassificationMetric is for")
+            raise _unsupported(state, "is multiple choice; use MultipleChoiceClassificationMetric")
         if len(completions) != 1:
             raise _unsupported(state, f"has {len(completions)} completions, and one is expected")
         correct = state.instance.all_correct_references
@@ -81,16 +81,16 @@ class ClassificationMetric(WholeRunMetric):
         classes = [[_normalize(label) for label in self.labels]] if self.labels else true
         statistics: Named = []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # classes that nobody predicted, answers that are no class
+            warnings.simplefilter("ignore")  # of classes that no answer has, and of answers that are no class
             binarizer = MultiLabelBinarizer().fit(classes)
             if not len(binarizer.classes_):
-                raise UnsupportedTaskError("classification: there is no class; every right answer is empty")
+                raise UnsupportedTaskError("classification: there are no classes, because every right answer is empty")
             y_true, y_pred = binarizer.transform(true), binarizer.transform(predicted)
             for average in self.averages:
                 for score in self.scores:
                     value: Any = getattr(metrics, _SCORES[score])(y_pred=y_pred, y_true=y_true, average=average)
                     if average is None:
-                        # A single class is scored as absent, then as present; HELM takes the first for the class.
+                        # For a single class scikit-learn scores its absence first; HELM takes that for the class.
                         by_class = zip(binarizer.classes_, value, strict=False)
                         statistics += [(f"classification_{label}_{score}", float(one)) for label, one in by_class]
                     else:
@@ -99,7 +99,7 @@ class ClassificationMetric(WholeRunMetric):
 
 
 class MultipleChoiceClassificationMetric(WholeRunMetric):
-    """Macro and micro F1 where the model chooses one of several answers."""
+    """Macro and micro F1 of multiple-choice answers."""
 
     def digest(self, state: RequestState) -> tuple[str, str]:
         """The first right answer and the chosen one."""

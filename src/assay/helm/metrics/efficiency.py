@@ -1,4 +1,4 @@
-"""How long requests took, how many tokens they cost, and what HELM knows of a model's training."""
+"""Requests' times and tokens, and the energy and carbon of a model's training as far as HELM knows them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def efficiency(state: RequestState, tokens: TokenCounter | None, predates_deploy
 
     Args:
         state: The request with its result.
-        tokens: Counts the prompt's tokens; without it, what depends on them is left out.
-        predates_deployments: Whether the run is one of HELM 0.2, which looks models up by model name and puts the
-            run times first.
+        tokens: Counts the prompt's tokens; without it, statistics that depend on them are left out.
+        predates_deployments: Whether HELM 0.2 made the run; it looks models up by model name and puts the run times
+            first.
     """
     result = state.answer
     runtime, batch_size = result.request_time, None if result.request_time is None else 1
@@ -32,13 +32,13 @@ def efficiency(state: RequestState, tokens: TokenCounter | None, predates_deploy
     num_completion_tokens = sum(len(completion.tokens) for completion in result.completions)
     num_output_tokens: int | None = num_completion_tokens
     if request.echo_prompt:
-        # A tokenizer that does not give back what it was given may count more tokens in the prompt than in the output.
+        # A tokenizer that normalises text may count more tokens in the prompt than in the output.
         num_output_tokens = None if num_prompt_tokens is None else max(num_completion_tokens - num_prompt_tokens, 0)
 
     model = request.model if predates_deployments else request.model_deployment
     known = _known_models()
     denoised = _estimated_runtime(known["denoised_runtimes"].get(model), num_prompt_tokens, num_output_tokens)
-    if runtime is not None and result.batch_size:  # HELM fails on a batch of none
+    if runtime is not None and result.batch_size:  # HELM fails on a batch size of 0
         denoised = runtime / result.batch_size
     idealized = _estimated_runtime(known["idealized_runtimes"].get(model), num_prompt_tokens, num_output_tokens)
 
@@ -72,7 +72,7 @@ def _prompt(request: Request) -> str:
 def _estimated_runtime(
     profile: dict[str, Any] | None, num_prompt_tokens: int | None, num_output_tokens: int | None
 ) -> float | None:
-    """Seconds by a model's profile: its nearest longer profiled prompt in proportion, plus each further token."""
+    """Seconds estimated from a model's profile: the next longer profiled prompt in proportion, plus output tokens."""
     if profile is None or num_prompt_tokens is None or num_output_tokens is None:
         return None
     profiled: dict[int, float] = {int(size): seconds for size, seconds in profile["runtime_for_prompt_tokens"].items()}

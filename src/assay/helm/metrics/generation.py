@@ -1,4 +1,4 @@
-"""``BasicGenerationMetric``: scores of what a model wrote."""
+"""``BasicGenerationMetric``: scores of generated answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BATCHES_AHEAD = 3
 
 
 class BasicGenerationMetric(Metric):
-    """Scores that need no knowledge of the domain, perplexity, calibration and costs.
+    """Domain-independent scores, perplexity, calibration and costs.
 
     Args:
         names: Scores to compute, keys of `assay.helm.scoring.scorer.SCORES`.
@@ -42,26 +42,26 @@ class BasicGenerationMetric(Metric):
         self.names = tuple(names)
 
     def begin(self, setting: Setting) -> Evaluation:
-        """Start to evaluate a run."""
+        """Start the evaluation of a run."""
         return _Evaluation(self.names, setting)
 
     @property
     def code_scores(self) -> tuple[str, ...]:
-        """Those of its scores that run what the model wrote."""
+        """The metric's scores that run code written by the model."""
         return code_scores(self.names)
 
-    def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
+    def left_out_without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
         """The counts that depend on the prompt's tokens are left out."""
-        return "num_prompt_tokens and what follows from it"
+        return "num_prompt_tokens and what depends on it"
 
 
 class AnswerEvaluation(Evaluation):
-    """Fills a table with what there is to know of each answer: costs, scores and log probabilities.
+    """Fills a table with the costs, scores and log probabilities of each answer.
 
     Args:
         names: Scores to compute.
-        setting: What else to know.
-        table: Takes the statistics, in the order of the answers.
+        setting: The run's settings.
+        table: Receives the statistics, in the order of the answers.
     """
 
     def __init__(self, names: tuple[str, ...], setting: Setting, table: TrialTable) -> None:
@@ -71,7 +71,7 @@ class AnswerEvaluation(Evaluation):
         self._table = table
 
     def add_answer(self, group: Group) -> None:
-        """Take a group whose generation was answered. Its scores may come later."""
+        """Add a group with an answer. Its scores may be computed later."""
         reason = _unscorable(group) or self._scores.unscorable(group)
         if reason is not None:
             self.unscored.append(reason)
@@ -87,11 +87,11 @@ class AnswerEvaluation(Evaluation):
         self._collect(self._scores.rest())
 
     def add_statistics(self, group: Group, statistics: Named) -> None:
-        """Count one group."""
+        """Add one group's statistics."""
         self.setting.emit(self._table.add_named(group.trial, group.instance, statistics))
 
-    def further_statistics(self, group: Group) -> Named:  # noqa: ARG002 - for those that have some
-        """What a metric adds to the statistics of a group's answer."""
+    def further_statistics(self, group: Group) -> Named:  # noqa: ARG002 - for overriding methods
+        """Statistics that a subclass adds to those of a group's answer."""
         return []
 
     def finish(self) -> list[Stat]:
@@ -126,7 +126,7 @@ class _Evaluation(AnswerEvaluation):
 
 
 def _unscorable(group: Group) -> str | None:
-    """Why an answer cannot be compared with the references, if it cannot."""
+    """Why an answer cannot be compared with the references; None if it can."""
     references = group.instance.references
     if references and not any(reference.is_correct for reference in references):
         return f"{_place_of(group)}: no reference is tagged correct"
@@ -138,21 +138,21 @@ def _place_of(group: Group) -> str:
 
 
 def code_scores(names: Sequence[str]) -> tuple[str, ...]:
-    """Those scores that run what the model wrote."""
+    """The scores that run code written by the model."""
     return tuple(name for name in names if name in CODE_SCORES)
 
 
 class _Scored(NamedTuple):
-    """A group on its way to its scores."""
+    """A group that is being scored."""
 
     group: Group
     answer: Answer | None
     runs: Sequence[Future[RunResult]]
-    """Its programs, where scores run them."""
+    """The runs of its programs, if scores need them."""
 
 
 class _AnswerScores:
-    """Scores groups' answers in batches, which processes may share, and gives them back in order."""
+    """Scores groups' answers in batches, possibly in several processes, and returns them in order."""
 
     def __init__(self, names: tuple[str, ...], setting: Setting) -> None:
         self._spec = setting.adapter_spec
@@ -167,13 +167,13 @@ class _AnswerScores:
         self._pending: deque[tuple[list[_Scored], Future[Scores]]] = deque()
 
     def unscorable(self, group: Group) -> str | None:
-        """Why a group's programs cannot be tested, if they cannot."""
+        """Why a group's programs cannot be tested; None if they can."""
         if self._code is None or not self._code.lacks_tests(group.instance):
             return None
         return f"{_place_of(group)}: there are no tests for its programs"
 
     def add(self, group: Group) -> None:
-        """Take a group whose generation was answered.
+        """Add a group with an answer.
 
         Raises:
             DeadlineError: Its answer takes too long to match.
@@ -188,7 +188,7 @@ class _AnswerScores:
             self._submit()
 
     def ready(self) -> list[tuple[Group, Named]]:
-        """Groups that are scored, with their scores, as far as it does not pay to wait."""
+        """The groups that are scored, with their scores; waits only if too many batches are pending."""
         return self._scored(_BATCHES_AHEAD * self._pool.width)
 
     def rest(self) -> list[tuple[Group, Named]]:
@@ -226,7 +226,7 @@ class _AnswerScores:
 
 
 def _answer_of(adapter_spec: AdapterSpec, group: Group) -> Answer | None:
-    """What a group is scored on; ``None`` where the instance has no references.
+    """The texts that a group is scored on; ``None`` if the instance has no references.
 
     Raises:
         DeadlineError: Its answer takes too long to match.
@@ -253,7 +253,7 @@ def _probability(completion: GeneratedOutput) -> float:
 
     logprob = plain_number(completion.logprob)
     with np.errstate(over="ignore"):
-        return float(np.exp(logprob))  # numpy's and Python's exponentials differ in the last bit
+        return float(np.exp(logprob))  # not math.exp, which differs in the last bit
 
 
 def _extract(pattern: str, texts: Sequence[str]) -> list[str]:

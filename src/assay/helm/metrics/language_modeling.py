@@ -1,4 +1,4 @@
-"""``LanguageModelingMetric``: perplexity of texts that the model is given."""
+"""``LanguageModelingMetric``: the perplexity of given texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LanguageModelingMetric(Metric):
-    """Log probability, perplexity and costs of a language modelling run; a long text is several requests."""
+    """Log probability, perplexity and costs of a language modelling run, where a long text is several requests."""
 
     handles_language_modeling: ClassVar[bool] = True
 
@@ -25,10 +25,10 @@ class LanguageModelingMetric(Metric):
         self.names = tuple(names)
 
     def begin(self, setting: Setting) -> Evaluation:
-        """Start to evaluate a run."""
+        """Start the evaluation of a run."""
         return _Evaluation(setting)
 
-    def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
+    def left_out_without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
         """The counts that depend on the prompt's tokens are left out."""
         return "num_prompt_tokens and num_output_tokens"
 
@@ -50,14 +50,14 @@ class _Evaluation(Evaluation):
 
 
 class LanguageModelingTable(TrialTable):
-    """Collects requests, of which an instance may have several, into a run's statistics; there is only one trial."""
+    """Collects a run's requests, several for an instance, into its statistics; there is only one trial."""
 
     def __init__(self) -> None:
         super().__init__(self._perplexity_and_size)
         self._ids: dict[MetricContext, set[str | None]] = {}
 
     def add(self, trial: int, instance: Instance, names: tuple[str, ...], values: Sequence[Value]) -> PerInstanceStats:
-        """Count one request."""
+        """Add one request's statistics."""
         self._ids.setdefault(MetricContext.from_instance(instance), set()).add(instance.id)
         return super().add(trial, instance, names, values)
 

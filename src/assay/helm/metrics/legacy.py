@@ -1,4 +1,4 @@
-"""The metrics that only HELM 0.2 has."""
+"""Metrics of HELM 0.2 that today's HELM no longer has."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ class BasicMetric(Metric):
         self.names = tuple(names)
 
     def begin(self, setting: Setting) -> Evaluation:
-        """Start to evaluate a run."""
+        """Start the evaluation of a run."""
         if setting.adapter_spec.method == LANGUAGE_MODELING:
             return _LanguageModeling(self.names, setting)
         return _Basic(self.names, setting)
 
     @property
     def code_scores(self) -> tuple[str, ...]:
-        """Those of its scores that run what the model wrote."""
+        """The metric's scores that run code written by the model."""
         return code_scores(self.names)
 
-    def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
+    def left_out_without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
         """The counts that depend on the prompt's tokens are left out."""
-        return "num_prompt_tokens and what follows from it"
+        return "num_prompt_tokens and what depends on it"
 
-    def is_possible(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:
-        """A tokenizer says which of a request's tokens are the reference's."""
+    def is_computable(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:
+        """Only a tokenizer can tell which of a request's tokens are the reference's."""
         return has_tokenizer or not asks_about_references(adapter_spec)
 
 
@@ -73,7 +73,7 @@ class _Basic(AnswerEvaluation):
             self.add_statistics(group, statistics)
 
     def further_statistics(self, group: Group) -> Named:
-        """Statistics of the references; those of the request are the last one's, and a tie counts as right."""
+        """Statistics of the references: costs of the last request only, and a tie counts as right."""
         if not group.references:
             return []
         choice = choose(self.setting, group)
@@ -102,17 +102,17 @@ class _LanguageModeling(AnswerEvaluation):
 
 
 class TokensMetric(Metric):
-    """What HELM 0.2 expects a run's requests to cost, by the model's provider."""
+    """The cost of a run's requests that HELM 0.2 expects from the model's provider."""
 
     handles_language_modeling: ClassVar[bool] = True
     needs_answers: ClassVar[bool] = False
 
     def begin(self, setting: Setting) -> Evaluation:
-        """Start to evaluate a run."""
+        """Start the evaluation of a run."""
         return _TokenCosts(setting)
 
-    def without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:
-        """OpenAI bills for prompts."""
+    def left_out_without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:
+        """The cost, if the provider is OpenAI, which bills for prompts."""
         return "estimated_num_tokens_cost" if _provider(adapter_spec.model) == "openai" else None
 
 
@@ -150,14 +150,14 @@ class _TokenCosts(Evaluation):
 
 
 def estimated_cost(request: Request, tokens: TokenCounter | None) -> int | None:
-    """Tokens that the provider bills at most; ``None`` where that takes a tokenizer and none is at hand."""
+    """The largest number of tokens that the provider bills; ``None`` if a tokenizer is needed and missing."""
     provider = _provider(request.model)
     output = request.num_completions * request.max_tokens
     if provider in _BILLED_FOR_OUTPUT:
         return output
     if provider not in ("openai", "gooseai"):
         return 0
-    # OpenAI bills for the prompt, and again where it is echoed; GooseAI only where it is echoed.
+    # OpenAI bills for the prompt, and again if it is echoed; GooseAI only if it is echoed.
     prompts = (provider == "openai") + request.echo_prompt
     if prompts and tokens is None:
         return None

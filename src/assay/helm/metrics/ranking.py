@@ -1,4 +1,4 @@
-"""``RankingMetric``: are the passages that answer a query ranked first, by what the model says of each on its own?
+"""``RankingMetric``: does the model, asked about each passage alone, rank those first that answer the query?
 
 The measures are trec_eval's, through the package pytrec_eval.
 """
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
 
 _METHOD = "ranking_binary"
 _CUT_BY_HAND = "recip_rank"
-"""trec_eval has no cut-off for it."""
+"""trec_eval has no cut-off for this measure, so the ranking is cut here."""
 _BINARY = (_CUT_BY_HAND, "recall", "success")
-_NO_NUMBERS = ("relstring", "runid")
-"""Measures whose values are texts, which pytrec_eval takes for numbers."""
+_TEXT_MEASURES = ("relstring", "runid")
+"""Measures whose values are strings, which pytrec_eval cannot read."""
 _NEVER_CUT = ("G", "Rndcg", "ndcg", "ndcg_rel")
-"""On a number after these trec_eval ends the process, as on a cut-off of 0: they take gains."""
-_GREATEST = 2**31 - 1
-"""Relevance and rank are whole numbers of C."""
+"""Measures whose parameters are gains: with a cut-off, or a cut-off of 0, trec_eval ends the process."""
+_MAX_INT32 = 2**31 - 1
+"""Relevance and rank are C ints."""
 _DISPLAY_NAMES = {"ndcg_cut": "NDCG", "recip_rank": "RR"}
 _QUERY = "_"
 
 
 class RankingMetric(Metric):
-    """Measures of a ranking by binary judgements; those that say yes are first, the surest of them foremost.
+    """Measures of a ranking by yes-or-no judgements: first the passages with a yes, the most confident at the top.
 
     Args:
         method: Only ``ranking_binary``.
-        measure_names: trec_eval's, with or without a cut-off: ``ndcg_cut.10``.
-        correct_output: What the model says of a passage that answers.
-        wrong_output: What it says of one that does not.
-        rank: Take every measure also over the passages up to this rank of the retrieval.
-        multiple_relevance_values: Relevance has degrees, of which 1 does not count for binary measures.
+        measure_names: trec_eval's names, with or without a cut-off: ``ndcg_cut.10``.
+        correct_output: The model's judgement of a passage that answers the query.
+        wrong_output: The model's judgement of a passage that does not.
+        rank: Compute every measure also for the passages up to this rank of the retrieval.
+        multiple_relevance_values: Relevance has degrees; degree 1 does not count in binary measures.
 
     Raises:
         MissingDependencyError: pytrec_eval is not installed.
@@ -68,11 +68,11 @@ class RankingMetric(Metric):
         self._correct_output, self._wrong_output = _standard(correct_output), _standard(wrong_output)
 
     def begin(self, setting: Setting) -> Evaluation:
-        """Start to evaluate a run."""
+        """Start the evaluation of a run."""
         return _Evaluation(self, setting)
 
     def judge(self, state: RequestState) -> tuple[int, float]:
-        """How high a passage is ranked, by the model's judgement and its log probability."""
+        """A passage's sort key: the model's judgement, then its log probability."""
         completions = state.answer.completions
         text, logprob = (completions[0].text, completions[0].logprob) if completions else ("missing", 0.0)
         judgement = _standard(text)
@@ -81,7 +81,7 @@ class RankingMetric(Metric):
         return int(judgement == self._wrong_output), -1 * logprob
 
     def measure(self, relevant: Mapping[str, int], ranked: Mapping[str, int], suffix: str = "") -> Named:
-        """All measures of one ranking, greater values first."""
+        """All measures of one ranking, in which greater values come first."""
         return [
             (f"{measure.display_name}{suffix}", measure.of(relevant, ranked, self.multiple_relevance_values))
             for measure in self.measures
@@ -100,7 +100,7 @@ class _Evaluation(Evaluation):
             return
         passages = [
             _Passage.of(state) for state in sorted(group.references, key=self._metric.judge, reverse=True)
-        ]  # sorting keeps the order of those that are alike
+        ]  # the sort is stable, as HELM's
         relevant = {passage.key: passage.relevance for passage in passages if passage.relevance}
         if not relevant:  # HELM fails on it
             self.unscored.append(f"instance {group.instance.id}, trial {group.trial}: no passage is relevant")
@@ -123,11 +123,11 @@ class _Passage(NamedTuple):
     number: int
     relevance: int | None
     rank: int | None
-    """That of the retrieval."""
+    """Its rank in the retrieval."""
 
     @classmethod
     def of(cls, state: RequestState) -> _Passage:
-        """Read what a reference's tags say: ``relevance=2``, ``rank=7``."""
+        """Read a reference's tags: ``relevance=2``, ``rank=7``."""
         number = state.reference_index or 0
         relevance = rank = None
         for tag in state.instance.references[number].tags:
@@ -149,7 +149,7 @@ class _Measure(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> _Measure:
         name, dot, cut_off = text.partition(".")
-        is_known = name in _package().supported_measures and name not in _NO_NUMBERS
+        is_known = name in _package().supported_measures and name not in _TEXT_MEASURES
         is_cut = cut_off.isdecimal() and int(cut_off) > 0 and name not in _NEVER_CUT
         if not is_known or (dot and not is_cut):
             raise SpecificationError(f"RankingMetric: trec_eval has no measure {text!r}")
@@ -161,7 +161,7 @@ class _Measure(NamedTuple):
         return f"{name}@{self.cut_off}" if self.cut_off else name
 
     def of(self, relevant: Mapping[str, int], ranked: Mapping[str, int], has_degrees: bool) -> float:
-        """The measure of one ranking; without a cut-off the first of trec_eval's own."""
+        """The measure of one ranking; without a cut-off, the value at trec_eval's first default cut-off."""
         name = self.name if self.cut_off is None else f"{self.name}.{self.cut_off}"
         if self.name in _BINARY and has_degrees:
             relevant = {key: 0 if value == 1 else value for key, value in relevant.items()}
@@ -178,8 +178,8 @@ def _number(tag: str) -> int:
         number = int(value)
     except ValueError:
         raise SpecificationError(f"RankingMetric: the tag {tag!r} of a reference has no number") from None
-    if abs(number) > _GREATEST:
-        raise SpecificationError(f"RankingMetric: the number in the tag {tag!r} of a reference is too great")
+    if abs(number) > _MAX_INT32:
+        raise SpecificationError(f"RankingMetric: the number in the tag {tag!r} of a reference is too large")
     return number
 
 

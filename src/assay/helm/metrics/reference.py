@@ -1,4 +1,4 @@
-"""``BasicReferenceMetric``: which reference does the model find likeliest, when asked about each on its own?"""
+"""``BasicReferenceMetric``: which reference has the highest probability, with a request for each?"""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _CALIBRATED_METHOD = "multiple_choice_separate_calibrated"
 
 
 class BasicReferenceMetric(Metric):
-    """Accuracy where each reference has its own request."""
+    """Accuracy if each reference has its own request."""
 
     def begin(self, setting: Setting) -> Evaluation:
-        """Start to evaluate a run."""
+        """Start the evaluation of a run."""
         return _Evaluation(setting)
 
-    def is_possible(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:
-        """A tokenizer says which of a request's tokens are the reference's."""
+    def is_computable(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:
+        """Only a tokenizer can tell which of a request's tokens are the reference's."""
         return has_tokenizer or not asks_about_references(adapter_spec)
 
 
@@ -71,27 +71,27 @@ class _Evaluation(Evaluation):
 
 
 class Choice(NamedTuple):
-    """Which references the model finds likeliest."""
+    """The references with the highest score."""
 
     likeliest: frozenset[int]
     """More than one if they tie."""
     correct: frozenset[int]
     probability: float
-    """Softmax of the likeliest reference's score."""
+    """The highest score's softmax."""
 
 
 def choose(setting: Setting, group: Group) -> Choice | str:
     """The model's choice for an instance, or the reason why there is none.
 
-    A reference's score is the mean log probability of its tokens, or, in a calibrated run, their sum less what the
-    same tokens get without the question.
+    A reference's score is the mean log probability of its tokens. In a calibrated run it is their sum minus the sum
+    for the same tokens without the question.
 
     Raises:
-        SpecificationError: The run's method asks about no references.
+        SpecificationError: The run's method has no requests for references.
     """
     method = setting.adapter_spec.method
     if not asks_about_references(setting.adapter_spec):
-        raise SpecificationError(f"the run asks about references one by one, but its method is {method!r}")
+        raise SpecificationError(f"the run has requests for references, but its method is {method!r}")
     where = f"instance {group.instance.id}, trial {group.trial}"
     sums: dict[tuple[int, str], tuple[int | float, int]] = {}
     for state in group.references:
@@ -121,7 +121,7 @@ def choose(setting: Setting, group: Group) -> Choice | str:
 
 def _answer_logprob(state: RequestState, tokens: TokenCounter) -> tuple[int | float, int]:
     reference = state.instance.references[state.reference_index or 0].output.text
-    num_tokens = tokens.split(f" {reference}")  # in the prompt a space comes before it
+    num_tokens = tokens.split(f" {reference}")  # as in the prompt, with a space before it
     answer = state.answer.completions[0].tokens[-num_tokens:]
     return sum(token.logprob for token in answer), num_tokens
 

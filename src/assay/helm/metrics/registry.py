@@ -1,4 +1,4 @@
-"""From HELM's class names to metrics."""
+"""Creates metrics from HELM's class names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import SpecificationError, UnsupportedTaskError
-from assay.helm.foreign import ForeignMetric
+from assay.helm.installed_helm import InstalledHelmMetric
 
 if TYPE_CHECKING:
     from assay.helm.metrics.base import Metric
@@ -38,31 +38,29 @@ NATIVE: Mapping[str, str] = {
         "machine_translation_metrics.MachineTranslationMetric": "translation.MachineTranslationMetric",
     }.items()
 }
-"""HELM's class name to the class here that computes the same."""
+"""HELM's class names, with the class here that computes the same."""
 
-LM_EVALS = "assay.helm.lm_eval_runs.Scores"
-"""The class name under which run specifications list lm-eval's metrics. HELM need not know it, and there is none."""
+LM_EVAL_SCORES = "assay.helm.lm_eval_runs.Scores"
+"""The class name under which run specifications list lm-eval's metrics. There is no such class."""
 
 
-def create_metric(metric_spec: MetricSpec) -> Metric | ForeignMetric:
-    """Make the metric that a run specification names: ours, or else that of the installed HELM.
+def create_metric(metric_spec: MetricSpec) -> Metric | InstalledHelmMetric:
+    """Create a metric of a run specification: Assay's implementation, or else the installed HELM's.
 
     Raises:
-        MissingDependencyError: The metric needs a package that is not installed; for metrics that are not computed
-            here that is crfm-helm.
+        MissingDependencyError: The metric needs a package that is not installed: crfm-helm, if only HELM computes it.
         UnknownMetricError: There is no metric of that name.
-        SpecificationError: The arguments are not the metric's.
-        UnsupportedTaskError: The metrics are lm-eval's.
+        SpecificationError: The metric does not take these arguments.
+        UnsupportedTaskError: The metric is lm-eval's.
     """
     name = metric_spec.class_name
-    if name == LM_EVALS:
+    if name == LM_EVAL_SCORES:
         raise UnsupportedTaskError(
-            "the run was made of one of lm-eval's tasks, and only lm-eval's task computes its scores: assay helm show "
-            "shows them, assay run asks the task anew, and assay helm evaluate --metric NAME --output-dir DIR computes "
-            "scores of HELM's"
+            "the run was made from a task of lm-eval, and only the task computes its scores: assay helm show shows "
+            "them, assay run runs the task again; assay helm evaluate --metric NAME --output-dir DIR computes HELM's"
         )
     if name not in NATIVE:
-        return ForeignMetric(metric_spec)
+        return InstalledHelmMetric(metric_spec)
     module, _, class_name = NATIVE[name].rpartition(".")
     metric_class: type[Metric] = getattr(importlib.import_module(module), class_name)
     _check_arguments(metric_class, metric_spec.args)
@@ -79,5 +77,5 @@ def _check_arguments(metric_class: type[Metric], args: Mapping[str, Any]) -> Non
     for key, value in args.items():
         try:
             msgspec.convert(value, hints[key])
-        except (msgspec.ValidationError, UnicodeEncodeError):  # the latter of a lone surrogate
-            raise SpecificationError(f"{name}: {key}={value!r} is not what it takes there") from None
+        except (msgspec.ValidationError, UnicodeEncodeError):  # UnicodeEncodeError: a lone surrogate
+            raise SpecificationError(f"{name}: {key}={value!r} has the wrong type") from None

@@ -18,7 +18,7 @@ _FINISH_REASONS = ("length", "stop", "endoftext", "unknown")
 
 
 def request_statistics(adapter_spec: AdapterSpec, state: RequestState, tokens: TokenCounter | None) -> Named:
-    """Size, cost, end and truncation of an answered request."""
+    """Size, cost, finish reason and truncation of an answered request."""
     reason = _finish_reason(state.answer)
     return [
         ("num_references", len(state.instance.references)),
@@ -31,7 +31,7 @@ def request_statistics(adapter_spec: AdapterSpec, state: RequestState, tokens: T
 
 
 def language_modeling_statistics(state: RequestState) -> Named:
-    """Log probability of the first completion, with the tokens and bytes that it is spread over."""
+    """Log probability of the first completion, with its numbers of tokens and bytes."""
     tokens: Sequence[Token] = state.answer.completions[0].tokens
     if state.num_conditioning_tokens > 0 and tokens and tokens[0].text == "":
         tokens = tokens[1:]  # the AI21 tokenizer's empty first token
@@ -65,7 +65,7 @@ def _finish_reason(result: RequestResult) -> str:
 
 
 def _num_bytes(text: str) -> int:
-    r"""Bytes of a token; ``bytes:\xe2\x80`` stands for bytes that are no character on their own."""
+    r"""Bytes of a token; ``bytes:\xe2\x80`` stands for bytes that are not a whole character."""
     if text.startswith("bytes:"):
         return text.count("\\x")
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

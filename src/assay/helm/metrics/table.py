@@ -1,6 +1,6 @@
-"""Collects the statistics of instances into those of trials, and those of trials into a run's.
+"""Aggregates instances' statistics to trials, and trials to a run.
 
-The order of every addition and of every resulting statistic is HELM's, so that sums agree to the last bit.
+All additions and all statistics are in HELM's order, so that sums are equal to the last bit.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from assay.helm.scenario import Instance
 
 Value = int | float | Moments | None
-"""What one instance contributes: a number, several numbers' moments, or nothing."""
+"""The contribution of one instance: a number, the moments of several, or nothing."""
 
 Named = list[tuple[str, int | float | None]]
-"""Statistics by name, before they are given a context."""
+"""Statistics' names and values, without a context."""
 
-_REMEMBERED = 256
+_CACHE_SIZE = 256
 
 
 class Column:
-    """One metric name in one context: its running sum in the current trial."""
+    """The running sums of one metric name in one context, for the current trial."""
 
     __slots__ = ("_floats", "_integers", "empty", "has_moments", "has_value", "is_open", "lows", "moments", "name")
 
@@ -41,7 +41,7 @@ class Column:
         self.has_moments = False
         self.moments = Moments()
         self.lows = Moments()
-        """The smallest value of each instance, where an instance contributes several."""
+        """The smallest value of each instance that contributes several."""
         self._integers: dict[int | float, Stat] = {}
         self._floats: dict[int | float, Stat] = {}
 
@@ -53,7 +53,7 @@ class Column:
         self.lows = Moments()
 
     def add(self, value: Value) -> Stat:
-        """Count an instance's value and give its Stat."""
+        """Add an instance's value and return its Stat."""
         if value is None:
             return self.empty
         if isinstance(value, Moments):
@@ -71,46 +71,46 @@ class Column:
         return stat
 
     def _stat(self, value: int | float) -> Stat:
-        """Most values repeat: one object serves many instances, until somebody is given it to keep."""
+        """A Stat that instances with the same value share, since most values repeat."""
         known: dict[int | float, Stat] = self._integers if isinstance(value, int) else self._floats
         stat = known.get(value)
         if stat is not None and (value or math.copysign(1, value) > 0):
             return stat
         stat = Stat.of(self.name, value)
-        if len(known) < _REMEMBERED and (value or math.copysign(1, value) > 0):
+        if len(known) < _CACHE_SIZE and (value or math.copysign(1, value) > 0):
             known[value] = stat
         return stat
 
 
 class Perturbations(Enum):
-    """What a table makes of perturbed copies of an instance."""
+    """How a table treats perturbed copies of instances."""
 
     IGNORED = "ignored"
     """The metric has no worst cases."""
     ABSENT = "absent"
-    """There are none, so that every instance is its own worst case."""
+    """There are none: every instance is its own worst case."""
     PRESENT = "present"
 
     @classmethod
     def given(cls, are_there: bool) -> Perturbations:
-        """For a metric with worst cases."""
+        """The treatment by a metric with worst cases."""
         return cls.PRESENT if are_there else cls.ABSENT
 
 
 class ContextTotals(NamedTuple):
-    """What a trial knows of one context when its instances are done."""
+    """The totals of one context at the end of a trial."""
 
     context: MetricContext
     sums: dict[str, Moments]
     confidences: array[float]
-    """Probability that the model gave its answer, of each instance that has an ``exact_match``."""
+    """The probability that the model gave its answer, for each instance with an ``exact_match``."""
     correct: array[int]
     has_logprobs: bool
     num_instances: int
 
 
 class _Context:
-    """The columns of one context, and what calibration needs of its instances."""
+    """The columns of one context, and its instances' values for calibration."""
 
     def __init__(self, context: MetricContext) -> None:
         self.context = context
@@ -174,7 +174,7 @@ class TrialTable:
         self._valued: list[Column] = []
 
     def add(self, trial: int, instance: Instance, names: tuple[str, ...], values: Sequence[Value]) -> PerInstanceStats:
-        """Count one instance; trials must come one after the other."""
+        """Add one instance's values; trials must come one after the other."""
         if trial != self._trial:
             self._close_trial()
             self._trial = trial
@@ -198,12 +198,12 @@ class TrialTable:
         )
 
     def add_named(self, trial: int, instance: Instance, statistics: Named) -> PerInstanceStats:
-        """Count one instance by names with their values."""
+        """Add one instance's named values."""
         names, values = zip(*statistics, strict=True)
         return self.add(trial, instance, names, values)
 
     def finish(self) -> list[Stat]:
-        """The statistics of the run: for each name the mean over trials of the trials' means."""
+        """The run's statistics: for each name, the means of the trials."""
         self._close_trial()
         return [moments.to_stat(name) for name, moments in self._run.items()]
 

@@ -1,4 +1,4 @@
-"""Corpus BLEU of translations, as sacrebleu computes it (Post 2018, https://aclanthology.org/W18-6319)."""
+"""Corpus BLEU of translations, computed by sacrebleu (Post 2018, https://aclanthology.org/W18-6319)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class MachineTranslationMetric(WholeRunMetric):
-    """BLEU of one translation for each text, with one reference.
+    """BLEU of translations, with one completion and one reference for each text.
 
     Raises:
         MissingDependencyError: sacrebleu is not installed.

@@ -1,4 +1,4 @@
-"""Metrics that look at all instances of a context together."""
+"""Metrics that are computed from all instances of a context together."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class ContextMeans:
-    """Means over trials of statistics that each trial gives once for a context."""
+    """Means over trials of statistics that a trial has once for each context."""
 
     def __init__(self) -> None:
         self._run: dict[MetricName, Moments] = {}
 
     def add(self, context: MetricContext, name: str, moments: Moments) -> None:
-        """Count one trial's statistic."""
+        """Add one trial's statistic."""
         self._run.setdefault(MetricName(name, *context), Moments()).add(moments.mean)
 
     def stats(self) -> list[Stat]:
@@ -33,13 +33,13 @@ class ContextMeans:
 
 
 class InstancesPerSplitMetric(Metric):
-    """How many instances each context has."""
+    """The number of instances in each context."""
 
     handles_language_modeling: ClassVar[bool] = True
     needs_answers: ClassVar[bool] = False
 
     def begin(self, setting: Setting) -> Evaluation:  # noqa: ARG002
-        """Start to evaluate a run."""
+        """Start the evaluation of a run."""
         return _InstanceCount()
 
 
@@ -47,7 +47,7 @@ class _InstanceCount(Evaluation):
     def __init__(self) -> None:
         super().__init__()
         self._counts: dict[int, dict[MetricContext, int]] = {}
-        """By trial; its contexts in the order of the file, as in HELM, and not in that of the groups."""
+        """By trial, with contexts in the file's order, as in HELM; the order of groups may differ."""
 
     def add_state(self, state: RequestState) -> None:
         context = MetricContext.from_instance(state.instance)
@@ -68,19 +68,19 @@ class _InstanceCount(Evaluation):
 class WholeRunMetric(Metric, ABC):
     """A metric of all answers of a context together.
 
-    Only what `digest` takes of an answer is kept until the trial is complete.
+    Until a trial is complete, only the `digest` of each answer is kept in memory.
     """
 
     def begin(self, setting: Setting) -> Evaluation:  # noqa: ARG002
-        """Start to evaluate a run."""
+        """Start the evaluation of a run."""
         return _WholeRun(self)
 
     @abstractmethod
     def digest(self, state: RequestState) -> object:
-        """What has to be remembered of an answer.
+        """The part of an answer that `summarize` needs.
 
         Raises:
-            UsageError: The metric is not made for such requests.
+            UsageError: The metric does not take such requests.
         """
 
     @abstractmethod
@@ -121,5 +121,5 @@ def moments_of(named: Named) -> list[tuple[str, Moments]]:
 
 
 def where(instance: Instance) -> str:
-    """An instance as messages name it."""
+    """An instance's name in messages."""
     return f"instance {instance.id}"

@@ -1,4 +1,4 @@
-"""The worst value over an instance and its perturbed copies, which says how robust and how fair a model is."""
+"""The worst value over an instance and its perturbed copies, which measures robustness and fairness."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ _OVERALL = (_ROBUSTNESS.name, _FAIRNESS.name)
 _Place = tuple[str, str | None, str | None]
 """A metric's name, split and sub-split."""
 _Derived = dict[tuple[_Place, PerturbationDescription, str], Moments]
-"""By place, perturbation, and whether the values are the worst ones or those before the perturbation."""
+"""By place, perturbation, and ``worst`` or ``original`` (the values before the perturbation)."""
 
 
 class WorstCases:
-    """Gathers a trial's per-instance statistics and gives those over perturbations.
+    """Collects a trial's per-instance statistics and computes their worst cases over perturbations.
 
-    HELM takes the smallest value of every statistic, also of those where smaller is better.
+    As in HELM, the worst is the smallest value, also of statistics where smaller is better.
     """
 
     def __init__(self) -> None:
         self._stats: dict[tuple[_Place, str], list[Stat]] = {}
 
     def add(self, instance_id: str, stats: Sequence[Stat]) -> None:
-        """Keep one instance's statistics."""
+        """Add one instance's statistics."""
         for stat in stats:
             place = (stat.name.name, stat.name.split, stat.name.sub_split)
             self._stats.setdefault((place, instance_id), []).append(stat)
 
     def finish(self) -> Iterable[tuple[MetricName, Moments]]:
-        """The worst cases of what was added, which is then forgotten."""
+        """The worst cases of the added statistics, which are then cleared."""
         derived: _Derived = {}
         for (place, instance_id), stats in self._stats.items():
             if len({stat.name.perturbation for stat in stats}) < len(stats):
@@ -54,7 +54,7 @@ class WorstCases:
 
 
 def overall_worst_names(name: MetricName) -> tuple[MetricName, MetricName]:
-    """Names of the worst value over all perturbations for robustness, and of that for fairness."""
+    """The names of the worst value over all robustness perturbations, and over all fairness perturbations."""
     robustness, fairness = (
         msgspec.structs.replace(name, perturbation=msgspec.structs.replace(perturbation, computed_on="worst"))
         for perturbation in (_ROBUSTNESS, _FAIRNESS)

@@ -1,1 +1,1 @@
-"""Answering a HELM run's requests: by a server, or by a model in this process."""
+"""Answers a HELM run's requests with a server or a model in this process."""

@@ -1,4 +1,4 @@
-"""A HELM run's requests are answered, by whatever answers them, with a durable record between."""
+"""Answers a HELM run's requests with a server or a model in this process, and journals every answer."""
 
 from __future__ import annotations
 
@@ -28,85 +28,81 @@ if TYPE_CHECKING:
 
 
 class Source(Protocol):
-    """Where answers come from: a server, or a model in this process."""
+    """Answers requests: a server, or a model in this process."""
 
     @property
     def end_of_text(self) -> str | None:
-        """The text with which the model ends, where it may be part of its answers."""
+        """The text of the end-of-sequence token, if answers may contain it."""
 
     @property
-    def window(self) -> int | None:
-        """The model's context length in tokens, if it is known."""
-
-    @property
-    def gives_tokens(self) -> bool:
+    def returns_tokens(self) -> bool:
         """Whether answers come with their tokens and log-probabilities."""
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """All that tells it from sources whose answers might differ. JSON-able, without secrets."""
+        """Everything that can change the answers, as JSON values without secrets."""
 
     def prepare(self, requests: Sequence[Request]) -> list[Request]:
-        """The requests as they are put to the model: with prompts that fit into its window, if that is known.
+        """The requests as the model gets them: with prompts cut to its context length, if that is known.
 
         Raises:
-            UsageError: some of them cannot be answered.
-            UnjudgeableError: the server is not there.
+            UsageError: the source cannot answer some of them.
+            UnjudgeableError: the server cannot be reached.
         """
 
     def payload(self, request: Request) -> bytes:
-        """All of a request that decides its answer."""
+        """The part of a request that decides its answer."""
 
     def answer(
         self, calls: Sequence[Call], requests: Sequence[Request], journal: Journal, progress: Progress
     ) -> list[Response]:
-        """What became of each request, in order; those that the journal has answers to are not asked again.
+        """The response to each request, in order; requests whose response is in the journal are not sent again.
 
         Args:
             calls: the requests with their payloads.
-            requests: the same ones as HELM's.
-            journal: keeps each response as it comes.
-            progress: is told of each.
+            requests: the same requests as HELM's records.
+            journal: receives each response as it arrives.
+            progress: is notified of each response.
         """
 
 
 @dataclass(frozen=True)
 class Answered:
-    """A run whose requests have been put to a model."""
+    """A run whose requests have been sent to a model."""
 
     state: ScenarioState
     failures: Mapping[int, Failure]
-    """Why requests have no result, by their place in the state."""
-    num_cut: int
-    """Prompts that were cut to the model's window."""
+    """Why requests have no result, by their index in the state."""
+    num_truncated: int
+    """Number of prompts that were cut to the model's context length."""
     num_empty: int
-    """Answers without a text; they are scored as such."""
+    """Number of answers without text; they are scored as empty."""
     journal: Path
 
     def finish(self) -> None:
-        """Let the run count as finished, once its outcome is told: until then the same call asks nothing again."""
+        """Mark the run as finished, after its outcome was reported. Until then the same call sends nothing again."""
         with uninterrupted():
             finish_journal(self.journal, failed=len(self.failures))
 
 
 @contextmanager
-def answered(
+def answer_requests(
     run_spec: RunSpec, state: ScenarioState, source: Source, journals: Path, progress: Progress, *, fresh: bool = False
 ) -> Iterator[Answered]:
-    """A run with its requests answered; no other process takes it up while the block runs.
+    """Answer a run's requests; while the block runs, no other process can resume the run.
 
     Args:
         run_spec: the run.
-        state: its requests; results that they have are replaced.
-        source: answers them.
+        state: its requests; existing results are replaced.
+        source: answers the requests.
         journals: the folder of journals.
-        progress: is told what happens.
-        fresh: start anew even if an interrupted run could be gone on with.
+        progress: is notified of what happens.
+        fresh: start from the beginning even if an interrupted run could be resumed.
 
     Raises:
-        UsageError: some request cannot be answered by this source.
+        UsageError: the source cannot answer some request.
         UnjudgeableError: the server cannot be reached, or refuses everything.
-        JournalError: the record of an interrupted run cannot be used.
+        JournalError: the journal of an interrupted run cannot be used.
     """
     asked = source.prepare([one.request for one in state.request_states])
     calls = [_call(run_spec.name, place, source.payload(request)) for place, request in enumerate(asked)]

@@ -1,7 +1,7 @@
-"""HELM's requests as bodies for an OpenAI-compatible server: those that HELM's own clients for vLLM send.
+"""Writes HELM's requests as bodies for an OpenAI-compatible server, as HELM's clients for vLLM do.
 
-Keys that say nothing (an empty list of stop sequences, ``best_of`` of one) are left out, as some servers refuse them.
-Prompts that are to be scored are asked about in the way in which the server is known to tell their log-probabilities.
+Keys without effect (an empty list of stop sequences, ``best_of`` of one) are left out, since some servers refuse them.
+To score prompts, the body asks for log-probabilities in the way that the server supports.
 """
 
 from __future__ import annotations
@@ -18,27 +18,25 @@ if TYPE_CHECKING:
 
 
 def is_scoring(request: Request) -> bool:
-    """Whether nothing is to be generated, only the prompt's own tokens to be scored."""
+    """Whether the request only scores the prompt's tokens and generates nothing."""
     return request.echo_prompt and request.max_tokens == 0
 
 
-def refuse_impossible(request: Request, endpoint: EndpointKind) -> None:
-    """Refuse a request that no answer could be right for.
+def check_supported(request: Request, endpoint: EndpointKind) -> None:
+    """Refuse a request that cannot be answered correctly.
 
     Raises:
-        UnsupportedTaskError: says what it asks for.
+        UnsupportedTaskError: says what the request asks for.
     """
     _validate(request)
     if request.embedding:
         raise UnsupportedTaskError("the run asks for embeddings, which are not supported")
     if request.multimodal_prompt is not None or request.image_generation_parameters is not None:
-        raise UnsupportedTaskError("the run asks for or about images or sound, which is not supported")
+        raise UnsupportedTaskError("the run needs images or sound, which are not supported")
     if request.echo_prompt and request.max_tokens:
-        raise UnsupportedTaskError(
-            "the run asks for prompts to be echoed with an answer after them, which no task does"
-        )
+        raise UnsupportedTaskError("the run asks for echoed prompts with an answer after them, which is not supported")
     if request.echo_prompt and request.num_completions > 1:
-        raise UnsupportedTaskError("the run asks for several completions of a prompt that is only to be scored")
+        raise UnsupportedTaskError("the run asks for several completions of a prompt that is only scored")
     if endpoint == "chat" and request.echo_prompt:
         raise UnsupportedTaskError(
             "the run scores prompts by their log-probabilities (multiple_choice_separate, language_modeling), which "
@@ -52,17 +50,17 @@ def _validate(request: Request) -> None:
     for name, lowest in (("max_tokens", 0), ("num_completions", 1), ("temperature", 0)):
         value = getattr(request, name)
         if not lowest <= value < math.inf:
-            raise UnsupportedTaskError(f"the run asks for answers with {name}={value}, which cannot be")
+            raise UnsupportedTaskError(f"the run asks for answers with {name}={value}, which is impossible")
 
 
 def body_of(request: Request, model: str, endpoint: EndpointKind, source: LogprobSource | None) -> bytes:
-    """The body that asks a server for what HELM's request asks for.
+    """The body for a request of HELM's.
 
     Args:
-        request: one that :func:`refuse_impossible` lets pass.
+        request: a request that :func:`check_supported` accepts.
         model: the name that the server serves the model under.
-        endpoint: which of its text endpoints is asked.
-        source: how it tells a prompt's log-probabilities, where that is needed.
+        endpoint: the endpoint that gets the body.
+        source: how the server returns a prompt's log-probabilities, if that is needed.
     """
     if is_scoring(request):
         return _scoring(request.prompt, model, source or LogprobSource.ECHO)
@@ -73,7 +71,7 @@ def body_of(request: Request, model: str, endpoint: EndpointKind, source: Logpro
 def _scoring(prompt: str, model: str, source: LogprobSource) -> bytes:
     """The body that asks for a prompt's own log-probabilities.
 
-    One token more is asked for, since not all servers take zero; it is not looked at.
+    It asks for one generated token, which is ignored, since not all servers accept zero.
     """
     way = {"logprobs": 1, "echo": True} if source is LogprobSource.ECHO else {"prompt_logprobs": 1}
     return json.dumps({"model": model, "prompt": prompt, "temperature": 0, "max_tokens": 1, **way}).encode("ascii")
@@ -81,7 +79,7 @@ def _scoring(prompt: str, model: str, source: LogprobSource) -> bytes:
 
 def _completions(request: Request, model: str) -> dict[str, Any]:
     candidates = max(request.top_k_per_token, request.num_completions)
-    # With greedy decoding the best of several is the one there is, and vLLM refuses to look for it.
+    # With greedy decoding all candidates are the same, and vLLM refuses best_of.
     best_of = 1 if request.temperature == 0 else candidates
     return {
         "model": model,

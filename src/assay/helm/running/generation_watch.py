@@ -1,4 +1,4 @@
-"""Looks on while ``transformers`` generates: log-probabilities and stop sequences of a whole batch."""
+"""Records log-probabilities and finds stop sequences while ``transformers`` generates a batch."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-class Watch:
-    """Notes each token's log-probability, and sees where stop sequences have come.
+class GenerationWatch:
+    """Records each token's log-probability, and stops a row at its first stop sequence.
 
     Args:
         torch: the module.
-        decode: makes text of token ids.
-        start: where the generated tokens begin.
+        decode: turns token ids into text.
+        start: the position of the first generated token.
         stops: the stop sequences.
     """
 
@@ -23,21 +23,21 @@ class Watch:
         self._decode = decode
         self._start = start
         self._stops = stops
-        # A token stands for at least one byte: a stop sequence that has just ended lies in the last so many.
+        # A token has at least one byte, so a stop sequence that has just ended lies within this many tokens.
         self._tail = max((len(stop.encode()) for stop in stops), default=0) + 1
         self._distribution: Any = None
         self._logprobs: list[Any] = []
         self.ends: list[int | None] = []
-        """By row, how many tokens there were when a stop sequence had come."""
+        """For each row, the number of tokens up to the end of a stop sequence, or None without one."""
 
-    def see_logits(self, input_ids: Any, logits: Any) -> Any:
-        """Called with what the model predicts, of shape (rows, vocabulary), before a token is chosen."""
+    def on_logits(self, input_ids: Any, logits: Any) -> Any:
+        """Called before a token is chosen, with the logits of shape (rows, vocabulary)."""
         self.ends = self.ends or [None] * len(input_ids)
         self._distribution = self._torch.log_softmax(logits.float(), dim=-1)
         return logits
 
-    def see_tokens(self, input_ids: Any, scores: Any) -> Any:  # noqa: ARG002 - called by transformers
-        """Called after a token was chosen; tells which rows are done."""
+    def on_tokens(self, input_ids: Any, scores: Any) -> Any:  # noqa: ARG002 - called by transformers
+        """Called after a token was chosen; returns which rows are done."""
         self._logprobs.append(self._distribution.gather(1, input_ids[:, -1:]).squeeze(1))
         count = input_ids.shape[1] - self._start
         for row in [row for row, end in enumerate(self.ends) if end is None and self._stops]:

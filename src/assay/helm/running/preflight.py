@@ -1,4 +1,4 @@
-"""What would keep a run's files from being written, found before anything is asked."""
+"""Checks, before requests are sent, that the run's files can be written afterwards."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 
 from assay.errors import AssayError, FewerStatisticsError
 from assay.helm.adaptation import instance_key
-from assay.helm.foreign import ForeignMetric
-from assay.helm.run_directory import SCENARIO_STATE, RunFiles, check_place, would_lose, write_run
-from assay.helm.stat_files import STATS, what_would_be_lost
+from assay.helm.installed_helm import InstalledHelmMetric
+from assay.helm.run_directory import SCENARIO_STATE, RunFiles, check_run_directory, lost_statistics_message, write_run
+from assay.helm.stat_files import STATS, lost_statistics
 from assay.helm.state_file import StateFile
 
 if TYPE_CHECKING:
@@ -26,70 +26,70 @@ if TYPE_CHECKING:
 _Place = tuple[int, "InstanceKey", int | None, str | None]
 
 
-def check_outcome(
+def check_results_can_be_written(
     run: RunToAnswer,
-    metrics: Sequence[Metric | ForeignMetric],
+    metrics: Sequence[Metric | InstalledHelmMetric],
     folder: Path,
     service: TokenizerService | None,
     *,
-    gives_tokens: bool,
+    returns_tokens: bool,
     allow_fewer: bool,
 ) -> None:
-    """See whether the files of a run can be written to its directory once it is answered.
+    """Check that the files of a run can be written to its directory once it is answered.
 
-    Where statistics are there already, the answers that they are of are scored as those to come will be: with the same
-    metrics, tokenizer and requests. What is missing then would be missing afterwards.
+    If the directory has statistics, its answers are scored with the metrics, tokenizer and requests of the new run.
+    Statistics that are missing then would also be missing after the new run.
 
     Args:
-        run: The run to be answered.
-        metrics: What is to be computed.
-        folder: The run's directory, which may not exist.
-        service: As for the metrics.
-        gives_tokens: Whether answers will come with their tokens.
+        run: The run to answer.
+        metrics: The metrics to compute.
+        folder: The run's directory, which need not exist.
+        service: The tokenizer for the metrics.
+        returns_tokens: Whether answers will come with their tokens.
         allow_fewer: Whether statistics may be replaced by fewer.
 
     Raises:
         OutputError: The directory cannot be written to.
         FileFormatError: The scenario's file is missing or damaged.
-        FewerStatisticsError: The directory would lose statistics, which is not allowed.
+        FewerStatisticsError: The directory would lose statistics, and ``allow_fewer`` is not set.
     """
-    check_place(folder, run.scenario)
-    if not allow_fewer and (lost := _would_be_missing(run.state, metrics, folder, service, gives_tokens)):
-        raise FewerStatisticsError(would_lose(folder, lost))
+    check_run_directory(folder, run.scenario)
+    if not allow_fewer and (lost := _lost_when_answered_again(run.state, metrics, folder, service, returns_tokens)):
+        raise FewerStatisticsError(lost_statistics_message(folder, lost))
 
 
-def _would_be_missing(
+def _lost_when_answered_again(
     state: ScenarioState,
-    metrics: Sequence[Metric | ForeignMetric],
+    metrics: Sequence[Metric | InstalledHelmMetric],
     folder: Path,
     service: TokenizerService | None,
-    gives_tokens: bool,
+    returns_tokens: bool,
 ) -> str | None:
-    """What the run's directory would lose, as far as that can be known; None where it takes programs or HELM."""
-    if any(isinstance(metric, ForeignMetric) or metric.code_scores for metric in metrics):
+    """The statistics that would be lost; None if that takes programs or HELM to find out."""
+    if any(isinstance(metric, InstalledHelmMetric) or metric.code_scores for metric in metrics):
         return None
     if not (folder / STATS).exists() or not (folder / SCENARIO_STATE).is_file():
         return None
     with tempfile.TemporaryDirectory(prefix="assay-helm-") as rehearsal:
         try:
-            answered = _answered_as_before(state, StateFile(folder / SCENARIO_STATE), gives_tokens)
+            answered = _with_earlier_results(state, StateFile(folder / SCENARIO_STATE), returns_tokens)
             write_run(RunFiles(None, None, answered), metrics, Path(rehearsal), service)
-        except AssayError:  # says nothing of the answers to come
+        except AssayError:  # the new answers may differ
             return None
-        return what_would_be_lost(folder, Path(rehearsal))
+        return lost_statistics(folder, Path(rehearsal))
 
 
-def _answered_as_before(state: ScenarioState, before: StateFile, gives_tokens: bool) -> ScenarioState:
+def _with_earlier_results(state: ScenarioState, before: StateFile, returns_tokens: bool) -> ScenarioState:
     results = {_place(one): one.result for one in before if one.result is not None}
     states = [
-        msgspec.structs.replace(one, result=_as_given(results.get(_place(one)), gives_tokens))
+        msgspec.structs.replace(one, result=_without_tokens(results.get(_place(one)), returns_tokens))
         for one in state.request_states
     ]
     return msgspec.structs.replace(state, request_states=states)
 
 
-def _as_given(result: RequestResult | None, gives_tokens: bool) -> RequestResult | None:
-    if result is None or gives_tokens:
+def _without_tokens(result: RequestResult | None, returns_tokens: bool) -> RequestResult | None:
+    if result is None or returns_tokens:
         return result
     completions = [msgspec.structs.replace(one, logprob=0, tokens=[]) for one in result.completions]
     return msgspec.structs.replace(result, completions=completions)

@@ -1,4 +1,4 @@
-"""From an answer to HELM's result of a request, cut to the request's limits as HELM's clients cut it."""
+"""Converts answers to HELM's results, cut to the request's limits as HELM's clients cut them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def result_of(answer: Answer, request: Request, end_of_text: str | None) -> RequestResult:
-    """The result that HELM's files hold.
+    """The result of a request.
 
     Args:
-        answer: with all its completions.
-        request: says where they are to end.
-        end_of_text: the text with which a model ends, where it may be part of its answers.
+        answer: the answer with all its completions.
+        request: says where completions end.
+        end_of_text: the text of the end-of-sequence token, if answers may contain it.
     """
     outputs = [truncate_sequence(_output(completion), request, end_of_text) for completion in answer.completions]
     return RequestResult(
@@ -37,17 +37,17 @@ def truncate_sequence(
     sequence: GeneratedOutput,
     request: Request,
     end_of_text_token: str | None = None,
-    print_warning: bool = True,  # noqa: ARG001 - HELM's interface; nothing is said here
+    print_warning: bool = True,  # noqa: ARG001 - part of HELM's interface
 ) -> GeneratedOutput:
-    """A completion that ends before the first stop sequence and has no more tokens than were asked for.
+    """Cut a completion before the first stop sequence and to the largest number of tokens.
 
-    This is what HELM's clients do with every completion, by its name there: the text is cut anywhere, the list of
-    tokens before the first that begins with the stop sequence. HELM drops the finish reason on the way; here it stays.
+    HELM's clients apply the function of this name to every completion. The text is cut exactly; the list of tokens is
+    cut before the first token that begins with the stop sequence. HELM drops the finish reason; here it is kept.
 
     Args:
         sequence: The completion.
-        request: Says where it is to end; a prompt that was to be echoed is never cut.
-        end_of_text_token: The text with which a model ends, where it may be part of its answers.
+        request: Says where the completion ends; an echoed prompt is never cut.
+        end_of_text_token: The text of the end-of-sequence token, if answers may contain it.
         print_warning: Not used.
     """
     if request.echo_prompt:

@@ -1,4 +1,4 @@
-"""A HELM run from its description or directory to its files: requests answered, metrics computed."""
+"""Answers a HELM run's requests, computes its metrics and writes its files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from assay._util.interruption import interruptible
 from assay.errors import NothingMeasuredError, SamplesFailedError, SpecificationError
 from assay.helm.evaluation import plan
 from assay.helm.options import EntryOptions, LocalModel, MetricOptions, suite_folder
-from assay.helm.run_directory import RunFiles, possible_metrics, write_run
-from assay.helm.running.answering import answered
+from assay.helm.run_directory import RunFiles, available_metrics, write_run
+from assay.helm.running.answering import answer_requests
 from assay.helm.running.entry import Entry, build_run
-from assay.helm.running.preflight import check_outcome
+from assay.helm.running.preflight import check_results_can_be_written
 from assay.helm.running.runs import helm_name as name_in_helm
 from assay.helm.running.runs import read_run
 from assay.helm.saved_run import ScoredRun
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from assay.helm.engines.protocol import Engine
-    from assay.helm.foreign import ForeignMetric
+    from assay.helm.installed_helm import InstalledHelmMetric
     from assay.helm.metrics.base import Metric
     from assay.helm.running.answering import Answered, Source
     from assay.helm.running.runs import RunToAnswer
@@ -40,36 +40,36 @@ if TYPE_CHECKING:
     from assay.types import Failure
 
 _LOCAL = "hf:"
-_AS_USUAL = MetricOptions()
-_AS_DESCRIBED = EntryOptions()
+_DEFAULT_OPTIONS = MetricOptions()
+_DEFAULT_ENTRY = EntryOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnsweredRun(ScoredRun):
-    """A run whose requests were put to a model, and whose metrics are computed and written."""
+    """A run whose requests were sent to a model, and whose metrics have been computed and written."""
 
     num_requests: int
     failures: Mapping[int, Failure]
-    """Why requests have no answer, by their place in the run; they are not scored."""
-    num_cut: int
-    """Prompts that were longer than the model's window and were cut at their end, as HELM cuts them."""
+    """Why requests have no answer, by their index in the run; they are not scored."""
+    num_truncated: int
+    """Number of prompts that were cut at their end to the model's context length, as HELM cuts them."""
     num_empty: int
-    """Answers without a text; they are scored as such."""
+    """Number of answers without text; they are scored as empty."""
 
     @property
     def causes(self) -> str:
-        """How often what kept a request from being answered."""
+        """The causes of failures with their counts, most frequent first."""
         counts = Counter(failure.cause for failure in self.failures.values())
         return ", ".join(f"{count} {cause}" for cause, count in counts.most_common())
 
     def raise_if_incomplete(self) -> None:
-        """Raise where the run's files lack something that could be there.
+        """Raise if answers or statistics are missing that the run could have.
 
         Raises:
-            SamplesFailedError: requests have no answer; the same call asks only these again.
+            SamplesFailedError: requests have no answer; the same call sends only these again.
             MetricFailedError: a metric failed on the run.
-            NothingMeasuredError: the statistics say nothing of any answer.
-            MissingDependencyError: a metric needs what is not installed.
+            NothingMeasuredError: no answer was scored.
+            MissingDependencyError: a metric needs a package or data that are not installed.
         """
         if self.failures:
             raise SamplesFailedError(
@@ -82,9 +82,9 @@ class AnsweredRun(ScoredRun):
 def run(
     what: str | Path,
     model: ModelSpec | LocalModel | Engine,
-    options: MetricOptions = _AS_USUAL,
+    options: MetricOptions = _DEFAULT_OPTIONS,
     *,
-    entry: EntryOptions = _AS_DESCRIBED,
+    entry: EntryOptions = _DEFAULT_ENTRY,
     helm_name: str | None = None,
     output_dir: str | Path = "benchmark_output",
     suite: str = "assay",
@@ -94,39 +94,39 @@ def run(
 ) -> AnsweredRun:
     """Answer a HELM run's requests with a model, compute its metrics and write its five files.
 
-    If the run is interrupted or requests fail, the same call goes on where it stopped.
+    If the run is interrupted or requests fail, the same call resumes it.
 
     Args:
-        what: an earlier run's directory, whose requests are asked again as they are; or a description as helm-run takes
-            it, whose requests the installed crfm-helm makes.
-        model: the server's; or one to be loaded in this process; or an engine of your own, which has one.
-        options: how the metrics are computed.
-        entry: how HELM builds a run that is described.
-        helm_name: what the model is called in HELM's files, ``CREATOR/NAME``.
-        output_dir: HELM's output path; the run goes to ``runs/<suite>/<run>/`` in it.
+        what: an earlier run's directory, whose requests are sent unchanged; or a description as for helm-run, from
+            which the installed crfm-helm builds the requests.
+        model: a served model, a model to load in this process, or an engine of your own.
+        options: how the metrics are computed and written.
+        entry: how HELM builds a run from a description.
+        helm_name: the model's name in HELM's files, ``CREATOR/NAME``.
+        output_dir: HELM's output path; the run is written to ``runs/<suite>/<run>/`` in it.
         suite: HELM's suite of runs.
-        fresh: start anew instead of going on with an interrupted run.
-        progress: is told what happens; :func:`assay.show_progress` shows it.
-        tell: is given the run. Only then does it count as finished: whatever interrupts it before, the same call asks
-            nothing again.
+        fresh: start from the beginning instead of resuming an interrupted run.
+        progress: is notified of what happens; :func:`assay.show_progress` shows it.
+        tell: is called with the run before it is marked as finished. If the process is interrupted until then, the same
+            call sends nothing again.
 
     Raises:
-        UsageError: it cannot be done as asked.
+        UsageError: the arguments are wrong, or the run cannot be answered.
         OutputError: the files cannot be written.
-        FewerStatisticsError: they would replace statistics by fewer, which ``options`` does not allow.
+        FewerStatisticsError: the new statistics are fewer than the old, and ``options.allow_fewer`` is not set.
         UnjudgeableError: the server cannot be reached, or refuses everything; or no metric can be computed.
-        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
+        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call resumes the run.
     """
     refuse_inside_event_loop("assay.helm.run", "await asyncio.to_thread(assay.helm.run, …)")
     output = Path(output_dir)
     journals = output / "journal"
     with interruptible(journals):
-        answering = _answering(model, options.tokenizer)
-        asked = _run_to_answer(what, answering, entry, helm_name, output)
-        job = _prepare(asked, answering, options, entry, suite_folder(output, suite))
+        answerer = _answering_model(model, options.tokenizer)
+        asked = _run_to_answer(what, answerer, entry, helm_name, output)
+        job = _prepare(asked, answerer, options, entry, suite_folder(output, suite))
         with progress or Progress() as watching:
-            job.refuse_hopeless(watching)
-            with answered(asked.run_spec, asked.state, answering.source, journals, watching, fresh=fresh) as done:
+            job.check_before_asking(watching)
+            with answer_requests(asked.run_spec, asked.state, answerer.source, journals, watching, fresh=fresh) as done:
                 outcome = job.outcome(done)
         tell(outcome)
     done.finish()
@@ -134,48 +134,48 @@ def run(
 
 
 @dataclass(frozen=True)
-class _Answering:
-    """Who answers a run's requests."""
+class _AnsweringModel:
+    """The model that answers a run's requests."""
 
     source: Source
     model: str
-    """Its name, of which HELM's is made."""
+    """Its name, from which the name in HELM's files is derived."""
     tokenizer: str | None
     max_length: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """All that is known before a run's requests are asked."""
+    """A run with everything that is known before its requests are sent."""
 
     run: RunToAnswer
     source: Source
     folder: Path
     options: MetricOptions
-    metrics: Sequence[Metric | ForeignMetric]
+    metrics: Sequence[Metric | InstalledHelmMetric]
     service: TokenizerService | None
     unsafe_code: UnsafeCode | None
     left_out: tuple[str, ...]
     missing: tuple[str, ...]
 
-    def refuse_hopeless(self, progress: Progress) -> None:
-        """Say what will not be computed, and refuse a run whose files could not be written."""
+    def check_before_asking(self, progress: Progress) -> None:
+        """Report metrics that are left out, and refuse a run whose files could not be written."""
         for line in self.left_out:
             progress.noted(line)
         if self.run.run_spec.annotators:
-            progress.noted("the run's annotators are HELM's own and do not run here; what rests on them is left out")
+            progress.noted("only HELM can run the run's annotators; metrics that depend on them are left out")
         if not self.metrics:
             raise NothingMeasuredError("no metric can be computed")
-        if self.run.is_in(self.folder):
+        if self.run.is_stored_in(self.folder):
             raise SpecificationError(
-                f"{self.folder} would be replaced, which is the run to be asked; name another --suite"
+                f"{self.folder} is the run whose requests are sent, and would be replaced; name another --suite"
             )
-        check_outcome(
+        check_results_can_be_written(
             self.run,
             self.metrics,
             self.folder,
             self.service,
-            gives_tokens=self.source.gives_tokens,
+            returns_tokens=self.source.returns_tokens,
             allow_fewer=self.options.allow_fewer,
         )
 
@@ -197,46 +197,48 @@ class _Job:
             missing=self.missing,
             num_requests=len(done.state.request_states),
             failures=done.failures,
-            num_cut=done.num_cut,
+            num_truncated=done.num_truncated,
             num_empty=done.num_empty,
         )
 
 
-def _prepare(run: RunToAnswer, answering: _Answering, options: MetricOptions, entry: EntryOptions, suite: Path) -> _Job:
-    service = None if answering.tokenizer is None else load_tokenizer(answering.tokenizer)
+def _prepare(
+    run: RunToAnswer, answerer: _AnsweringModel, options: MetricOptions, entry: EntryOptions, suite: Path
+) -> _Job:
+    service = None if answerer.tokenizer is None else load_tokenizer(answerer.tokenizer)
     folder = run.folder_in(suite)
     unsafe_code = options.unsafe_code(folder, run.read_from)
-    if importlib.util.find_spec("helm") is not None:  # else their metrics cannot be computed here anyway
+    if importlib.util.find_spec("helm") is not None:  # otherwise their metrics, which are HELM's, cannot be computed
         import_plugins(entry.plugins)
-    possible = possible_metrics(run.run_spec, options.first_metric_only)
-    plans = plan(possible.metrics, run.state, service is not None, unsafe_code)
+    possible = available_metrics(run.run_spec, options.first_metric_only)
+    planned = plan(possible.metrics, run.state, service is not None, unsafe_code)
     return _Job(
         run=run,
-        source=answering.source,
+        source=answerer.source,
         folder=folder,
         options=options,
-        metrics=plans.metrics,
+        metrics=planned.metrics,
         service=service,
         unsafe_code=unsafe_code,
-        left_out=(*possible.only_helms, *possible.missing, *plans.left_out),
+        left_out=(*possible.only_in_helm, *possible.missing, *planned.left_out),
         missing=tuple(possible.missing),
     )
 
 
-def _answering(model: ModelSpec | LocalModel | Engine, tokenizer: str | None) -> _Answering:
+def _answering_model(model: ModelSpec | LocalModel | Engine, tokenizer: str | None) -> _AnsweringModel:
     if isinstance(model, ModelSpec):
         from assay.helm.running.server import ServerSource
 
         validate_model(model)
         if model.stream:
             raise SpecificationError(
-                "HELM's runs need whole replies, with all completions and tokens: leave out --stream"
+                "HELM's runs need whole replies with all completions and tokens: leave out --stream"
             )
-        return _Answering(ServerSource(model), model.model, tokenizer, model.max_length)
+        return _AnsweringModel(ServerSource(model), model.model, tokenizer, model.max_length)
     from assay.helm.engines.local import LocalSource
 
     if not isinstance(model, LocalModel):
-        return _Answering(LocalSource(model), "model", tokenizer, model.window)
+        return _AnsweringModel(LocalSource(model), "model", tokenizer, model.max_length)
     from assay.helm.engines.huggingface import HuggingFaceEngine
 
     engine = HuggingFaceEngine(
@@ -244,28 +246,30 @@ def _answering(model: ModelSpec | LocalModel | Engine, tokenizer: str | None) ->
         batch_size=model.batch_size,
         dtype=model.dtype,
         device=model.device,
-        window=model.max_length,
-        begins=model.bos,
+        max_length=model.max_length,
+        add_bos=model.bos,
         seed=model.seed,
     )
-    return _Answering(LocalSource(engine), model.path, tokenizer or f"{_LOCAL}{model.path}", engine.window)
+    return _AnsweringModel(LocalSource(engine), model.path, tokenizer or f"{_LOCAL}{model.path}", engine.max_length)
 
 
 def _run_to_answer(
-    what: str | Path, answering: _Answering, entry: EntryOptions, helm_name: str | None, output: Path
+    what: str | Path, answerer: _AnsweringModel, entry: EntryOptions, helm_name: str | None, output: Path
 ) -> RunToAnswer:
-    name = name_in_helm(answering.model, helm_name)
-    if os.path.exists(what):  # Path.exists fails where the description is too long to be a file's name
-        if entry.shapes_the_run:
-            raise SpecificationError(f"{what} is a run directory: its requests are taken as they are")
+    name = name_in_helm(answerer.model, helm_name)
+    if os.path.exists(what):  # Path.exists raises for a description that is too long for a file name
+        if entry.changes_the_run:
+            raise SpecificationError(
+                f"{what} is a run directory, whose requests are sent unchanged: leave out the options that change them"
+            )
         return read_run(Path(what), name)
-    tokenizer = answering.tokenizer or ""
+    tokenizer = answerer.tokenizer or ""
     order = Entry(
         description=str(what),
         model=name,
         is_named=helm_name is not None,
         tokenizer=tokenizer.removeprefix(_LOCAL) if tokenizer.startswith(_LOCAL) else None,
-        window=answering.max_length,
+        max_length=answerer.max_length,
         max_eval_instances=entry.max_eval_instances,
         num_train_trials=entry.num_train_trials,
         plugins=entry.plugins,

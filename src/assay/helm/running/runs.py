@@ -1,4 +1,4 @@
-"""The run that is to be answered: an earlier one's directory, its requests taken as they are."""
+"""Reads a run whose requests are to be answered, and puts the model's name into it."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ _LONGEST_NAME = 255
 
 @dataclass(frozen=True)
 class RunToAnswer:
-    """A run without results, or with results that do not count."""
+    """A run to be answered; existing results are ignored."""
 
     run_spec: RunSpec
     scenario: Scenario | Path | None
-    """What ``scenario.json`` says, or where it is."""
+    """The content of ``scenario.json``, or its path."""
     state: ScenarioState
     read_from: Path | None = None
-    """The directory that it was read from, if it was."""
+    """The directory that it was read from, if any."""
 
-    def is_in(self, folder: Path) -> bool:
-        """Whether this is the run that a directory holds, which may not exist."""
+    def is_stored_in(self, folder: Path) -> bool:
+        """Whether the run was read from this directory, which need not exist."""
         return self.read_from is not None and folder.exists() and folder.samefile(self.read_from)
 
     def folder_in(self, suite: Path) -> Path:
-        """The run's directory: HELM's tools look for one with the run's name.
+        """The run's directory, which HELM's tools expect to have the run's name.
 
         Raises:
-            FileFormatError: the name is none for a directory.
+            FileFormatError: the run's name cannot be a directory's name.
         """
         name = self.run_spec.name
-        if name in ("", ".", "..") or as_in_names(name) != name:
-            raise FileFormatError(f"the run is called {name!r}, for which there can be no directory")
+        if name in ("", ".", "..") or safe_name(name) != name:
+            raise FileFormatError(f"the run's name {name!r} cannot be the name of a directory")
         if len(name.encode()) > _LONGEST_NAME:
             raise FileFormatError(
-                f"the run's name has {len(name.encode())} bytes, and no directory's has more than {_LONGEST_NAME}: "
+                f"the run's name has {len(name.encode())} bytes, and a directory's name at most {_LONGEST_NAME}: "
                 f"{name:.60}…"
             )
         return suite / name
 
 
 def read_run(path: Path, model: str) -> RunToAnswer:
-    """A run directory, as a run of another model.
+    """Read a run directory as a run of another model.
 
     Args:
         path: the directory, with at least its ``run_spec.json`` and ``scenario_state.json``.
-        model: what the model is called in HELM's files.
+        model: the other model's name in HELM's files.
 
     Raises:
         FileFormatError: a file is missing or damaged.
@@ -68,14 +68,12 @@ def read_run(path: Path, model: str) -> RunToAnswer:
     """
     run = find_run(path)
     if run.run_spec is None:
-        raise SpecificationError(
-            f"{run.folder} has no {RUN_SPEC}, which says what the run is called and how it is scored"
-        )
+        raise SpecificationError(f"{run.folder} has no {RUN_SPEC}, which has the run's name and metrics")
     return renamed(RunToAnswer(run.run_spec, run.scenario, run.state.load(), run.folder), model)
 
 
 def renamed(run: RunToAnswer, model: str) -> RunToAnswer:
-    """The run with another model's name wherever HELM writes it."""
+    """The run with another model's name in all its records, and without results."""
     old = run.run_spec.adapter_spec
     adapter_spec = msgspec.structs.replace(old, model=model, **_deployment(old.model_deployment, model))
     return replace(
@@ -91,38 +89,38 @@ def renamed(run: RunToAnswer, model: str) -> RunToAnswer:
     )
 
 
-def as_in_names(text: str) -> str:
-    """A model's or task's name as it stands in the names of runs, which are names of directories, shown on a line."""
+def safe_name(text: str) -> str:
+    """The name of a model or task without characters that a directory's name cannot have."""
     return _NOT_IN_NAMES.sub("_", text)
 
 
 def helm_name(model: str, wanted: str | None = None) -> str:
-    """What a model is called in HELM's files, where every name has a creator.
+    """A model's name in HELM's files, ``CREATOR/NAME``.
 
     Args:
-        model: its name elsewhere, or the folder of its files.
-        wanted: what it is to be called.
+        model: its name on the server or the hub, or the folder of its files.
+        wanted: the name that the user wants in HELM's files.
 
     Raises:
-        SpecificationError: HELM could not have a model of that name.
+        SpecificationError: HELM does not allow the wanted name.
     """
     if wanted is not None:
         creator, _, name = wanted.partition("/")
-        if not creator or not name or "," in wanted or as_in_names(name) != name or as_in_names(creator) != creator:
-            raise SpecificationError(f"HELM has no names like {wanted!r}; its models are called CREATOR/NAME")
+        if not creator or not name or "," in wanted or safe_name(name) != name or safe_name(creator) != creator:
+            raise SpecificationError(f"{wanted!r} is not a name of HELM's form, CREATOR/NAME")
         return wanted
     parts = [part for part in model.split("/") if part]
     creator = parts[-2] if len(parts) == 2 and not model.startswith("/") else "local"
-    # A comma would end the name in descriptions and in names of runs.
-    creator, name = (as_in_names(part).replace(",", "_") for part in (creator, parts[-1] if parts else "model"))
+    # In descriptions and names of runs a comma ends the model's name.
+    creator, name = (safe_name(part).replace(",", "_") for part in (creator, parts[-1] if parts else "model"))
     return f"{creator}/{name}"
 
 
 def _name_with(name: str, model: str) -> str:
-    """A run's name, ``scenario:key=value,…``, with another model in it."""
+    """A run's name, ``scenario:key=value,…``, with another model."""
     scenario, colon, rest = name.partition(":")
     pairs = [pair for pair in rest.split(",") if not pair.startswith("model_deployment=")]
-    others = [f"model={as_in_names(model)}" if pair.startswith("model=") else pair for pair in pairs]
+    others = [f"model={safe_name(model)}" if pair.startswith("model=") else pair for pair in pairs]
     return scenario + colon + ",".join(others)
 
 
@@ -133,5 +131,5 @@ def _renamed(state: RequestState, model: str) -> RequestState:
 
 
 def _deployment(known: str, model: str) -> dict[str, str]:
-    """Files of HELM 0.2 know no deployments, and are to be written as they were read."""
+    """The deployment's field; none for files of HELM 0.2, which had no deployments."""
     return {"model_deployment": model} if known else {}

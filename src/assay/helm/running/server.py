@@ -1,4 +1,4 @@
-"""A server as the source of a HELM run's answers."""
+"""Has a server answer a HELM run's requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from assay._util.interruption import run_stoppable
 from assay.engine import ask_all
-from assay.helm.running.bodies import body_of, is_scoring, refuse_impossible
+from assay.helm.running.bodies import body_of, check_supported, is_scoring
 from assay.models.api_key import read_api_key
 from assay.models.auto_concurrency import concurrency_of
 from assay.models.completions import read_completions, read_echoed
@@ -36,16 +36,14 @@ if TYPE_CHECKING:
 
 
 class ServerSource:
-    """Asks an OpenAI-compatible server, or several replicas.
+    """Sends requests to an OpenAI-compatible server, or to several replicas.
 
     Args:
-        spec: where, which model, and how patiently.
+        spec: the server, the model, time-outs and attempts.
     """
 
     end_of_text: str | None = "<|endoftext|>"
-    """What HELM's client for OpenAI-compatible servers cuts at."""
-
-    window: int | None = None
+    """HELM's client for OpenAI-compatible servers cuts answers at this text."""
 
     def __init__(self, spec: ModelSpec) -> None:
         self.spec = spec
@@ -53,13 +51,13 @@ class ServerSource:
         self._source: LogprobSource | None = None
 
     @property
-    def gives_tokens(self) -> bool:
-        """Chat answers come without."""
+    def returns_tokens(self) -> bool:
+        """Chat answers have no tokens."""
         return self.spec.endpoint == "completions"
 
     @property
     def identity(self) -> Mapping[str, Any]:
-        """The endpoint and the model."""
+        """The address, the endpoint, the model and changes of the request's shape."""
         spec = self.spec
         address = endpoint_url(spec.base_url, spec.endpoint)
         shape = shape_of(spec)
@@ -67,9 +65,9 @@ class ServerSource:
         return {"base_url": address, "endpoint": spec.endpoint, "model": spec.model, **shaped}
 
     def prepare(self, requests: Sequence[Request]) -> list[Request]:
-        """See whether the server is there and can give what is asked for."""
+        """Check that the server can be reached and supports the requests."""
         for request in requests:
-            refuse_impossible(request, self.spec.endpoint)
+            check_supported(request, self.spec.endpoint)
         with asyncio.Runner() as runner:
             self._preflight = preflight = run_stoppable(runner, self._run_preflight())
             if any(map(is_scoring, requests)):
@@ -77,13 +75,13 @@ class ServerSource:
         return list(requests)
 
     def payload(self, request: Request) -> bytes:
-        """The body that is sent."""
+        """The request's body."""
         return body_of(request, self.spec.model, self.spec.endpoint, self._source)
 
     def answer(
         self, calls: Sequence[Call], requests: Sequence[Request], journal: Journal, progress: Progress
     ) -> list[Response]:
-        """Ask for what the journal does not hold."""
+        """Send the requests that the journal has no response to."""
         with asyncio.Runner() as runner:
             return run_stoppable(runner, self._answer(calls, requests, journal, progress))
 
@@ -115,7 +113,7 @@ class ServerSource:
             return await model.run_preflight()
 
     async def _find_source(self, preflight: Preflight) -> LogprobSource:
-        """How all servers that are there tell a prompt's log-probabilities."""
+        """How the reachable servers return a prompt's log-probabilities; all in the same way."""
 
         def trial(way: LogprobSource) -> EchoTrial:
             return LoglikelihoodBodies(self.spec, None, way).trial()
@@ -142,14 +140,14 @@ class ServerSource:
 
 
 class _Asker:
-    """Asks for all completions of a request, with their tokens."""
+    """Sends a request and reads all completions with their tokens."""
 
     def __init__(self, model: OpenAIModel, requests: Sequence[Request]) -> None:
         self._model = model
         self._requests = requests
 
     async def ask(self, call: Call) -> Response:
-        """The answer, or why there is none."""
+        """The answer, or the failure."""
         request = self._requests[call.doc_id]
         endpoint = self._model.spec.endpoint
 

@@ -1,1 +1,1 @@
-"""Scores of one predicted text against one gold text, with the values that HELM gives."""
+"""Scores a predicted text against a gold text, with HELM's values."""

@@ -1,8 +1,8 @@
-"""Scores of programs: does what the model wrote pass its problem's tests?
+"""Scores of programs: does the model's code pass its problem's tests?
 
 As HELM scores HumanEval (Chen et al. 2021, https://arxiv.org/abs/2107.03374): the problem's prompt, four spaces and the
-completion are executed with the tests, in the benchmark's own harness, for at most three seconds. HELM does it in its
-own process's child; here it is done in a sandbox.
+completion are executed with the tests, in the benchmark's own harness, for at most three seconds. HELM runs them in a
+child process; Assay runs them in a sandbox.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from assay.sandbox.program import RunResult
 
 CODE_SCORES = ("pass", "code_eval_acc")
-"""Scores that run what the model wrote."""
+"""Scores that run code written by the model."""
 TESTS_KEY = "test_cases"
-"""Under which a reference carries its problem. HELM has it in memory and does not save it."""
+"""The field of a reference with its problem, which HELM has in memory and does not save."""
 
 _SECONDS = 3.0
 _GZIP = b"\x1f\x8b"
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What a completion is tested with; HumanEval's field names."""
+    """A problem of HumanEval, with the benchmark's field names."""
 
     prompt: str
     test: str
@@ -46,24 +46,24 @@ class Problem(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class UnsafeCode:
-    """Permission to run what the model wrote, in a sandbox."""
+    """Permission to run code written by the model, in a sandbox."""
 
     tests: str | Path | None = None
-    """HumanEval's problems, JSON lines, gzipped or not. Needed where the run's references carry none."""
+    """HumanEval's problems as JSON lines, gzipped or not. Needed if the run's references have none."""
 
 
 class CodeScorer:
-    """Runs completions with their problems' tests. To be closed after use.
+    """Runs completions with their problems' tests. Close it after use.
 
     Args:
-        names: Of `CODE_SCORES`.
-        num_outputs: How many completions the model was asked for.
-        unsafe_code: The permission.
+        names: Scores, out of `CODE_SCORES`.
+        num_outputs: The number of completions for each request.
+        unsafe_code: The permission to run them.
 
     Raises:
-        SandboxError: Programs cannot be run here.
+        SandboxError: The sandbox cannot start on this machine.
         DataNotFoundError: The file of problems does not exist.
-        FileFormatError: It is damaged.
+        FileFormatError: The file of problems is damaged.
     """
 
     def __init__(self, names: Sequence[str], num_outputs: int, unsafe_code: UnsafeCode) -> None:
@@ -74,11 +74,11 @@ class CodeScorer:
         self._sandbox.start()
 
     def lacks_tests(self, instance: Instance) -> bool:
-        """Whether an instance has a right answer without tests."""
+        """Whether any right answer of an instance has no tests."""
         return None in self._of(instance)
 
     def submit(self, instance: Instance, predictions: Sequence[str]) -> list[Future[RunResult]]:
-        """Run all predictions against each right answer's tests, those of the first right answer first."""
+        """Run all predictions with each right answer's tests, in the order of the right answers."""
         return [
             self._sandbox.submit(checked_program(_source(problem, prediction), _SECONDS))
             for problem in self._of(instance)
@@ -87,7 +87,7 @@ class CodeScorer:
         ]
 
     def scores(self, num_predictions: int, runs: Sequence[Future[RunResult]]) -> dict[str, float]:
-        """Statistics by name, of what `submit` gave for so many predictions."""
+        """Statistics by name, from the runs that `submit` returned for this number of predictions."""
         right = [passed(run.result()) for run in runs]
         scores: dict[str, float] = {}
         for name in self._names:
@@ -100,7 +100,7 @@ class CodeScorer:
         return scores
 
     def close(self) -> None:
-        """Stop whatever runs."""
+        """Stop all programs."""
         self._sandbox.close()
 
     def _of(self, instance: Instance) -> list[Problem | None]:
@@ -108,9 +108,9 @@ class CodeScorer:
 
 
 def pass_at_k(count: int, num_right: int, k: int) -> float:
-    r"""Chance that ``k`` of ``count`` answers hold a right one: :math:`1 - \binom{n-c}{k} / \binom{n}{k}`.
+    r"""Probability that a right answer is among ``k`` of ``count`` answers: :math:`1 - \binom{n-c}{k} / \binom{n}{k}`.
 
-    As a product, Chen et al. 2021, https://arxiv.org/abs/2107.03374.
+    Computed as a product, as in Chen et al. 2021, https://arxiv.org/abs/2107.03374.
     """
     import numpy as np
 
@@ -120,10 +120,10 @@ def pass_at_k(count: int, num_right: int, k: int) -> float:
 
 
 def carried_problem(reference: Reference) -> Problem | None:
-    """The problem that a reference carries with it.
+    """The problem in a reference, if it has one.
 
     Raises:
-        FileFormatError: It is none.
+        FileFormatError: The field is not a problem of HumanEval.
     """
     carried = dict(reference.extras or ()).get(TESTS_KEY)
     if carried is None:
@@ -139,7 +139,7 @@ def read_problems(path: str | Path) -> Iterator[Problem]:
 
     Raises:
         DataNotFoundError: There is no such file.
-        FileFormatError: A line is no problem.
+        FileFormatError: A line is not a problem.
     """
     try:
         content = Path(path).read_bytes()
@@ -154,11 +154,11 @@ def read_problems(path: str | Path) -> Iterator[Problem]:
             try:
                 yield msgspec.json.decode(line, type=Problem)
             except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-                raise FileFormatError(f"{path}: line {number} is no problem of HumanEval: {error}") from None
+                raise FileFormatError(f"{path}: line {number} is not a problem of HumanEval: {error}") from None
 
 
 class _Problems:
-    """Finds an instance's problem: by its prompt, and where that was perturbed, by its solution."""
+    """Finds an instance's problem by its prompt, or by its solution if the prompt was perturbed."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self._by_prompt: dict[str, Problem] = {}

@@ -1,4 +1,4 @@
-"""Error rates of speech recognition, through the package jiwer (and jieba to find Chinese words)."""
+"""Error rates of speech recognition, computed by jiwer (with jieba for Chinese words)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def error_rate(measure: str) -> Callable[[Text, Text], int | float | None]:
 
 
 def chinese_error_rate(measure: str) -> Callable[[Text, Text], int | float | None]:
-    """As `error_rate`, over the words that jieba finds."""
+    """As `error_rate`, with words segmented by jieba."""
     rate = error_rate(measure)
 
     def score(gold: Text, prediction: Text) -> int | float | None:

@@ -13,12 +13,12 @@ _EXPRESSION = re.compile(r"[-+*/%\.\(\)\d]+")
 
 
 def exact_match(gold: Text, prediction: Text) -> int:
-    """Equal but for white space at both ends; an empty prediction never matches."""
+    """Equal except for white space at both ends; an empty prediction never matches."""
     return int(bool(prediction.raw) and gold.stripped == prediction.stripped)
 
 
 def quasi_exact_match(gold: Text, prediction: Text) -> int:
-    """Equal without case, punctuation, articles and superfluous white space."""
+    """Equal except for case, punctuation, articles and white space."""
     return int(bool(prediction.raw) and gold.normal == prediction.normal)
 
 
@@ -76,16 +76,16 @@ def f1_set_match(gold: Text, prediction: Text) -> float:
 
 
 def absolute_value_difference(gold: Text, prediction: Text) -> int | float | None:
-    """Distance of two integers; what is no integer counts as 0.
+    """Distance of two integers; a text that is not an integer counts as 0.
 
-    A distance too large to be averaged gives ``None``: HELM fails on it.
+    A distance too large for an average gives ``None``; HELM fails on it.
     """
     difference = abs(_integer(gold.raw) - _integer(prediction.raw))
     return difference if difference < _LARGEST_DIFFERENCE else None
 
 
 _LARGEST_DIFFERENCE = 10**150
-"""Its square still is a floating-point number."""
+"""Its square still fits into a float."""
 
 
 def _equal(gold: str, prediction: str) -> int:

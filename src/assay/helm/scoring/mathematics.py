@@ -1,7 +1,7 @@
-r"""Are two answers in LaTeX the same but for how they are written?
+r"""Are two answers in LaTeX the same apart from notation?
 
-The rules are those that the MATH benchmark is scored with (Hendrycks et al. 2021, https://arxiv.org/abs/2103.03874):
-superfluous LaTeX, units, percent and degree signs go; ``\frac12``, ``1/2`` and ``\sqrt3`` get their braces.
+The rules are those of the MATH benchmark (Hendrycks et al. 2021, https://arxiv.org/abs/2103.03874):
+superfluous LaTeX, units, percent and degree signs are removed; ``\frac12``, ``1/2`` and ``\sqrt3`` get braces.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _UNIT_BEGINS = "\\text{ "
 
 
 class _UnreadableError(Exception):
-    """A rule does not apply to this text; both texts are then compared as they are."""
+    """A rule cannot be applied to this text; both texts are then compared unchanged."""
 
 
 def math_equiv(gold: Text, prediction: Text) -> float:
@@ -52,7 +52,7 @@ def _equivalent(first: str | None, second: str | None) -> float:
 def _boxed_answer(text: str) -> str | None:
     begin = text.rfind("\\boxed")
     if begin < 0:
-        return None  # an \fbox is found by the benchmark's code, but its answer is not taken out of it
+        return None  # the benchmark's code finds \fbox as well, but cannot extract its answer
     depth = 0
     for position in range(begin, len(text)):
         depth += (text[position] == "{") - (text[position] == "}")

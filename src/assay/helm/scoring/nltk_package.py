@@ -1,4 +1,4 @@
-"""NLTK without what only its classifiers and parsers need."""
+"""Imports NLTK without packages that only its classifiers and parsers need."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-_FOR_OTHER_PARTS = frozenset({"matplotlib", "pandas", "scipy", "sklearn"})
-"""What importing NLTK imports where it is installed: 150 MB that tokenizing and stemming never touch."""
+_NOT_NEEDED = frozenset({"matplotlib", "pandas", "scipy", "sklearn"})
+"""Packages that NLTK imports if they are installed: 150 MB that tokenizers and stemmers never use."""
 
 
 def import_nltk() -> None:
     """Import NLTK for its tokenizers and stemmers.
 
-    Packages that have been imported before stay visible to it. Where they have not, its wrappers around scikit-learn
-    and its dependency parser are not to be used in this process.
+    Packages that are already imported stay visible to NLTK. If they are not, its wrappers around scikit-learn and its
+    dependency parser do not work in this process.
     """
     if "nltk" not in sys.modules:
-        with _hidden(_FOR_OTHER_PARTS):
+        with _hidden(_NOT_NEEDED):
             import nltk  # noqa: F401
 
 
@@ -37,7 +37,7 @@ def _hidden(packages: Collection[str]) -> Iterator[None]:
 
 
 class _NotFound(MetaPathFinder):
-    """Lets packages seem not installed to the thread that made it."""
+    """Hides packages from the thread that created it, as if they were not installed."""
 
     def __init__(self, packages: Collection[str]) -> None:
         self._packages = packages

@@ -1,4 +1,4 @@
-"""Scores of how much two texts overlap: F1, ROUGE and BLEU.
+"""Scores of the overlap of two texts: F1, ROUGE and BLEU.
 
 ROUGE: Lin 2004, https://aclanthology.org/W04-1013; the values are those of the package rouge_score.
 BLEU: Papineni et al. 2002, https://aclanthology.org/P02-1040; the values are those of NLTK's ``sentence_bleu`` with

@@ -1,4 +1,4 @@
-"""Scores answers in several processes where that is faster, with the same values."""
+"""Scores answers in several processes if that is faster; the values are the same."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from assay.helm.scoring.worker import ScorerSpec, decode_scores, receive, score_
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_WORTH_A_PROCESS = 1.0
-"""Seconds of scoring after which further work is given to processes; starting one costs about as much."""
+_SECONDS_BEFORE_WORKERS = 1.0
+"""Scoring continues in worker processes after this time; starting one takes about as long."""
 
 Scores = list[list[Score]]
 
 
 class ScoringPool:
-    """Takes batches of answers and gives their scores as futures.
+    """Scores batches of answers and returns futures.
 
-    Scoring begins in this process. Only when it has taken a while do worker processes join, so that small runs never
-    wait for one to start. A worker that dies loses nothing: its batch is scored here.
+    Scoring begins in this process. Worker processes start only after a while, so that small runs never wait for one. If
+    a worker dies, its batch is scored in this process.
 
     Args:
-        scorer: Says how to score.
-        parallelism: Largest number of worker processes; 1 for none.
+        scorer: Scores an answer.
+        parallelism: Maximum number of worker processes; 1 for none.
     """
 
     def __init__(self, scorer: Scorer, parallelism: int) -> None:
@@ -45,7 +45,7 @@ class ScoringPool:
 
     def submit(self, batch: Sequence[Answer]) -> Future[Scores]:
         """Score a batch."""
-        if self._limit > 1 and self._spent > _WORTH_A_PROCESS:
+        if self._limit > 1 and self._spent > _SECONDS_BEFORE_WORKERS:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self._limit, thread_name_prefix="assay-scoring")
             return self._threads.submit(self._score_in_worker, batch)
@@ -57,7 +57,7 @@ class ScoringPool:
 
     @property
     def width(self) -> int:
-        """How many batches can be worked on at once."""
+        """The number of batches that are scored at the same time."""
         return 1 if self._threads is None else self._limit
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class ScoringPool:
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
         for worker in self._workers:
-            with contextlib.suppress(OSError):  # it died with something unread
+            with contextlib.suppress(OSError):  # it died with unread input
                 cast("IO[bytes]", worker.stdin).close()
             cast("IO[bytes]", worker.stdout).close()
             worker.wait()

@@ -1,4 +1,4 @@
-"""Scores predictions by metric name, as HELM's basic generation metric names them."""
+"""Scores predictions by the score names of HELM's basic generation metric."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ SCORES: dict[str, ScoreFunction] = {
     "chinese_wip_score": chinese_error_rate("wip"),
     "chinese_cer_score": chinese_error_rate("cer"),
 }
-"""Every score that needs neither a service nor a download nor to run the model's code."""
+"""Every score that needs no service, no download and no code written by the model."""
 
 _NOT_NATIVE = {
     "cider": "it needs pycocoevalcap and Java",
@@ -59,13 +59,13 @@ _STEMMING = ("rouge_1", "rouge_2", "rouge_l")
 _ERROR_RATES = ("wer_score", "mer_score", "wip_score", "cer_score")
 _CHINESE = "chinese_"
 _TOKENIZING = ("bleu_1", "bleu_4")
-_REMEMBERED_TEXTS = 1000
-_REMEMBERED_CHARACTERS = 100_000
-"""Of all remembered texts together; their n-grams take some fifty times as many bytes."""
+_MAX_CACHED_TEXTS = 1000
+_MAX_CACHED_CHARACTERS = 100_000
+"""In all cached texts together; their n-grams take about fifty times as many bytes."""
 
 
 class Answer(NamedTuple):
-    """What one request is scored on."""
+    """The texts that one request is scored on."""
 
     golds: tuple[str, ...]
     """The right answers."""
@@ -74,16 +74,16 @@ class Answer(NamedTuple):
 
 
 class Scorer:
-    """Scores answers under a list of metric names.
+    """Computes a list of scores for answers.
 
     Args:
         names: Keys of `SCORES`.
-        num_outputs: How many completions the model was asked for; with more than one, each score also has its best
-            value over all completions, named ``<name>@<num_outputs>``.
+        num_outputs: The number of completions for each request. With more than one, each score also has its best value
+            over all completions, named ``<name>@<num_outputs>``.
 
     Raises:
-        UnknownMetricError: A name is no score of HELM's, or none that is computed here.
-        SpecificationError: A name is given twice.
+        UnknownMetricError: HELM has no score of that name, or only HELM computes it.
+        SpecificationError: A name occurs twice.
         MissingDependencyError: A package or NLTK's punkt_tab is missing.
     """
 
@@ -97,11 +97,11 @@ class Scorer:
 
     @property
     def stat_names(self) -> tuple[str, ...]:
-        """Names of what `score` gives, in order."""
+        """The names of the values that `score` returns, in order."""
         return stat_names(self.names, self.num_outputs)
 
     def score(self, answer: Answer) -> list[Score]:
-        """For each name the best score of the first prediction over all right answers, then that of all predictions."""
+        """For each name, the best score of the first prediction over all right answers, then of all predictions."""
         golds = [self._text(gold) for gold in answer.golds]
         predictions = [Text(prediction) for prediction in answer.predictions]
         values: list[Score] = []
@@ -115,11 +115,11 @@ class Scorer:
         return values
 
     def _text(self, raw: str) -> Text:
-        """The same right answers come back in every trial and perturbation."""
+        """A cached text, since the same right answers occur in every trial and perturbation."""
         text = self._texts.get(raw)
         if text is None:
             self._characters += len(raw)
-            if len(self._texts) >= _REMEMBERED_TEXTS or self._characters > _REMEMBERED_CHARACTERS:
+            if len(self._texts) >= _MAX_CACHED_TEXTS or self._characters > _MAX_CACHED_CHARACTERS:
                 self._texts.clear()
                 self._characters = len(raw)
             text = self._texts[raw] = Text(raw)
@@ -139,18 +139,18 @@ def _best(scores: list[Score]) -> Score:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse names that cannot be scored here, before anything runs.
+    """Refuse scores that cannot be computed, before anything runs.
 
     Raises:
-        UnknownMetricError: A name is no score of HELM's, or none that is computed here.
-        SpecificationError: A name is given twice.
+        UnknownMetricError: HELM has no score of that name, or only HELM computes it.
+        SpecificationError: A name occurs twice.
         MissingDependencyError: A package or NLTK's punkt_tab is missing.
     """
     for name in names:
         if name in _NOT_NATIVE:
-            raise UnknownMetricError(f"the score {name!r} is not computed here: {_NOT_NATIVE[name]}")
+            raise UnknownMetricError(f"only HELM computes the score {name!r}: {_NOT_NATIVE[name]}")
         if name not in SCORES and name not in CODE_SCORES:
-            raise UnknownMetricError(f"HELM has no score {name!r}; there are {', '.join((*SCORES, *CODE_SCORES))}")
+            raise UnknownMetricError(f"HELM has no score {name!r}; it has {', '.join((*SCORES, *CODE_SCORES))}")
     if len(set(names)) != len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
         raise SpecificationError(f"the score {twice!r} is asked for twice; once is enough")
@@ -169,28 +169,28 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def require_word_tokenizer() -> None:
-    """Refuse to go on without the data that NLTK's word tokenizer needs.
+    """Check that the data of NLTK's word tokenizer is installed.
 
     Raises:
         MissingDependencyError: NLTK or its punkt_tab is not installed.
     """
     from assay.tasks.nltk_data import require_punkt_tab
 
-    with contextlib.suppress(ModuleNotFoundError):  # what is missing is told next
+    with contextlib.suppress(ModuleNotFoundError):  # require_punkt_tab reports it
         import_nltk()
     require_punkt_tab()
 
 
 def require_package(package: str, what: str, to_install: str = "'assay[helm]'") -> None:
-    """Refuse to go on without a package.
+    """Check that a package is installed.
 
     Args:
-        package: its name for Python.
-        what: needs it.
-        to_install: what pip is to be told.
+        package: the package's name in Python.
+        what: the feature that needs it, for the message.
+        to_install: the argument of ``pip install``, for the message.
 
     Raises:
-        MissingDependencyError: It is not installed.
+        MissingDependencyError: The package is not installed.
     """
     if importlib.util.find_spec(package) is None:
         raise MissingDependencyError(

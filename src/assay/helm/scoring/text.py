@@ -1,4 +1,4 @@
-"""A text with what the scores need of it, each worked out once."""
+"""A text with its forms and n-grams for scores, each computed once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ngrams = Counter[Hashable]
 
 
 class Text:
-    """A text and its normal forms, computed when first asked for."""
+    """A text and its normal forms, computed at first use."""
 
     def __init__(self, raw: str) -> None:
         self.raw = raw
@@ -32,17 +32,17 @@ class Text:
 
     @cached_property
     def normal(self) -> str:
-        """Lower case, without punctuation, articles and superfluous white space."""
+        """Lower case, without punctuation and articles, with single spaces."""
         return " ".join(_ARTICLES.sub(" ", self._unpunctuated).split())
 
     @cached_property
     def normal_with_articles(self) -> str:
-        """As `normal`, but with its articles."""
+        """As `normal`, but with articles."""
         return " ".join(self._unpunctuated.split())
 
     @cached_property
     def normal_words(self) -> frozenset[str]:
-        """The different words of `normal`."""
+        """The set of words in `normal`."""
         return frozenset(self.normal.split())
 
     @cached_property
@@ -57,7 +57,7 @@ class Text:
 
     @cached_property
     def characters(self) -> list[str]:
-        """Every character a token, as for Chinese."""
+        """Every character as a token, as for Chinese."""
         return list(self.raw)
 
     def ngrams(self, kind: str, size: int) -> Ngrams:
@@ -78,7 +78,7 @@ class Text:
 
 
 def count_ngrams(tokens: Sequence[str], size: int) -> Ngrams:
-    """How often each run of ``size`` tokens occurs."""
+    """Counts of all sequences of ``size`` tokens."""
     if size == 1:
         return Counter(tokens)
     return Counter(zip(*(tokens[start:] for start in range(size)), strict=False))

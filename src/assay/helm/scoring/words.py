@@ -1,8 +1,7 @@
-"""NLTK's word tokens, without the rules of its tokenizer that cannot apply.
+"""NLTK's word tokens, without running rules of its tokenizer that cannot match.
 
-NLTK rewrites a text with some thirty regular expressions, most of which are about a character that the text does not
-have. Here NLTK's own expressions run in NLTK's own order, except those. For an NLTK whose rules are not known here,
-``word_tokenize`` does it all.
+NLTK applies about thirty regular expressions to a text. Most of them need a character that the text does not have; this
+module skips those and applies the others in NLTK's order. For an unknown version of NLTK it calls ``word_tokenize``.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ _TRIGGERS = {
     "([»”’])": "»”’",
     "''": "'",
     '"': '"',
-    "\\s+": "'",  # a single space instead of several matters only to the rules about apostrophes
+    "\\s+": "'",  # single spaces matter only to the rules for apostrophes
     "([^' ])('[sS]|'[mM]|'[dD]|') ": "'",
     "([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) ": "'",
 }
-"""Rule -> characters of which a text must have one for the rule to change anything."""
+"""By rule, characters of which a text must contain one for the rule to change anything."""
 _MAY_CONTRACT = re.compile("cannot|gimme|gonna|gotta|lemme|wanna|'", re.IGNORECASE)
 _INNER_SENTENCE_END = re.compile(r"[.?!](?=.)", re.DOTALL)
 
@@ -50,13 +49,13 @@ class _Rule(NamedTuple):
     expression: Any
     replacement: str
     triggers: frozenset[str] | None
-    """``None`` for a rule that is not known here and always runs."""
+    """``None`` for an unknown rule, which always runs."""
 
 
 class _Rules(NamedTuple):
     opening: list[_Rule]
     closing: list[_Rule]
-    """These run after a space is put at both ends."""
+    """Run after a space is added at both ends."""
     contractions: list[Any]
     split_sentences: Any
 
@@ -77,7 +76,7 @@ def word_tokens(text: str) -> list[str]:
 def _tokens(rules: _Rules, text: str) -> list[str]:
     present = set(text)
     if '"' in present:
-        present.update("`'")  # what double quotes become
+        present.update("`'")  # NLTK replaces double quotes by these
     for rule in rules.opening:
         if rule.triggers is None or not rule.triggers.isdisjoint(present):
             text = rule.expression.sub(rule.replacement, text)

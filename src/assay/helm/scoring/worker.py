@@ -1,7 +1,7 @@
-"""Scores batches of answers in a process of its own: ``python -m assay.helm.scoring.worker``.
+"""The worker process that scores batches of answers: ``python -m assay.helm.scoring.worker``.
 
-Messages on standard input and output are msgpack, each after its length in four bytes. The first says how to score,
-each further one is a batch of answers; each reply is the batch's scores.
+Messages on standard input and output are msgpack, each preceded by its length in four bytes. The first is a
+`ScorerSpec`, each further one a batch of answers; each reply is the batch's scores.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class ScorerSpec(msgspec.Struct, frozen=True):
-    """How a worker is to score."""
+    """The settings of a worker's scorer."""
 
     names: tuple[str, ...]
     num_outputs: int
@@ -36,7 +36,7 @@ def send(stream: BinaryIO, message: object) -> None:
 
 
 def receive(stream: BinaryIO) -> bytes | None:
-    """Read one message, or ``None`` where the stream ends."""
+    """Read one message; ``None`` at the end of the stream."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
@@ -51,7 +51,7 @@ def decode_scores(body: bytes) -> list[list[Score]]:
 
 
 def score_batch(scorer: Scorer, answers: Sequence[Answer]) -> list[list[Score]]:
-    """Score answers one after the other."""
+    """Score a batch of answers."""
     return [scorer.score(answer) for answer in answers]
 
 

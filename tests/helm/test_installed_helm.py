@@ -12,7 +12,7 @@ import pytest
 
 from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError, UnsupportedTaskError
 from assay.helm import MetricSpec, UnsafeCode, create_metric
-from assay.helm.foreign import ForeignMetric
+from assay.helm.installed_helm import InstalledHelmMetric
 from assay.helm.selection import import_plugins
 from tests.helm.states import state
 
@@ -119,7 +119,7 @@ def test_what_is_no_metric_is_not_made(class_name: str) -> None:
 @pytest.mark.parametrize("class_name", ["os.system", "builtins.exec"])
 def test_what_is_no_metric_of_helms_needs_no_helm(class_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(UnknownMetricError, match=f"^{class_name} is none of HELM's metrics"):
+    with pytest.raises(UnknownMetricError, match=f"^{class_name} is not one of HELM's metrics"):
         make(class_name)
 
 
@@ -127,7 +127,7 @@ def test_a_name_imports_nothing_but_helms_metrics(installed_helm: Path) -> None:
     (installed_helm / "users_own.py").write_text("raise AssertionError('imported')\n")
     (installed_helm / "helm" / "elsewhere.py").write_text("raise AssertionError('imported')\n")
     for name in ("users_own.OwnMetric", "helm.elsewhere.OwnMetric"):
-        with pytest.raises(UnknownMetricError, match="has to be imported first"):
+        with pytest.raises(UnknownMetricError, match="import your own metric's module"):
             make(name)
 
 
@@ -136,7 +136,7 @@ def test_a_metric_of_the_users_own_is_taken_once_it_is_imported(installed_helm: 
         "from helm.benchmark.metrics.metric import Metric\nclass OwnMetric(Metric): pass\n"
     )
     import_plugins(["users_own"])
-    assert isinstance(make("users_own.OwnMetric"), ForeignMetric)
+    assert isinstance(make("users_own.OwnMetric"), InstalledHelmMetric)
     with pytest.raises(SpecificationError, match=r"the plugin 'users_own\.nonesuch' cannot be loaded: ModuleNotFound"):
         import_plugins(["users_own.nonesuch"])
 
@@ -199,9 +199,9 @@ def test_other_metrics_need_no_permission(class_name: str, args: dict[str, Any])
 
 
 def test_what_keeps_a_metric_from_being_made_is_named() -> None:
-    with pytest.raises(SpecificationError, match="ToxicityMetric cannot be made: TypeError"):
+    with pytest.raises(SpecificationError, match="ToxicityMetric cannot be created: TypeError"):
         make(f"{METRICS}toxicity_metrics.ToxicityMetric", mode="a")
-    with pytest.raises(SpecificationError, match="cannot be made: OSError: no network"):
+    with pytest.raises(SpecificationError, match="cannot be created: OSError: no network"):
         make(f"{METRICS}toxicity_metrics.NoNetworkMetric")
     with pytest.raises(MissingDependencyError, match="a_package_that_is_not_there"):
         make(f"{METRICS}of_tomorrow.Metric")

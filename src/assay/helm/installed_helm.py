@@ -1,8 +1,8 @@
-"""Metrics that only the installed crfm-helm computes, run there on our data.
+"""Runs metrics of the installed crfm-helm for which Assay has no implementation.
 
-Their names come out of files, which anybody may have written. So nothing is imported by such a name but HELM's own
-metrics; a class of the user's own is taken from a module that is imported already. What is made is a metric, or it is
-refused, and a metric that runs code which files or models bring along needs permission before it is made.
+The metrics' names come from files that anybody may have written. So a name imports only modules of HELM's metrics;
+classes of the user are found only in modules that are already imported. Anything but a metric class is refused, and a
+metric that runs code from files or models needs permission before it is created.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from assay.helm.tokenization import TokenizerService
 
 _METRICS = "helm.benchmark.metrics."
-_OF_THE_MODEL = (f"{_METRICS}code_metrics", f"{_METRICS}codeinsights_")
-"""How the modules of those classes begin that run what the model wrote."""
-_OF_A_RECIPE = f"{_METRICS}unitxt_metrics"
+_RUNS_MODEL_CODE = (f"{_METRICS}code_metrics", f"{_METRICS}codeinsights_")
+"""Prefixes of modules whose metrics run code written by the model."""
+_UNITXT = f"{_METRICS}unitxt_metrics"
 _PROCESSING = f"{_METRICS}output_processing_metric"
 _PROCESSORS = f"{_METRICS}output_processors."
-_COMET, _COMETS_OWN_MODELS = f"{_METRICS}comet_metric", "Unbabel/"
+_COMET, _COMET_OWN_MODELS = f"{_METRICS}comet_metric", "Unbabel/"
 
 
-class ForeignMetric:
-    """A metric of the installed HELM.
+class InstalledHelmMetric:
+    """A metric that the installed crfm-helm computes.
 
     Raises:
         MissingDependencyError: crfm-helm, or a package that the metric needs, is not installed.
         UnknownMetricError: The installed HELM has no metric of that name.
-        SpecificationError: The arguments are not the metric's.
+        SpecificationError: The metric does not take these arguments.
     """
 
     needs_answers: ClassVar[bool] = True
@@ -59,12 +59,12 @@ class ForeignMetric:
         self._metric: Any = None if self._runs else self._make()
 
     def check_permission(self, unsafe_code: UnsafeCode | None) -> None:
-        """Refuse a metric that runs code which the model or a file brings along, unless that was allowed.
+        """Refuse a metric that runs code from the model or from a file, unless that is allowed.
 
         Raises:
-            UnsupportedTaskError: It was not allowed.
+            UnsupportedTaskError: It is not allowed.
             MissingDependencyError: A package that the metric needs is not installed.
-            SpecificationError: The arguments are not the metric's.
+            SpecificationError: The metric does not take these arguments.
         """
         if unsafe_code is None and self._runs:
             raise UnsupportedTaskError(
@@ -82,20 +82,20 @@ class ForeignMetric:
         parallelism: int = 4,
         unsafe_code: UnsafeCode | None = None,
     ) -> MetricResult:
-        """Let HELM compute the metric; the arguments are those of `assay.helm.metrics.base.Metric.evaluate`.
+        """Have HELM compute the metric. The arguments are those of `assay.helm.metrics.base.Metric.evaluate`.
 
         Raises:
-            UnsupportedTaskError: The metric runs code, and nobody has allowed that.
+            UnsupportedTaskError: The metric runs code, which is not allowed.
             SpecificationError: HELM's metric fails on this run; the message is HELM's.
         """
         self.check_permission(unsafe_code)
-        service = None if metric_service is None else _TheirService(metric_service)
-        # Metrics unpickle what they find in their cache, so it is not to be the working directory.
+        service = None if metric_service is None else _HelmTokenizerService(metric_service)
+        # Metrics unpickle files of their cache, so the working directory must not be the cache.
         with tempfile.TemporaryDirectory(prefix="assay-helm-") as folder:
             try:
-                theirs = _their_state(scenario_state)
+                theirs = _helm_state(scenario_state)
                 result = self._metric.evaluate(theirs, service, eval_cache_path or folder, parallelism)
-                return _our_result(result)
+                return _result_from_helm(result)
             except (Exception, SystemExit) as error:
                 raise SpecificationError(
                     f"{self.class_name}, which runs in the installed HELM, failed: {type(error).__name__}: {error}"
@@ -105,15 +105,15 @@ class ForeignMetric:
         try:
             return self._class(**self._args)
         except ImportError as error:
-            raise MissingDependencyError(f"{self.class_name} cannot be made: {error}") from None
+            raise MissingDependencyError(f"{self.class_name} cannot be created: {error}") from None
         except (Exception, SystemExit) as error:
-            if type(error).__name__ == "OptionalDependencyNotInstalled":  # HELM's, with what to install
+            if type(error).__name__ == "OptionalDependencyNotInstalled":  # its message says what to install
                 raise MissingDependencyError(f"{self.class_name}: {error}") from None
-            raise SpecificationError(f"{self.class_name} cannot be made: {type(error).__name__}: {error}") from None
+            raise SpecificationError(f"{self.class_name} cannot be created: {type(error).__name__}: {error}") from None
 
 
-class _TheirService:
-    """Answers the installed HELM's tokenize requests with the service at hand."""
+class _HelmTokenizerService:
+    """Answers the installed HELM's tokenization requests with an Assay service."""
 
     def __init__(self, service: TokenizerService) -> None:
         self._service = service
@@ -128,7 +128,7 @@ class _TheirService:
 
 
 def _find_class(class_name: str) -> Any:
-    """The class of that name, if it is a metric.
+    """Find a metric class of the installed HELM.
 
     Raises:
         MissingDependencyError: crfm-helm, or a package that the class needs, is not installed.
@@ -141,12 +141,10 @@ def _find_class(class_name: str) -> Any:
     )
     if not is_helms and (module_name not in sys.modules or not is_installed):
         raise UnknownMetricError(
-            f"{class_name} is none of HELM's metrics, {_METRICS}…; one of your own has to be imported first (--plugin)"
+            f"{class_name} is not one of HELM's metrics ({_METRICS}…); import your own metric's module with --plugin"
         )
     if not is_installed:
-        raise MissingDependencyError(
-            f"{class_name} is not computed here, and HELM is not installed to compute it: pip install crfm-helm"
-        )
+        raise MissingDependencyError(f"only HELM computes {class_name}, and it is not installed: pip install crfm-helm")
     metrics = importlib.import_module("helm.benchmark.metrics.metric")
     bases = tuple(vars(metrics)[base] for base in ("MetricInterface", "Metric") if base in vars(metrics))
     module = _import(class_name, module_name) if is_helms else sys.modules[module_name]
@@ -168,26 +166,26 @@ def _import(class_name: str, module_name: str) -> ModuleType:
 
 
 def _code_run_by(metric_class: type, args: Mapping[str, Any]) -> str | None:
-    """What code that a model or a file brings along a metric runs, if it does.
+    """What code from a model or a file a metric runs, as the end of a sentence; None if it runs none.
 
     Raises:
-        UnknownMetricError: A metric that is named in the arguments is none.
+        UnknownMetricError: A metric in the arguments does not exist.
     """
     modules = tuple(base.__module__ for base in metric_class.__mro__)
-    if any(module.startswith(_OF_THE_MODEL) for module in modules):
+    if any(module.startswith(_RUNS_MODEL_CODE) for module in modules):
         return "runs code that the model wrote"
-    if _OF_A_RECIPE in modules:
+    if _UNITXT in modules:
         return "runs what the recipe in its arguments says"
     model = args.get("model_name")
-    if _COMET in modules and model is not None and not str(model).startswith(_COMETS_OWN_MODELS):
+    if _COMET in modules and model is not None and not str(model).startswith(_COMET_OWN_MODELS):
         return f"loads the model {model!r}, whose files may hold code"
     if _PROCESSING in modules:
-        return _code_run_over_processed(args)
+        return _code_run_by_processing(args)
     return None
 
 
-def _code_run_over_processed(args: Mapping[str, Any]) -> str | None:
-    """The same for the metric that puts every answer through a function and the outcome to other metrics."""
+def _code_run_by_processing(args: Mapping[str, Any]) -> str | None:
+    """The same for ``OutputProcessingMetric``, which passes answers through a function to other metrics."""
     inner = args.get("metric_specs")
     specs = [MetricSpec.from_builtins(value, "metric_specs") for value in inner] if isinstance(inner, list) else []
     reasons = [_code_run_by(_find_class(spec.class_name), spec.args) for spec in specs]
@@ -199,8 +197,8 @@ def _code_run_over_processed(args: Mapping[str, Any]) -> str | None:
     return next((reason for reason in reasons if reason), None)
 
 
-def _their_state(state: ScenarioState) -> Any:
-    """The state in HELM's own classes. Its instances are one object each, for HELM tells them apart by identity."""
+def _helm_state(state: ScenarioState) -> Any:
+    """The state as HELM's own classes. Equal instances become one object, since HELM compares them by identity."""
     codec = importlib.import_module("helm.common.codec")
     theirs = importlib.import_module("helm.benchmark.adaptation.scenario_state").ScenarioState
     converted = codec.from_json(state.to_json(), theirs)
@@ -211,7 +209,7 @@ def _their_state(state: ScenarioState) -> Any:
     return theirs(converted.adapter_spec, shared, converted.annotator_specs)
 
 
-def _our_result(theirs: Any) -> MetricResult:
+def _result_from_helm(theirs: Any) -> MetricResult:
     as_dict = importlib.import_module("helm.common.general").asdict_without_nones
 
     def plain(record: Any) -> Any:
@@ -224,9 +222,9 @@ def _our_result(theirs: Any) -> MetricResult:
 
 
 def _plain_number(value: Any) -> Any:
-    """A number of numpy's as Python's; metrics add what they compute with it."""
+    """NumPy's number as Python's: metrics return both."""
     if not hasattr(value, "item"):
-        raise TypeError(f"{value!r:.60} is no number")
+        raise TypeError(f"{value!r:.60} is not a number")
     return value.item()
 
 
