@@ -137,5 +137,5 @@ def test_a_directory_in_the_way_keeps_every_file_as_it_was(tmp_path: Path, name:
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / STATS)
-    with pytest.raises(OutputError, match=f"cannot be counted: .*{STATS} is no file"):
+    with pytest.raises(OutputError, match=f"cannot be counted: .*{STATS} is not a file"):
         write(tmp_path, WHOLE)
