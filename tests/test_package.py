@@ -163,7 +163,7 @@ def test_type_checkers_see_the_names_where_they_are_imported_from() -> None:
         and node.module != "assay._version"
         for alias in node.names
     }
-    assert seen == assay._HOME_OF
+    assert seen == assay._MODULE_OF
 
 
 def describe_error(thing: object) -> set[str]:

@@ -114,7 +114,7 @@ def test_a_reasonable_specification_is_accepted() -> None:
         ({"concurrency": "8"}, "concurrency is '8'; it must be a number, or 'auto'"),
         ({"concurrency": 2.5}, "model.concurrency: Expected"),
         ({"concurrency": 70_000}, "concurrency is 70000"),
-        ({"gen_kwargs": {"stop": 1j}}, "holds what it cannot: a value of type complex"),
+        ({"gen_kwargs": {"stop": 1j}}, "has a value of the wrong kind: a value of type complex"),
         ({"samples": {"gsm8k": (0,)}}, "limit and samples both choose"),
         ({"samples": {}}, "samples must name documents by task"),
         ({"samples": {"gsm8k": ()}}, r"samples for 'gsm8k' is \(\); it must be a list of numbers"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from assay._version import __version__
 
-TYPE_CHECKING = False  # as type checkers know it: `typing` alone would take longer than all the rest of this
+TYPE_CHECKING = False  # as in `typing`, whose import would take longer than all the rest of this
 if TYPE_CHECKING:
     from typing import Any
 
@@ -103,7 +103,7 @@ if TYPE_CHECKING:
         TokenSpan,
     )
 
-_HOMES = {
+_EXPORTS = {
     "assay.diagnosis.findings": "Cause Confidence Example Finding Triage",
     "assay.diagnosis.run": "triage",
     "assay.errors": (
@@ -150,7 +150,7 @@ _HOMES = {
         "Outcome Request Sample Specification StoppedEarly TLS TaskOptions TextTail TokenSpan"
     ),
 }
-_HOME_OF = {name: module for module, names in _HOMES.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 __all__ = [
     "TLS",
@@ -282,11 +282,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'assay' has no attribute '{name}'")
     from importlib import import_module
 
-    return getattr(import_module(_HOME_OF[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

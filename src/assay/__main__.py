@@ -3,9 +3,9 @@
 import signal
 
 _IS_OURS = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-"""Shells have SIGINT ignored in jobs in the background."""
+"""Not so in background jobs, for which shells ignore SIGINT."""
 if _IS_OURS:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # nothing is lost yet, and an import would show a traceback
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # in an import, KeyboardInterrupt would show a traceback
 
 
 def main() -> None:

@@ -3,13 +3,13 @@
 The tree, with the exit code that the command line gives each branch (all codes: ``docs/exit-codes.md``)::
 
     AssayError
-    ├── UsageError                    2   what was asked for cannot be done as asked
+    ├── UsageError                    2   what is asked for cannot be done
     │   ├── SpecificationError            a value in the specification is out of range or contradictory
     │   ├── UnknownTaskError              no task, group or tag of that name
     │   ├── UnknownMetricError            the task has no such metric key
     │   ├── UnsupportedTaskError          the task needs something the chosen endpoint cannot give
     │   ├── TaskConfigError               a task's YAML or Python could not be read
-    │   ├── DataNotFoundError             a task's data set is nowhere to be had
+    │   ├── DataNotFoundError             a task's data set cannot be found
     │   ├── MissingDependencyError        an optional package is not installed
     │   ├── ModelNotServedError           the server does not serve that model
     │   ├── ReplicasDifferError           endpoints of one run serve different models
@@ -17,6 +17,7 @@ The tree, with the exit code that the command line gives each branch (all codes:
     │   ├── SandboxError                  programs that a model writes cannot be run on this machine
     │   └── FileFormatError               a file given as input is damaged or of another kind
     ├── OutputError                   2   results cannot be written where asked
+    │   ├── FewerStatisticsError          a HELM run's statistics would be replaced by fewer
     │   └── StorageError             74   the disk is full or fails; what is on it is kept
     ├── JournalError                  2   the record of a run cannot be used
     │   ├── JournalLockedError            another process is writing it
@@ -24,9 +25,9 @@ The tree, with the exit code that the command line gives each branch (all codes:
     ├── UnjudgeableError              4   no verdict can be given
     │   ├── ServerUnreachableError        nothing answers at the base URL
     │   ├── ServerRefusedError            the server answers, but refuses every request (key, permission, …)
-    │   ├── ServerChangedError            another model is served than when the run that goes on began
+    │   ├── ServerChangedError            the server serves another model than when the run began
     │   ├── NothingMeasuredError          not one sample could be scored
-    │   ├── SamplesFailedError            some samples have no score, and no check judged the run all the same
+    │   ├── SamplesFailedError            some samples have no score, and no check gave a verdict
     │   └── BaselineMismatchError         the baseline is of another task version, other settings or other data
     └── RunInterrupted              130   stopped from outside; the run can be resumed
 
@@ -44,7 +45,7 @@ class AssayError(Exception):
 
 
 class UsageError(AssayError):
-    """What was asked for cannot be done as asked."""
+    """What is asked for cannot be done."""
 
     exit_code = 2
 
@@ -70,7 +71,7 @@ class TaskConfigError(UsageError):
 
 
 class DataNotFoundError(UsageError):
-    """A task's data set is nowhere to be had."""
+    """A task's data set cannot be found."""
 
 
 class MissingDependencyError(UsageError):
@@ -104,11 +105,11 @@ class OutputError(AssayError):
 
 
 class FewerStatisticsError(OutputError):
-    """A HELM run's statistics would be replaced by fewer, which nobody allowed."""
+    """A HELM run's statistics would be replaced by fewer, and that is not allowed."""
 
 
 class StorageError(OutputError):
-    """The disk is full or fails: not what was asked for is wrong, and what is on the disk is kept."""
+    """The disk is full or fails; what is on it is kept."""
 
     exit_code = 74
     """Input or output failed, as in sysexits.h."""
@@ -143,7 +144,7 @@ class ServerRefusedError(UnjudgeableError):
 
 
 class ServerChangedError(UnjudgeableError):
-    """Another model is served where a run that goes on asked one before."""
+    """The server serves another model than when the run began."""
 
 
 class NothingMeasuredError(UnjudgeableError):
@@ -151,7 +152,7 @@ class NothingMeasuredError(UnjudgeableError):
 
 
 class SamplesFailedError(UnjudgeableError):
-    """Some samples have no score, and no check judged the run all the same."""
+    """Some samples have no score, and no check gave a verdict."""
 
 
 class BaselineMismatchError(UnjudgeableError):

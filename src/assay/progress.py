@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it."""
+"""The calls by which a run reports its progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Standing(NamedTuple):
-    """How one task stands."""
+    """One task's score so far."""
 
     task: str
     metric: str | None
@@ -22,26 +22,26 @@ class Standing(NamedTuple):
     value: float | None
     """The metric on what is scored so far; None where it is no mean."""
     interval: Interval | None
-    """95 % interval; None also where the run decides by itself when to stop, for which it would not hold."""
+    """95 % interval; None also in a run that may stop early, where it would not hold."""
     scored: int
     failed: int
 
 
 class Snapshot(Protocol):
-    """A run that is going on, to be looked at from any thread."""
+    """The state of a run in progress. Any thread may read it."""
 
     def standings(self, tasks: Sequence[str]) -> Sequence[Standing]:
-        """How some of the run's tasks stand, in the order in which they are named."""
+        """The scores of these tasks so far, in this order."""
 
     def checks(self) -> Sequence[str]:
-        """Every check, in one line each: what is demanded, and how it stands."""
+        """One line for each check: what it demands, and how it stands."""
 
 
 class Progress:
-    """Told of every step; does nothing unless a subclass does.
+    """Base class of progress displays. A run calls a method at each step; here they do nothing.
 
-    Each run enters it as a context manager before its first step, and leaves it when it has ended. One object may
-    watch several runs, one after another.
+    A run enters it as a context manager before its first step, and leaves it after its last. One object may watch
+    several runs, one after another.
     """
 
     def __enter__(self) -> Self:
@@ -63,19 +63,19 @@ class Progress:
         """
 
     def may_stop_early(self, at_most: int) -> None:
-        """The run ends when its checks are decided, at the latest after so many samples; told before :meth:`loaded`."""
+        """The run ends once its checks are decided, at the latest after `at_most` samples; before :meth:`loaded`."""
 
     def watching(self, snapshot: Snapshot) -> None:
-        """From now on `snapshot` tells how the scores stand."""
+        """`snapshot` gives the scores from now on."""
 
     def noted(self, remark: str) -> None:
-        """Something that whoever watches should know, in one line."""
+        """A remark for the user, in one line."""
 
     def server_busy(self, running: int, waiting: int) -> None:
-        """The server says how many requests it works on, and how many wait at it."""
+        """The server reports how many requests it is running, and how many are waiting."""
 
     def limited(self, limit: int) -> None:
-        """From now on so many requests may be outstanding at once."""
+        """At most `limit` requests may be outstanding from now on."""
 
     def responded(self, request: Request, response: Response) -> None:
         """A response has arrived and is durable."""

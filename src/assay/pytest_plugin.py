@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Judge what the test's marks demand, then run its body."""
+    """Run the gates of the test's marks, then its body."""
     marks = list(item.iter_markers("assay"))
     for mark in reversed(marks):
         AssayGate(item.config)(*mark.args, **mark.kwargs)
@@ -70,7 +70,7 @@ def assay_gate(pytestconfig: pytest.Config) -> AssayGate:
 
 
 class AssayGate:
-    """Judges, and fails the test that calls it unless every check passes."""
+    """Runs a gate, and fails the test that calls it unless every check passes."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -86,7 +86,7 @@ class AssayGate:
             The report, if all checks passed.
 
         Raises:
-            pytest.fail.Exception: a check failed or could not be judged; or the demand makes no sense.
+            pytest.fail.Exception: a check failed or could not be judged; or the policy or check makes no sense.
         """
         __tracebackhide__ = True
         from assay.errors import AssayError
@@ -103,7 +103,7 @@ class AssayGate:
         if refusal is not None:  # outside the handler: pytest would show the error that was handled, too
             pytest.fail(f"assay: {refusal}", pytrace=False)
         if report.verdict is not Verdict.PASS:
-            pytest.fail(_readable(report), pytrace=False)
+            pytest.fail(_failure_text(report), pytrace=False)
         for model in report.models:
             if model.triage is not None:
                 warnings.warn(f"assay: {model.name}: {model.triage}", stacklevel=2)
@@ -148,7 +148,7 @@ def _lm_eval_silenced() -> Iterator[None]:
         logger.propagate = before
 
 
-def _readable(report: GateReport) -> str:
+def _failure_text(report: GateReport) -> str:
     from assay._util.text import printable
     from assay.reports.gate import asked_words
     from assay.reports.remarks import remarks_on

@@ -1,6 +1,6 @@
-"""One call a benchmark: the accuracy runners that inference projects' own tests call.
+"""One function per benchmark, for tests of inference projects that run lm-eval as a subprocess.
 
-Each asks a served model one of lm-eval's tasks and gives back its metrics and the results file::
+Each evaluates a served model on one of lm-eval's tasks and returns its metrics and the results file::
 
     metrics, results_file = run_accuracy_gsm8k_cot("http://localhost:8000", "my-model", "results", limit=200)
     assert metrics["exact_match,flexible-extract"] >= 0.435
@@ -55,13 +55,13 @@ class RunnerOptions(TypedDict, total=False):
     api_key: str | None
     """Sent to the server; ``EMPTY`` unless given. The caller's own ``OPENAI_API_KEY`` is never sent unasked."""
     extra_args: Sequence[str] | None
-    """More arguments as lm-eval's command line has them. Assay's own engine takes those that it has a meaning for."""
+    """More arguments for lm-eval's command line. Assay's own engine refuses those that it does not support."""
     engine: Literal["assay", "lm_eval"]
-    """Who asks: Assay (default), or lm-eval itself as a child process."""
+    """What runs the task: Assay (default), or lm-eval itself as a child process."""
 
 
 class Runner(Protocol):
-    """What the runners below are: functions that evaluate a served model on one task."""
+    """A function that evaluates a served model on one task, as all runners below are."""
 
     __name__: str
 
@@ -75,7 +75,7 @@ class Runner(Protocol):
         gen_kwargs: str | Mapping[str, Any] | None = "",
         **options: Unpack[RunnerOptions],
     ) -> tuple[dict[str, Any], str]:
-        """Run the task, and keep what is said of it in ``<results_dir>/<task>_lm_eval.log``.
+        """Run the task, and log it in ``<results_dir>/<task>_lm_eval.log``.
 
         Args:
             base_url: the server's root, without ``/v1``; several are replicas of it, which share the requests.
@@ -118,7 +118,7 @@ def resolve_metric(results: Mapping[str, Mapping[str, Any]], task: str, metric_k
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that say something, checked by name."""
+    """The options that are not None; an unknown name is refused."""
     known = RunnerOptions.__annotations__
     if unknown := [name for name in options if name not in known]:
         raise SpecificationError(f"a runner has no option '{unknown[0]}'; it has {', '.join(known)}")
@@ -181,8 +181,8 @@ def _ask_with_assay(
         causes = Counter(failed.cause.value for failed in evaluation.failures)
         raise SamplesFailedError(
             f"{len(evaluation.failures)} samples of {task} have no score ({', '.join(sorted(causes))}), so that its "
-            f"metrics would be those of other questions; they are listed in {evaluation.results_file}, and the same "
-            "call asks only these again"
+            f"metrics would leave questions out; they are listed in {evaluation.results_file}, and the same call asks "
+            "only these again"
         )
     return evaluation.document.results, str(evaluation.results_file)
 
@@ -199,7 +199,7 @@ def _settings(*given: str | Mapping[str, Any] | None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _run_log(results_dir: Path, task: str) -> Iterator[_RunLog]:
-    """Keeps what a run says, and what ends it, where :func:`assay.run_lm_eval` keeps what lm-eval prints."""
+    """Log a run, and the error that ends it, in the file in which :func:`assay.run_lm_eval` keeps lm-eval's output."""
     with make_log(results_dir, task).open("w", encoding="utf-8", errors="backslashreplace") as file:
         log = _RunLog(file)
         try:
@@ -210,17 +210,17 @@ def _run_log(results_dir: Path, task: str) -> Iterator[_RunLog]:
 
 
 class _RunLog(Progress):
-    """Writes a line for what a run says."""
+    """Writes a run's remarks to a file, one a line."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
 
     def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
-        """Say how much there is to ask."""
+        """Write how much there is to ask."""
         self.noted(f"{sum(expected.values())} samples, {kept} answers kept in {journal}")
 
     def noted(self, remark: str) -> None:
-        """Write a line; that it cannot be written is no reason to end the run."""
+        """Write a line; a log that cannot be written does not end the run."""
         with contextlib.suppress(OSError):
             self._file.write(f"{remark}\n")
             self._file.flush()
@@ -240,7 +240,7 @@ _ENGINES = {"assay": _ask_with_assay, "lm_eval": _ask_with_lm_eval}
 
 
 class _ExtraArgs(argparse.ArgumentParser):
-    """Reads what lm-eval's command line and Assay both have a meaning for."""
+    """Reads the options of lm-eval's command line that Assay supports."""
 
     def __init__(self) -> None:
         super().__init__(add_help=False, allow_abbrev=False, argument_default=argparse.SUPPRESS)
@@ -281,10 +281,10 @@ def _read_extra_args(extra_args: Sequence[str]) -> dict[str, Any]:
 
 
 def _runner(name: str, task: str, *metrics: str, without_stderr: Sequence[str] = ()) -> Runner:
-    """A function of that name that evaluates a model on `task`.
+    """Make the function that evaluates a model on `task`.
 
     Args:
-        name: the function's.
+        name: the function's name.
         task: lm-eval's name of the task or group.
         metrics: the metrics to give back, as lm-eval's results name them, each with its standard error.
         without_stderr: those for which lm-eval never knows one.

@@ -1,4 +1,4 @@
-"""What a specification may say, and which of it identifies a run."""
+"""Validates a specification, and computes the fingerprint that identifies its run."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _MOST_CONNECTIONS = 65_535
 
 
 def validate(specification: Specification) -> Specification:
-    """Refuse values that could not be meant.
+    """Refuse values that make no sense.
 
     Returns:
-        The same, its values of the declared types (paths and lists, say, may be given for texts and tuples), and each
-        check with its share of ``alpha``.
+        The specification with values of the declared types (a path may be given for a text, a list for a tuple), and
+        each check with its share of ``alpha``.
 
     Raises:
         SpecificationError: with the value and what would be right.
@@ -65,7 +65,7 @@ def validate(specification: Specification) -> Specification:
 
 
 def refuse_alpha(alpha: float, name: str = "alpha") -> None:
-    """Refuse an error rate that could not be meant.
+    """Refuse an error rate that makes no sense.
 
     Raises:
         SpecificationError: with the value and what would be right.
@@ -75,7 +75,7 @@ def refuse_alpha(alpha: float, name: str = "alpha") -> None:
 
 
 def refuse_budget(budget: Budget, name: str = "budget") -> None:
-    """Refuse a budget that could not be meant.
+    """Refuse a budget that makes no sense.
 
     Raises:
         SpecificationError: with the value and what would be right.
@@ -87,7 +87,7 @@ def refuse_budget(budget: Budget, name: str = "budget") -> None:
 
 
 def _with_shares_of_alpha(specification: Specification) -> Specification:
-    """The same, each check with the error rate at which it is decided (Bonferroni)."""
+    """Give each check the error rate at which it is decided (Bonferroni)."""
     sharing = sum(check.alpha is None for check in specification.checks)
     if not sharing:
         return specification
@@ -107,11 +107,11 @@ def _of_declared_types(specification: Specification) -> Specification:
     except msgspec.ValidationError as error:
         raise SpecificationError(readable(error)) from None
     except TypeError as error:
-        raise SpecificationError(f"the specification holds what it cannot: {error}") from None
+        raise SpecificationError(f"the specification has a value of the wrong kind: {error}") from None
 
 
 def _plain(value: Any) -> Any:
-    """A value of another library's or kind's as msgspec knows it."""
+    """Convert paths, ranges and NumPy's scalars for msgspec."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, range):
@@ -128,7 +128,7 @@ def readable(error: msgspec.ValidationError) -> str:
 
 
 def validate_model(model: ModelSpec) -> None:
-    """Refuse values that could not be meant.
+    """Refuse values that make no sense.
 
     Raises:
         SpecificationError: with the value and what would be right.
@@ -136,7 +136,7 @@ def validate_model(model: ModelSpec) -> None:
     if not model.model:
         raise SpecificationError("no model is named")
     if model.model in (".", ".."):
-        raise SpecificationError(f"model is '{model.model}', for which there can be no folder of results")
+        raise SpecificationError(f"model is '{model.model}', which cannot name a folder of results")
     _validate_endpoints(model)
     if model.tokenizer is not None and model.endpoint == "chat":
         raise SpecificationError("a tokenizer is of use only on the completions endpoint (--completions)")
@@ -191,7 +191,7 @@ def _validate_options(options: TaskOptions) -> None:
 
 
 def recorded(specification: Specification) -> Specification:
-    """The specification fit to be written down: without keys in addresses."""
+    """The specification as it is stored: without keys in addresses and values of headers."""
     model = specification.model
     shown = msgspec.structs.replace(
         model,
@@ -212,7 +212,7 @@ def fingerprints(specification: Specification) -> tuple[str, ...]:
 def fingerprint(specification: Specification) -> str:
     """Hash of everything that can change a run's answers or scores, at its first endpoint.
 
-    How fast or how patiently the server is asked, where results go and what they are checked against do not count.
+    Concurrency, time-outs, the output folder and checks do not count.
 
     Returns:
         64 hexadecimal digits.

@@ -23,20 +23,20 @@ RequestKind = Literal["generate_until", "loglikelihood", "loglikelihood_rolling"
 
 
 class TLS(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server's certificate is judged, and which one is shown to it. All files are in PEM format."""
+    """How the server's certificate is verified, and which client certificate is sent. All files are in PEM format."""
 
     insecure: bool = False
-    """Take any certificate."""
+    """Accept any certificate."""
     ca_file: str | None = None
     """Trust the certificates in this file, instead of the system's."""
     client_cert: str | None = None
-    """The certificate that is shown to the server, with those that vouch for it."""
+    """The client certificate, with its chain."""
     client_key: str | None = None
-    """Its key, where that is not in the same file."""
+    """The client certificate's key, if it is in another file."""
 
 
 Dialect = Literal["auto", "none", "openai", "azure", "mistral"]
-"""Differences of a provider's API from the protocol that servers share; ``auto``: as the server is seen to need."""
+"""How a provider's API differs from what other servers share; ``auto``: found out from the server's replies."""
 
 USUAL_KEY_VARIABLE = "OPENAI_API_KEY"
 """Environment variable that holds the API key where none is named."""
@@ -54,7 +54,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     """The name that the server serves it under; sent in every request."""
     replicas: tuple[str, ...] = ()
-    """Base URLs of further servers of the same model, among which requests are shared out."""
+    """Base URLs of further servers of the same model, which share the requests."""
     endpoint: EndpointKind = "chat"
     api_key_env: str = USUAL_KEY_VARIABLE
     """Environment variable that holds the key. The key itself is never part of a specification."""
@@ -67,20 +67,20 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     request_timeout: float = 7200.0
     """Seconds that one attempt may take, from the moment its connection is open."""
     max_attempts: int = 8
-    """Attempts at one request before it counts as failed. Those are not counted for which it was that the server was
-    down, or answered nothing at all and said 429 or 502 to 504."""
+    """Attempts at one request before it counts as failed. An attempt does not count if the server was down, or if it
+    replied 429 or 502 to 504 and answered no other request either."""
     stream: bool = False
-    """Have answers sent in parts, as they are generated, and keep the time to each one's first token. The answers are
-    the same. Log-likelihoods are never streamed."""
+    """Stream answers, and keep each one's time to first token. The answers are the same. Log-likelihoods are never
+    streamed."""
     stall_timeout: float = 300.0
-    """Seconds for which nothing may come in a stream, once it has begun."""
+    """Seconds that a stream may pause, once it has begun."""
     give_up_after: float = 300.0
-    """Seconds without any answer, counted from the first attempt that fails after the last one, before the run is to
-    stop."""
+    """Seconds without any answer before the run stops, counted from the first attempt that fails after the last
+    answer."""
     requests_per_minute: float | None = None
-    """Requests that may leave in a minute, to all endpoints together."""
+    """Requests that may be sent in a minute, to all endpoints together."""
     tokens_per_minute: float | None = None
-    """Tokens of prompts and answers that may be used in a minute, at all endpoints together."""
+    """Tokens of prompts and answers that may be used in a minute, by all endpoints together."""
     max_length: int | None = None
     """The model's context length in tokens, as lm-eval's ``max_length``."""
     seed: int = 1234
@@ -96,27 +96,27 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer_revision: str | None = None
     """Branch, tag or commit of a tokenizer that comes from the hub."""
     add_bos_token: bool = False
-    """With a tokenizer: let it add the special tokens that it adds of its own accord."""
+    """With a tokenizer: let it add its own special tokens."""
     custom_prefix_token_id: int | None = None
-    """With a tokenizer: the token before a text without context, in place of the one that begins texts."""
+    """With a tokenizer: the token before a text without context, in place of its BOS token."""
     max_gen_toks: int = USUAL_MAX_GEN_TOKS
-    """Tokens to generate at most, where neither the task nor ``gen_kwargs`` say how many."""
+    """The most tokens to generate, where neither the task nor ``gen_kwargs`` says how many."""
     think_end_token: str | None = None
-    """What reasoning in an answer's text ends with: only what follows is scored, as with lm-eval's argument of that
-    name. None: the text is scored as it comes."""
+    """The text that ends reasoning in an answer: only what follows is scored, as with lm-eval's argument of that name.
+    None: the whole text is scored."""
     headers: dict[str, str] = {}
     """Sent with every request, in place of Assay's own of the same name. A value is text, ``$VARIABLE`` or ``@FILE``;
-    what is written out is never recorded. An empty one leaves Assay's own out."""
+    a value written as text is never recorded. An empty one removes Assay's own header."""
     dialect: Dialect = "auto"
-    """The provider's own ways; see :func:`assay.models.request_shape.dialect_shape`."""
+    """How the provider's API differs; see :func:`assay.models.request_shape.dialect_shape`."""
     rename_fields: dict[str, str] = {}
-    """Fields of every request's body that the server knows by another name, by the name that lm-eval sends."""
+    """Fields of request bodies that the server knows by another name: lm-eval's name -> the server's."""
     drop_fields: tuple[str, ...] = ()
-    """Fields that are left out of every request's body."""
+    """Fields to leave out of every request's body."""
     extra_body: dict[str, Any] = {}
-    """Fields that are put into every request's body, in place of those of the same name."""
+    """Fields to put into every request's body, in place of those of the same name."""
     eos_string: str | None = None
-    """Added to the stop strings of every request that has it not among them."""
+    """A stop string for every request that does not have it."""
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -145,22 +145,22 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str | None = None
     """Where data sets lie: repositories laid out as on the hub, or a Hugging Face datasets cache."""
     random_seed: int = 0
-    """Of Python's random numbers, which some tasks' document preparation draws."""
+    """Seed of Python's random numbers, from which some tasks draw when they prepare documents."""
     numpy_seed: int = 1234
     torch_seed: int = 1234
-    """Of PyTorch's, for tasks whose own Python uses it."""
+    """Seed of PyTorch's, for tasks whose own Python uses it."""
     fewshot_seed: int = 1234
-    """Of the few-shot examples, where they are drawn at random."""
+    """Seed of few-shot examples that are drawn at random."""
     confirm_run_unsafe_code: bool = False
     """Tasks that run code which the model writes may run: in a sandbox, see ``docs/code.md``."""
     metadata: dict[str, Any] = {}
-    """Given to every task's configuration beside the model's arguments; tasks with data of their own making read it."""
+    """Added to every task's configuration, beside the model's arguments, for tasks that generate their data."""
     predict_only: bool = False
     """Keep the answers and score none: every task has the one metric ``bypass``."""
 
 
 class MetricKey(NamedTuple):
-    """What a value in lm-eval's results is of; as text ``"<metric>,<filter>"``, e.g. ``"exact_match,get-answer"``."""
+    """The metric and filter of a value in lm-eval's results; as text ``"exact_match,get-answer"``."""
 
     metric: str
     """With ``_stderr`` at its end where the value is the metric's standard error."""
@@ -199,7 +199,7 @@ MetricKeyText = Annotated[str, msgspec.Meta(pattern=",")]
 
 
 def score_keys(entry: Iterable[str]) -> list[str]:
-    """Those keys of a task's or group's results that name scores: no standard errors, and nothing else that it says."""
+    """The keys of a task's or group's results that are scores: no standard errors, no other entries."""
     return [key for key in entry if "," in key and not MetricKey.read(key).is_stderr]
 
 
@@ -252,7 +252,7 @@ class EarlyStopping(msgspec.Struct, frozen=True, kw_only=True):
 
     budget: Budget = Budget()
     order_seed: int | None = None
-    """Of the random order; None: a new one for every run, kept when the run is resumed."""
+    """Seed of the random order; None: a new one for every run, kept when the run is resumed."""
     holm: bool = False
     """The checks share the sum of their alphas by Holm's method; else each keeps its own."""
 
@@ -275,19 +275,19 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     """Start anew even if an interrupted run of the same specification could be resumed."""
     probe: bool = False
-    """Look first, with a dozen short requests apart from the run's own, at what the server does: see
-    :mod:`assay.models.probe`. What was seen is kept with the results, and stops no run."""
+    """Before the run, ask a dozen short requests to see how the server behaves (:mod:`assay.models.probe`). What they
+    show is kept with the results, and never stops the run."""
     triage: bool = True
-    """Say at the end why the scores are low, unless every check is passed; see :mod:`assay.diagnosis`."""
+    """Say at the end why the scores are low, unless every check passes; see :mod:`assay.diagnosis`."""
     retry_failed: bool = False
-    """Go on with the newest run of this specification, also a finished one, and ask only what it has no answer to;
-    never start another."""
+    """Resume the newest run of this specification, even a finished one, and ask only what it has no answer to; never
+    start another."""
     rerun: int = 0
-    """Which of several runs of the same this is, where their answers are to be compared: no two share a journal."""
+    """Number of this run among several of the same specification; each has a journal of its own."""
 
 
 class LogprobSource(StrEnum):
-    """What makes a server tell the log-probabilities of a prompt's own tokens."""
+    """The parameter that makes a server return the log-probabilities of a prompt's own tokens."""
 
     ECHO = "echo"
     """``echo`` and ``logprobs`` of the completions protocol; what lm-eval sends."""
@@ -296,7 +296,7 @@ class LogprobSource(StrEnum):
 
 
 class TokenSpan(msgspec.Struct, frozen=True):
-    """The part of a prompt that a log-likelihood is about, where its tokens are known."""
+    """The part of a prompt whose log-likelihood is asked for, in tokens."""
 
     start: int
     """Tokens of context before it; the log-probability of a prompt's first token is never known."""
@@ -305,7 +305,7 @@ class TokenSpan(msgspec.Struct, frozen=True):
 
 
 class TextTail(msgspec.Struct, frozen=True):
-    """The part of a prompt that a log-likelihood is about, where only the server knows its tokens."""
+    """The part of a prompt whose log-likelihood is asked for, as text: only the server knows its tokens."""
 
     text: str
     """The prompt ends with it."""
@@ -325,7 +325,7 @@ class Request(msgspec.Struct, frozen=True):
     key: str
     """Hash of everything that can change the answer; see :func:`assay.tasks.requests.request_key`."""
     scored: TokenSpan | TextTail | None = None
-    """For a log-likelihood: the part of the prompt that it is about."""
+    """For a log-likelihood: the part of the prompt that is scored."""
 
 
 class FailureCause(StrEnum):
@@ -342,15 +342,15 @@ class FailureCause(StrEnum):
     NOT_FOUND = "not_found"
     MALFORMED_REPLY = "malformed_reply"
     UNREADABLE_REPLY = "unreadable_reply"
-    """An undamaged reply of a shape that is not known here: asked again, the server would send the same."""
+    """A whole reply in an unknown format: asked again, the server would send the same."""
     EMPTY_CHOICES = "empty_choices"
     ERROR_IN_REPLY = "error_in_reply"
     UNSCORABLE = "unscorable"
     """The task's own code failed: its scorer raised or took too long, or its prompts cannot be written."""
 
     @property
-    def may_pass(self) -> bool:
-        """Whether the same request may be answered when it is asked again, with nothing changed."""
+    def is_transient(self) -> bool:
+        """Whether the same request, sent again, may be answered."""
         return self not in _PERMANENT
 
 
@@ -375,26 +375,26 @@ class CompletionToken(msgspec.Struct, frozen=True):
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One of the texts that a request was answered with."""
+    """One of the texts in a reply."""
 
     text: str
     finish_reason: str | None = None
     reasoning: str | None = None
     tokens: tuple[CompletionToken, ...] = ()
-    """Empty where the server told none."""
+    """Empty where the server returned none."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="answer"):
-    """What a model said."""
+    """A model's answer to one request."""
 
     text: str | None
     """The content; None where the server sent null (scored as lm-eval scores it), and for log-likelihoods."""
     finish_reason: str | None = None
     reasoning: str | None = None
-    """``reasoning_content`` (or ``reasoning``) where the server separates it, and what was taken out of the text by the
-    model's ``think_end_token``."""
+    """``reasoning_content`` (or ``reasoning``) where the server separates it, and the text up to the model's
+    ``think_end_token``."""
     reasoning_tokens: int | None = None
-    """Of the completion's tokens, those of reasoning, where the server counts them."""
+    """Tokens of reasoning among the completion's, where the server counts them."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     latency: float = 0.0
@@ -405,10 +405,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=
     model: str | None = None
     """The model name in the reply where it differs from the one asked for."""
     logprob: int | float | None = None
-    """For a log-likelihood: the sum of the log-probabilities (natural logarithm) of the part asked about. lm-eval tells
-    0 from 0.0 in its files, hence the two types."""
+    """For a log-likelihood: the sum of the log-probabilities (natural logarithm) of the scored part. lm-eval writes
+    both 0 and 0.0 to its files, hence the two types."""
     is_greedy: bool | None = None
-    """For a log-likelihood: whether each token of that part was the likeliest."""
+    """For a log-likelihood: whether each token of the scored part was the likeliest."""
     endpoint: str | None = None
     """The address of the server that gave it, where the run has several."""
     completions: tuple[Completion, ...] = ()
@@ -462,7 +462,7 @@ class Sample(msgspec.Struct):
     task: str
     doc_id: int
     doc: Any
-    """As it is scored; the instances hold it as it was when the prompt was written."""
+    """The document as it is scored; the instances hold it as it was when the prompt was written."""
     instances: list[Any]
     """lm-eval Instances, in the order in which the task scores them."""
     requests: list[Request]
@@ -477,17 +477,17 @@ class CompleteSample(NamedTuple):
 
 
 class StoppedEarly(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a run was asked; kept with its results."""
+    """How much of a run was asked before it stopped early."""
 
     order_seed: int
     documents: int
-    """Documents that the results are about."""
+    """Documents that the results cover."""
     population: int
     """Documents of the whole run."""
     asked: int
-    """Documents sent; those beyond ``documents`` were on their way when the last check was decided."""
+    """Documents sent; those beyond ``documents`` were in flight when the last check was decided."""
     tasks: dict[str, tuple[int, int]]
-    """By task, how many documents of how many."""
+    """By task: documents covered, and documents there are."""
 
     @property
     def complete_tasks(self) -> list[str]:

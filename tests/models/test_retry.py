@@ -45,14 +45,14 @@ def test_what_a_status_means(status: int, cause: FailureCause, retryability: Ret
 @pytest.mark.parametrize("status", range(300, 600))
 def test_asking_again_is_advised_where_it_is_tried(status: int) -> None:
     found = fault(status, "no")
-    assert found.cause.may_pass is (found.retryability is not Retryability.NO)
+    assert found.cause.is_transient is (found.retryability is not Retryability.NO)
 
 
 @pytest.mark.parametrize("cause", list(FailureCause))
 def test_a_reply_of_status_200_is_asked_for_again_where_that_may_help(cause: FailureCause) -> None:
     found = reply_fault(ReplyError(cause, "no answer"), "http://host/v1")
     assert (found.cause, found.status) == (cause, 200)
-    assert cause.may_pass is (found.retryability is not Retryability.NO)
+    assert cause.is_transient is (found.retryability is not Retryability.NO)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_nor_is_a_reply_of_another_shape(body: bytes) -> None:
 def test_what_may_come_from_a_gateway_is_asked_for_again(body: bytes) -> None:
     with pytest.raises(ReplyError) as caught:
         read_reply(body, "chat")
-    assert caught.value.cause.may_pass
+    assert caught.value.cause.is_transient
 
 
 def test_the_first_choice_is_the_one_with_the_lowest_index() -> None:

@@ -56,7 +56,7 @@ def server_failures(evidence: Evidence) -> Iterator[Found]:
     causes = Counter(sample.failure for sample in failed if sample.failure is not None)
     if causes:
         advice = _FAILURE_ADVICE.get(causes.most_common(1)[0][0], "read the server's log for the time of the run")
-        if any(cause.may_pass for cause in causes):
+        if any(cause.is_transient for cause in causes):
             advice += "; the same command asks only the failed ones again"
         yield _failures(evidence, Cause.SERVER_FAILURES, failed, advice)
     unscorable = [sample for sample in evidence.facts if sample.failure is FailureCause.UNSCORABLE]

@@ -135,7 +135,7 @@ def reply_fault(error: ReplyError, asked: str) -> Fault:
         return Fault(cause, f"error {error.status}: {error}", _retryability(error.status, cause), error.status)
     # What is no reply of the protocol at all may come from another address than was meant.
     where = f"{asked}: " if error.cause is FailureCause.MALFORMED_REPLY else ""
-    retryability = Retryability.YES if error.cause.may_pass else Retryability.NO
+    retryability = Retryability.YES if error.cause.is_transient else Retryability.NO
     return Fault(error.cause, f"{where}{error}", retryability, 200)
 
 
@@ -155,7 +155,7 @@ def _cause(status: int, said: str, of_server: FailureCause) -> FailureCause:
 
 
 def _retryability(status: int, cause: FailureCause) -> Retryability:
-    if not cause.may_pass:
+    if not cause.is_transient:
         return Retryability.NO
     if status in DOWN_STATUSES:
         return Retryability.UNSURE

@@ -16,7 +16,7 @@ def what_to_do(causes: Sequence[FailureCause]) -> str:
     Args:
         causes: of each; at least one.
     """
-    lasting = sum(not cause.may_pass for cause in causes)
+    lasting = sum(not cause.is_transient for cause in causes)
     if not lasting:
         return "run the same command again to ask only these"
     if lasting == len(causes):
