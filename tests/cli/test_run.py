@@ -304,7 +304,7 @@ def test_a_prompt_that_cannot_be_written_is_one_clear_line(server: ScriptedServe
     asked = server.count
     ran = run(server, tmp_path, "drawing", "--num-fewshot", "60")
     assert ran.returncode == 2
-    told = "cannot write document 0's prompt: it is to have 60 examples, and there are 60 to choose from"
+    told = "cannot write document 0's prompt: it needs 60 examples, and there are 60 to choose from"
     assert told in ran.stderr
     assert server.count == asked
     assert "Traceback" not in ran.stderr

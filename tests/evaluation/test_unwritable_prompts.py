@@ -84,7 +84,7 @@ class Heard(Progress):
 
 def test_the_first_prompt_of_the_last_task_is_written_before_any_request(server: ScriptedServer, folder: Path) -> None:
     (folder / "wanting.yaml").write_text("include: drawing.yaml\ntask: wanting\nnum_fewshot: 60\n")
-    reason = "task 'wanting' cannot write document 0's prompt: it is to have 60 examples, and there are 60 to choose fr"
+    reason = "task 'wanting' cannot write document 0's prompt: it needs 60 examples, and there are 60 to choose from"
     for early in (None, EarlyStopping()):
         with pytest.raises(TaskConfigError, match=reason):
             evaluate(

@@ -177,7 +177,7 @@ def test_chat_is_refused_by_name() -> None:
     ],
 )
 def test_chat_is_shown_the_generative_twin(asked_for: str, refused: str, twin: str) -> None:
-    with pytest.raises(UnsupportedTaskError, match=f"or ask for {twin}, its generative twin"):
+    with pytest.raises(UnsupportedTaskError, match=f"or ask for {twin}, its generative variant"):
         refuse_unscorable({refused: task("multiple_choice")}, spec(endpoint="chat"), (asked_for,), task_index())
 
 

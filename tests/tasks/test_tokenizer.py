@@ -95,7 +95,7 @@ def test_a_name_that_is_nowhere_is_one_line_without_asking_a_hub_out_of_reach(
 ) -> None:
     monkeypatch.setattr(datasets_library, "_accepts_connection", lambda _: False)
     with pytest.raises(
-        SpecificationError, match=r"'nosuch/model' is neither a folder nor to be had .* be reached, and"
+        SpecificationError, match=r"'nosuch/model' is neither a folder nor available .* be reached, and"
     ):
         Tokenizer("nosuch/model")
     assert caplog.records == []

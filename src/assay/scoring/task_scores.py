@@ -64,7 +64,7 @@ class TaskScores:
             spool: takes the sample lines.
             deadline: how long one sample may take to score.
             verdicts: for a task that runs code which the model writes.
-            crashes: remembers at which samples the process died; None where nothing goes on after that.
+            crashes: records at which samples the process died; None where no run is resumed.
         """
         self.name = name
         self.task = task

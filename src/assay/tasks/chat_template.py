@@ -1,6 +1,6 @@
-"""Conversations as the text that a model was trained on, by its tokenizer's chat template, as transformers renders it.
+"""Renders conversations by the chat template of a model's tokenizer, as transformers does.
 
-A template comes with a model and is run in a sandbox. See
+Templates come with models, so they run in a sandbox. See
 https://huggingface.co/docs/transformers/chat_templating for what templates may use.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Turn = dict[str, str]
 
 _HERE = "\ue0a5assay\ue0a5"
-"""Marks the end of an answer that is to be continued. Private characters, which no text has."""
+"""Marks the end of an answer that the model is to continue. Private characters, which no text has."""
 
 
 class ChatTemplate:
@@ -26,8 +26,8 @@ class ChatTemplate:
 
     Args:
         text: the template, in Jinja.
-        names: what it knows by name: the texts of special tokens such as ``bos_token``.
-        source: where it is from, for messages.
+        names: its variables: the texts of special tokens such as ``bos_token``.
+        source: where it comes from, for messages.
 
     Raises:
         SpecificationError: it is not valid Jinja.
@@ -49,8 +49,8 @@ class ChatTemplate:
 
         Args:
             chat_history: its turns.
-            add_generation_prompt: end with what announces the model's answer; else the last turn is the beginning of
-                one, and the text ends with it.
+            add_generation_prompt: end with the header of the model's turn; else the last turn is the beginning of an
+                answer, and the text ends with it.
 
         Raises:
             SpecificationError: the template refuses the conversation, or leaves out the answer to be continued.
@@ -58,7 +58,7 @@ class ChatTemplate:
         if add_generation_prompt:
             return self._render(list(chat_history), add_generation_prompt=True)
         *before, last = chat_history
-        # The blank behind the mark tells whether the template keeps the blanks at a turn's end.
+        # The space after the mark shows whether the template strips spaces at a turn's end.
         text = self._render([*before, {**last, "content": f"{last['content']}{_HERE} "}], add_generation_prompt=False)
         beginning, mark, rest = text.rpartition(_HERE)
         if not mark or last["content"].strip() not in beginning:
@@ -85,13 +85,13 @@ class ChatTemplate:
 
 
 def _environment() -> Any:
-    """Jinja with what chat templates expect beyond it."""
+    """Jinja with the extensions that chat templates expect."""
     import jinja2
     from jinja2.ext import Extension, loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Generation(Extension):
-        """The block that marks a model's own words for training; its content stands for itself."""
+        """The block that marks a model's own words for training; here only its content is rendered."""
 
         tags = {"generation"}  # noqa: RUF012 - Jinja's own declaration
 

@@ -1,7 +1,7 @@
-"""Conversations as the JSON text that lm-eval makes of them, and everything a run makes of that text in turn.
+"""Conversations as the JSON text that lm-eval makes of them: escaped, quoted and hashed.
 
-The text is sent (escaped to ASCII), written into the samples file (as a JSON string), and hashed. A task's prompts
-mostly begin alike, with the same examples, and each of these can be done once for what they have in common.
+The text is sent (escaped to ASCII), written into the samples file (as a JSON string), and hashed. Most of a task's
+prompts begin with the same examples; for that opening each of the three is done once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def quoted(text: Any) -> bytes:
 
 
 class Opening:
-    """What many conversations begin with."""
+    """The beginning that many conversations share."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -59,7 +59,7 @@ class Opening:
 
     @cached_property
     def sha256(self) -> Any:
-        """A hash object that has taken in this text; to be copied."""
+        """A hash object that has read this text; copy it before use."""
         return hashlib.sha256(self.text.encode("utf-8"))
 
 
@@ -70,7 +70,7 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     """A conversation as JSON text; in place of lm-eval's ``JsonChatStr``."""
 
     text: str
-    """All of it but the opening."""
+    """What follows the opening."""
     opening: Opening = NO_OPENING
 
     @property

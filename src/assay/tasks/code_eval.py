@@ -1,7 +1,7 @@
-"""Programs that a model wrote, run while other answers are still on their way, and judged when they are scored.
+"""Runs the programs that a model wrote while other answers are still pending.
 
-lm-eval's tasks ask a metric for the verdict in the middle of scoring a sample. Running programs takes seconds, so a
-sample is first scored on trial, which shows what programs it is about; these run in the sandbox; then it is scored.
+lm-eval's tasks ask a metric for a program's verdict while they score a sample. Running programs takes seconds, so a
+sample is first scored on trial, to learn which programs it has. These run in the sandbox, and then it is scored.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
 _SECONDS = 3.0
 _NOT_YET = RunResult(Ending.DIED)
 _MOST_TRIALS = 10
-"""Trials after which a scorer that keeps coming up with other programs has them run one by one."""
+"""After so many trials, a scorer that asks for other programs each time has them run one by one."""
 
 
 class Verdicts:
-    """What became of one task's programs, by the number of the document that they belong to.
+    """The results of one task's programs, by document.
 
     Args:
         task: its name.
         sandbox: where they run.
-        crashes: remembers which of them ran when the process died.
+        crashes: records which of them ran when the process died.
     """
 
     def __init__(self, task: str, sandbox: Sandbox, crashes: CrashRecord | None = None) -> None:
@@ -51,7 +51,7 @@ class Verdicts:
         self._failed: dict[int, SandboxError] = {}
 
     async def prepare(self, doc_id: int, trial: Callable[[], object]) -> None:
-        """Run the programs that `trial` asks for, which scores the document; whatever it raises is left for later."""
+        """Run the programs that scoring the document needs. `trial` scores it; what it raises is ignored."""
         known = self._known.setdefault(doc_id, {})
         for _ in range(_MOST_TRIALS):
             missing: dict[Program, None] = {}
@@ -73,9 +73,9 @@ class Verdicts:
 
     @contextlib.contextmanager
     def known_for(self, doc_id: int) -> Iterator[None]:
-        """In this block a document's programs are judged by what became of them; they are forgotten afterwards.
+        """Give a document's scorer the results of its programs in this block, and forget them afterwards.
 
-        Those that were not prepared are run now.
+        Programs that were not prepared run now.
 
         Raises:
             SandboxError: one of them could not be run.
@@ -96,7 +96,7 @@ class Verdicts:
 
         with _answering(answer):
             yield
-        if failures:  # and the scorer swallowed it, and went on as if the program were wrong
+        if failures:  # which the scorer swallowed, as if the program were wrong
             raise failures[0]
 
 
@@ -108,10 +108,10 @@ def verdicts_of(
 
     Args:
         tasks: lm-eval's Task objects by name.
-        crashes: remembers at which samples the process died; None where nothing goes on after that.
+        crashes: records at which samples the process died; None where no run is resumed.
 
     Yields:
-        Their verdicts, and what keeps their programs in.
+        Their verdicts, and how the sandbox confines their programs.
 
     Raises:
         SandboxError: programs cannot be run here.
@@ -149,7 +149,7 @@ def _known_or_noted(
 
 
 def judge(programs: Sequence[Program]) -> list[RunResult]:
-    """What becomes of programs: known already where a sample is being scored, else found out now.
+    """The results of programs: while a sample is being scored those that are known, else by running them now.
 
     Raises:
         SandboxError: they cannot be run here.
@@ -180,7 +180,7 @@ class CodeEval:
             predictions: for each problem, candidates.
             references: for each problem, its tests.
             k: of which k to estimate pass@k.
-            num_workers: of no effect.
+            num_workers: ignored.
             timeout: seconds for one candidate.
 
         Returns:
@@ -201,15 +201,15 @@ class CodeEval:
         for (task, _), result in zip(asked, judge(programs), strict=True):
             number = numbers[task]
             numbers[task] += 1
-            told = {
+            verdict = {
                 "task_id": task,
                 "passed": passed(result),
                 "result": verdict_words(result),
                 "completion_id": number,
             }
-            results[task].append((number, told))
+            results[task].append((number, verdict))
         total = np.array([len(candidates) for candidates in results.values()])
-        correct = np.array([sum(told["passed"] for _, told in candidates) for candidates in results.values()])
+        correct = np.array([sum(verdict["passed"] for _, verdict in candidates) for candidates in results.values()])
         ks = [k] if isinstance(k, int) else k
         estimates = {f"pass@{size}": _pass_at_k(total, correct, size).mean() for size in ks if (total >= size).all()}
         return estimates, results

@@ -1,4 +1,4 @@
-"""Remembers at which samples a run's process died, so that no program and no scorer kills it for ever."""
+"""Records at which samples a run's process died, so that no program or scorer kills it again and again."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _MOST_CRASHES = 2
 class CrashRecord:
     """A file beside a run's journal: a line for each sample that was being scored when the process died, or is now.
 
-    It costs two small writes a sample, and is for tasks that run code: the model's, or their own. Where it cannot be
-    written, nothing is remembered: the run does without.
+    It costs two small writes a sample, and is for tasks that run code: the model's, or their own. If it cannot be
+    written, the run goes on without it.
 
     A sample that was being scored when the process died is suspected. Its programs run alone after that, so that no
     other sample is suspected with it, and never again if the process died once more.
@@ -30,7 +30,7 @@ class CrashRecord:
 
         Args:
             path: the file; it is made when the first sample is scored.
-            forget: whether to score again what has led to the process's death twice.
+            forget: score even the samples at which the process died twice.
         """
         self._path = path
         self._crashes = Counter(() if forget else _read(path))
@@ -44,7 +44,7 @@ class CrashRecord:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Whoever leaves this block in whatever way has not died."""
+        """Keep the file open in this block. However the block is left, the process has not died."""
         try:
             yield
         finally:
@@ -58,7 +58,7 @@ class CrashRecord:
                     self._path.unlink(missing_ok=True)
 
     def refusal(self, task: str, doc_id: int) -> str | None:
-        """Why a sample is not to be scored any more; None if it is."""
+        """Why a sample is not scored any more; None if it is."""
         crashes = self._crashes[_name(task, doc_id)]
         if crashes < _MOST_CRASHES:
             return None
@@ -69,7 +69,7 @@ class CrashRecord:
 
     @contextmanager
     def scoring(self, task: str, doc_id: int) -> Iterator[None]:
-        """In this block a sample is scored."""
+        """Record that a sample is being scored in this block."""
         sample = _name(task, doc_id)
         self._under_way.append(sample)
         self._write()
@@ -81,7 +81,7 @@ class CrashRecord:
 
     @asynccontextmanager
     async def running_programs(self, task: str, doc_id: int) -> AsyncIterator[None]:
-        """In this block a sample's programs run: alone, if it is suspected."""
+        """Run a sample's programs in this block: alone, if it is suspected."""
         suspected = self._crashes[_name(task, doc_id)] > 0
         async with self._change:
             await self._change.wait_for(lambda: not self._one_alone and not (suspected and self._programs_of))

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _ROWS_A_BATCH = 1000
 """Rows of a parquet file that are in memory at once while it is converted."""
-_NOT_WHICH_DATA_SET = frozenset(
+_NOT_IDENTIFYING = frozenset(
     {"cache_dir", "download_mode", "keep_in_memory", "num_proc", "save_infos", "split", "streaming"}
     | {"trust_remote_code", "verification_mode"}
 )
@@ -84,7 +84,7 @@ class DataSource:
         """Return the data set, as ``datasets.load_dataset`` does.
 
         Raises:
-            DataNotFoundError: The data set, its config or its split is nowhere to be had.
+            DataNotFoundError: The data set, its config or its split cannot be found.
             FileFormatError: One of its files is damaged.
         """
         self._use_library()
@@ -107,7 +107,7 @@ class DataSource:
     def kept(self, path: str, name: str | None = None, **options: Any) -> Mapping[str, Any] | None:
         """Return the rows by split without the datasets library; None where it is needed.
 
-        It is not if an earlier run has loaded the data set from a folder in which nothing has changed since.
+        The library is not needed if an earlier run loaded the data set from this folder, and nothing in it has changed.
         """
         label, which = _described(path, name, options)
         folder = self._folder(path)
@@ -209,7 +209,7 @@ class DataSource:
         return builder, splits
 
     def _mirror(self, root: Path, stored: Path, files: Sequence[DataFile]) -> Path:
-        """Return a folder that shows `stored` as `root` does, in which the datasets library may leave its own files."""
+        """Return a writable folder with links to the files of `stored`, for the datasets library."""
         key = hashlib.sha256(json.dumps([str(stored), [file.sha256 for file in files]]).encode()).hexdigest()[:32]
         mirror = self._cache / f"mirror-{key}"
         target = mirror / stored.relative_to(root)
@@ -235,7 +235,7 @@ class DataSource:
         places = " nor in ".join(str(place) for place in [*looked_in, cache / _cache_name(path)])
         raise DataNotFoundError(
             f"data set {label} is not in {places}, and the Hugging Face hub is out of reach; "
-            f"put it into DIR/{path}/ and pass --data-dir DIR, or run once with the hub in reach"
+            f"put it into DIR/{path}/ and pass --data-dir DIR, or run once where the hub can be reached"
         )
 
     def _stored(self, label: str, builder: Any) -> tuple[Any, Any]:
@@ -285,7 +285,7 @@ def data_source(data_dir: str | None) -> Iterator[DataSource]:
 def _load_dataset(original: Callable[..., Any], path: str, name: str | None = None, *args: Any, **options: Any) -> Any:
     """Stand in for ``load_dataset``: ask the open source.
 
-    A task's Python may keep it by ``from datasets import load_dataset``, so it outlives the source of its making.
+    A task's Python may hold it (``from datasets import load_dataset``), so it can be called after its source is closed.
     """
     source = _open_source.get()
     if source is None or args:
@@ -304,7 +304,7 @@ def _content_key(builder: Any, content: dict[str, list[str]]) -> str:
 
 def _described(path: str, name: str | None, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return what a data set is called, and the options that say which it is."""
-    which = {key: value for key, value in options.items() if value is not None and key not in _NOT_WHICH_DATA_SET}
+    which = {key: value for key, value in options.items() if value is not None and key not in _NOT_IDENTIFYING}
     return _label(path, name, which), which
 
 

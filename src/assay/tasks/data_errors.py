@@ -1,4 +1,4 @@
-"""One clear line for whatever can be wrong with a data set."""
+"""Turns the errors of the datasets library into messages of one line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def first_line(error: BaseException) -> str:
 
 
 def split_dict(splits: Mapping[str, Any], label: str) -> Any:
-    """Return a ``DatasetDict`` of its own over shared rows, which says what is missing where a split is."""
+    """Return a new ``DatasetDict`` over shared rows; a missing split raises a readable error."""
     import datasets
 
     class Splits(datasets.DatasetDict):  # type: ignore[misc]
@@ -58,7 +58,7 @@ def split_dict(splits: Mapping[str, Any], label: str) -> Any:
 
 
 def missing_split(label: str, split: str, splits: Iterable[str]) -> DataNotFoundError:
-    """What to raise where a data set has no such split, but `splits`."""
+    """The error for a split that a data set lacks; it has `splits`."""
     return DataNotFoundError(
         f"data set {label} has no split {str(split)!r} (it has: {', '.join(map(str, splits))}); "
         "a task file that includes the task's can name another, or null for none"

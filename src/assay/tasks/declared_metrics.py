@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from assay.tasks.index import TaskEntry
 
-_SAYS_LITTLE = ("process_results", "class")
-"""Keys of tasks whose own code says what is reported."""
+_OWN_SCORING = ("process_results", "class")
+"""Keys of tasks whose own code decides what is reported."""
 _OWN_NAMES = frozenset({"pass_at_k"})
 """Metrics that are reported under other names."""
 
 
 def declared_metrics(entries: Sequence[TaskEntry]) -> Mapping[str, list[str]] | None:
-    """The metric keys of every task; None unless the YAML of each says all there is to know.
+    """The metric keys of every task; None unless the YAML of each names them all.
 
     Args:
         entries: what was asked for.
@@ -37,11 +37,11 @@ def _declared(entry: TaskEntry, reader: HeaderReader) -> list[str] | None:
     if entry.kind is not TaskKind.TASK or entry.path is None:
         return None
     config: dict[str, Any] = {}
-    with contextlib.suppress(TaskConfigError):  # which loading the task tells in full
+    with contextlib.suppress(TaskConfigError):  # loading the task reports it in full
         config = reader.read(entry.path)
     metrics = _named(config.get("metric_list"), "metric")
     filters = _named(config.get("filter_list") or [{"name": "none"}], "name")
-    if metrics is None or filters is None or any(key in config for key in _SAYS_LITTLE):
+    if metrics is None or filters is None or any(key in config for key in _OWN_SCORING):
         return None
     if any("." in metric or metric in _OWN_NAMES for metric in metrics):  # a function of the task's own
         return None
@@ -49,7 +49,7 @@ def _declared(entry: TaskEntry, reader: HeaderReader) -> list[str] | None:
 
 
 def _named(listed: Any, key: str) -> list[str] | None:
-    """What stands under a key of each; None where it is not there."""
+    """Each entry's value for a key; None where one has no such value."""
     if not isinstance(listed, list):
         return None
     names: list[Any] = [one.get(key) if isinstance(one, dict) else None for one in listed]

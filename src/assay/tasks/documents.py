@@ -37,7 +37,7 @@ def are_same_objects(task: Task) -> bool:
 
 
 def copied(doc: Any) -> Any:
-    """A deep copy of a document; of texts and numbers, and lists of them, without what ``deepcopy`` takes for more."""
+    """A deep copy of a document; quicker than ``deepcopy`` for texts, numbers and lists of them."""
     if type(doc) is not dict:
         return deepcopy(doc)
     return {key: value if type(value) in _UNCHANGEABLE else _copied_list(value) for key, value in doc.items()}

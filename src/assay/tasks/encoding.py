@@ -21,7 +21,7 @@ class ScoredTokens(NamedTuple):
     context: tuple[int, ...]
     continuation: list[int]
     span: TokenSpan
-    """Where the continuation lies. It begins before the prompt if part of it had to be cut off."""
+    """Where the continuation lies; a negative start says that its beginning was cut off."""
 
     @property
     def ids(self) -> list[int]:
@@ -40,14 +40,13 @@ class PromptEncoder:
     def __init__(self, tokenizer: Tokenizer, max_length: int | None) -> None:
         self.tokenizer = tokenizer
         self.longest = (max_length or DEFAULT_MAX_LENGTH) - 1
-        """Tokens of a prompt at most; more are cut off at its beginning."""
+        """The most tokens of a prompt; a longer one is cut at its beginning."""
 
     def pair(self, context: str, continuation: str) -> ScoredTokens:
         """The tokens of `context` + `continuation`, of which those of `continuation` are scored.
 
-        The context is encoded by itself, without blanks at its end, which belong to the word that follows. What the
-        whole has beyond as many tokens is the continuation. An empty context becomes the token that stands before all
-        text.
+        The context is encoded by itself, without spaces at its end, which belong to the next word. The continuation
+        is the rest of the whole text's tokens. An empty context becomes the prefix token.
         """
         if context:
             before = self.tokenizer.encode_context(context.rstrip())
@@ -60,8 +59,8 @@ class PromptEncoder:
     def windows(self, text: str) -> Iterator[ScoredTokens]:
         """The tokens of `text`, each scored once, in as few prompts as the context length allows.
 
-        The first window's context is the token that stands before all text. Later ones have one token of context, the
-        last one as many as fit.
+        The first window's context is the prefix token. Later ones have one token of context, the last one as many as
+        fit.
         """
         ids = self.tokenizer.encode(text)
         step = self.longest - 1
@@ -73,7 +72,7 @@ class PromptEncoder:
                 yield self._cut(tuple(ids[stop - step - 1 : start]), ids[start:stop])
 
     def generation(self, prompt: str, max_gen_toks: int) -> list[int]:
-        """The tokens of `prompt`, cut at the beginning so that `max_gen_toks` more have room."""
+        """The tokens of `prompt`, cut at the beginning to leave room for `max_gen_toks` more."""
         return self.tokenizer.encode(prompt)[-(self.longest - max_gen_toks) :]
 
     def _cut(self, context: tuple[int, ...], continuation: list[int]) -> ScoredTokens:

@@ -11,7 +11,7 @@ import msgspec
 from assay._util.cache import cache_dir, store
 
 _SETTLED_NS = 2_000_000_000
-"""A file younger than this may change again within its time stamp's grain, so nothing of it is remembered."""
+"""A file younger than this may change again within the resolution of its time stamp, so its hash is not kept."""
 
 
 Stamp = tuple[int, int, int, int]

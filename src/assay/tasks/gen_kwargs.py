@@ -27,7 +27,7 @@ max_length num_beams num_return_sequences early_stopping penalty_alpha no_repeat
 eta_cutoff details watermark decoder_input_details
 """
 _KNOWN = frozenset(_NAMES.split())
-"""Names that lm-eval, OpenAI's API or an inference server gives a meaning to. Others are sent just the same."""
+"""Names that lm-eval, OpenAI's API or an inference server knows. Others are sent, too."""
 _ALIKE = 0.8
 
 
@@ -65,7 +65,7 @@ def settings_of(given: str | Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def near_misses(settings: Iterable[str]) -> dict[str, str]:
-    """Names that nobody gives a meaning to, each with the known one that may have been meant."""
+    """Unknown names, each with the known name that it resembles."""
     unknown = [name for name in settings if name not in _KNOWN]
     found = {name: difflib.get_close_matches(_plain(name), sorted(_KNOWN), n=1, cutoff=_ALIKE) for name in unknown}
     return {name: near[0] for name, near in found.items() if near}
@@ -76,7 +76,7 @@ def _plain(name: str) -> str:
 
 
 def generation_fault(settings: Any) -> str | None:
-    """What is wrong with generation settings, in words; None if nothing is."""
+    """Say what is wrong with generation settings; None if nothing is."""
     if not isinstance(settings, dict):
         return f"{settings!r} are no settings by name"
     if not all(isinstance(name, str) and name.strip() for name in settings):

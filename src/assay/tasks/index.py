@@ -2,7 +2,7 @@
 
 The same names, kinds, files and tag members that lm-eval's ``TaskManager`` finds, without importing lm-eval's task code
 and without its start-up cost: lm-eval's own folder is scanned once and the result kept on disk until that folder
-changes. The user's folder is read anew each time, in full, so that a fault in it is told at once.
+changes. The user's folder is read in full each time, so that a fault in it is reported at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which files hold the rows of a folder's data set: known from an earlier run, until something in the folder changes.
+"""Remembers from run to run which files hold the rows of a folder's data set, until something in the folder changes.
 
-The datasets library finds it out anew each time: it reads the folder's description, matches the names of its files, and
-makes a key of their content. That takes longer than importing the library.
+The datasets library works that out each time: it reads the folder's description, matches the names of its files, and
+hashes their content, which takes longer than importing the library.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assay.tasks.file_hashes import Stamp
 
 _FORMAT = 1
-"""Of what is kept; another number, and nothing kept before is used."""
+"""Version of the stored format; with another number nothing stored before is used."""
 
 
 class KeptRows(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class KeptRows(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, splits: Mapping[str, Any], sources: tuple[DataFile, ...]) -> KeptRows:
-        """Of splits that the datasets library has loaded."""
+        """Describe splits that the datasets library has loaded."""
         return cls(
             splits={str(split): tuple(each["filename"] for each in rows.cache_files) for split, rows in splits.items()},
             counts={str(split): len(rows) for split, rows in splits.items()},
@@ -73,7 +73,7 @@ class KeptRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeptSplits(dict[str, Rows]):
-    """A data set's splits, which says what is missing where a split is."""
+    """A data set's splits; a missing one raises a readable error."""
 
     def __init__(self, splits: Mapping[str, Rows], label: str) -> None:
         super().__init__(splits)
@@ -84,12 +84,12 @@ class KeptSplits(dict[str, Rows]):
 
 
 def stored_rows(folder: Path, name: str | None, options: Mapping[str, Any]) -> KeptRows | None:
-    """What :func:`store_rows` was told of a folder in which nothing has changed since.
+    """What :func:`store_rows` stored for a folder; None if something in it has changed since.
 
     Args:
         folder: the data set's.
-        name: which of its configurations, and
-        options: what else says which rows are meant.
+        name: its configuration.
+        options: the other arguments that choose rows.
     """
     if (key := _key(folder, name, options)) is None:
         return None
@@ -100,7 +100,7 @@ def stored_rows(folder: Path, name: str | None, options: Mapping[str, Any]) -> K
 
 
 def store_rows(folder: Path, name: str | None, options: Mapping[str, Any], kept: KeptRows) -> None:
-    """Keep where the rows are for later runs; see :func:`stored_rows`."""
+    """Store where the rows are, for later runs; see :func:`stored_rows`."""
     if (key := _key(folder, name, options)) is not None:
         store(_file(key), msgspec.json.encode(kept))
 
@@ -113,7 +113,7 @@ def _file(key: str) -> Path:
 
 
 def _key(folder: Path, name: str | None, options: Mapping[str, Any]) -> str | None:
-    """A name for all that the rows follow from; None where that may change unseen."""
+    """A hash of everything that the rows depend on; None where a change could go unseen."""
     try:
         stamps = sorted(_stamps(folder))
     except (OSError, ValueError):
@@ -131,7 +131,7 @@ def _stamps(folder: Path) -> Iterator[tuple[str, Stamp]]:
     """Each file's stamp.
 
     Raises:
-        ValueError: a folder is a link, or a file may change within its stamp's grain.
+        ValueError: a folder is a link, or a file may change within the resolution of its stamp.
     """
     for place, folders, files in os.walk(folder):
         if any(os.path.islink(os.path.join(place, name)) for name in folders):

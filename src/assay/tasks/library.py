@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 DATA_DIR_VARIABLE = "ASSAY_DATA_DIR"
-"""Environment variable that says where data sets lie, where the options do not."""
+"""Environment variable that names the folder with data sets, where the options do not."""
 
 
 class LoadedTasks(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def load_tasks(names: Sequence[str], options: TaskOptions, metadata: dict[str, A
         MissingDependencyError: A task needs a package that is not installed.
         UnsupportedTaskError: A task needs images, or runs code that the model writes and the options do not allow it.
         SandboxError: That code cannot be run on this machine.
-        DataNotFoundError: A task's data set, or a split of it, is nowhere to be had.
+        DataNotFoundError: A task's data set, or a split of it, cannot be found.
         FileFormatError: A data file is damaged.
     """
     index = task_index(options.include_path)
@@ -110,7 +110,7 @@ def _find(name: str, index: TaskIndex) -> list[TaskEntry]:
 
 @contextlib.contextmanager
 def loading(data_dir: str | None) -> Iterator[DataSource]:
-    """What surrounds the building of tasks: quiet, and with data from `data_dir` first.
+    """Build tasks in this block: their output is kept off the terminal, and data comes from `data_dir` first.
 
     Raises:
         SpecificationError: `data_dir` is no folder.
@@ -139,7 +139,7 @@ def build(
     try:
         loaded = TaskManager(include_defaults=False).load(built)
     except ValueError as error:
-        raise SpecificationError(_twice_asked(built) or str(error)) from None
+        raise SpecificationError(_requested_twice(built) or str(error)) from None
     if not loaded["tasks"]:
         raise TaskConfigError(f"there are no tasks in {', '.join(entry.name for entry in entries)}")
     for name, task in loaded["tasks"].items():
@@ -148,8 +148,8 @@ def build(
     return loaded["tasks"], loaded["groups"]
 
 
-def _twice_asked(built: Sequence[Any]) -> str | None:
-    """What to leave out, where something is asked for by itself and as a member of a group; None if nothing is."""
+def _requested_twice(built: Sequence[Any]) -> str | None:
+    """The error's message, where something is asked for by itself and as a member of a group; else None."""
     members = {
         member: group.name
         for group in built
@@ -170,7 +170,7 @@ def _twice_asked(built: Sequence[Any]) -> str | None:
 
 
 class Registry(dict[str, Any]):
-    """The index as the dictionary of entries that lm-eval's factory reads and adds to, made as they are asked for."""
+    """The index as the dictionary that lm-eval's factory reads and adds to; entries are made on demand."""
 
     def __init__(self, index: TaskIndex) -> None:
         super().__init__()

@@ -2,9 +2,9 @@
 
 Few-shot examples and a question's choices make most of a prompt a repetition of the one before. With the ways of
 splitting that :mod:`assay.tasks.splitting` knows, no piece reaches over a single line break from a printable ASCII
-character to an ASCII letter, and whether it ends there does not depend on what lies beyond: a piece before takes the
-line break as its last character, and one after begins with the letter. (Of several blanks in a row, the last goes with
-what follows; that is why the break must be a single one.)
+character to an ASCII letter, and whether one ends there does not depend on what follows: the piece before has the
+line break as its last character, and the piece after begins with the letter. (The last of several blanks in a row
+goes with what follows; that is why the break must be a single one.)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""lm-eval and its tasks keep things in the process: random streams, the data sets' loader, what is printed.
+"""A lock around lm-eval and its tasks, whose state belongs to the process: random streams, data set loader, output.
 
-So whoever loads tasks, writes their prompts or scores with them does that while nobody else does.
+Whatever loads tasks, writes their prompts or scores with them holds it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def lm_eval_lock(call: str) -> Iterator[None]:
     """Wait until no other thread or event loop uses tasks, and keep them waiting while the block runs.
 
     Args:
-        call: the name of the function whose block it is.
+        call: the name of the function that waits, for the message.
 
     Raises:
-        UsageError: an event loop runs in this thread, which waiting would stop, together with what is waited for.
+        UsageError: an event loop runs in this thread, and waiting would stop it.
     """
     if not _lock.acquire(blocking=False):
         if running_loop() is not None:
@@ -46,7 +46,7 @@ def lm_eval_lock(call: str) -> Iterator[None]:
 
 @asynccontextmanager
 async def async_lm_eval_lock() -> AsyncIterator[None]:
-    """:func:`lm_eval_lock` for what runs in an event loop, which goes on meanwhile."""
+    """:func:`lm_eval_lock` for coroutines; the event loop goes on meanwhile."""
     while not _lock.acquire(blocking=False):  # a thread that waits for it could not be cancelled
         await asyncio.sleep(_LOOK_AGAIN)
     try:

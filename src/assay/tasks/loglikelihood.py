@@ -1,8 +1,8 @@
-"""Log-likelihood requests: the bodies that ask for a prompt's own log-probabilities, and what their answers are worth.
+"""Log-likelihood requests: the bodies that ask for a prompt's own log-probabilities, and lm-eval's view of the answers.
 
-lm-eval asks for three things. ``loglikelihood`` wants the log-probability of a continuation after a context; a
+lm-eval asks for two things. ``loglikelihood`` wants the log-probability of a continuation after a context; a
 multiple-choice question is one of these for each choice. ``loglikelihood_rolling`` wants that of a whole text, which
-goes in several windows where it is longer than the model's context. ``generate_until`` is not for this module.
+goes in several windows where it is longer than the model's context.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def refuse_unscorable(tasks: Mapping[str, Task], model: ModelSpec, asked_for: Se
         index: all tasks there are.
 
     Raises:
-        UnsupportedTaskError: names the task and says what would do.
+        UnsupportedTaskError: names the task, and what to do instead.
     """
     for name, task in tasks.items():
         kinds = request_kinds(task)
@@ -71,7 +71,7 @@ def refuse_unscorable(tasks: Mapping[str, Task], model: ModelSpec, asked_for: Se
 def refuse_unscorable_entries(
     entries: Sequence[TaskEntry], model: ModelSpec, asked_for: Sequence[str], index: TaskIndex
 ) -> None:
-    """As :func:`refuse_unscorable`, as far as it is known of tasks that are not loaded.
+    """As :func:`refuse_unscorable`, for tasks that are not loaded, as far as their YAML tells.
 
     Args:
         entries: the tasks.
@@ -80,7 +80,7 @@ def refuse_unscorable_entries(
         index: all tasks there are.
 
     Raises:
-        UnsupportedTaskError: names the task and says what would do.
+        UnsupportedTaskError: names the task, and what to do instead.
     """
     for entry in entries if model.endpoint == "chat" else ():
         if entry.output_type not in (None, "generate_until"):
@@ -88,8 +88,8 @@ def refuse_unscorable_entries(
 
 
 def _not_in_chat(name: str, how: str, asked_for: Sequence[str], index: TaskIndex) -> UnsupportedTaskError:
-    twin = next(filter(None, (generative_variant(each, index) for each in (*asked_for, name))), None)
-    instead = f"ask for {twin}, its generative twin" if twin else "choose a generative task"
+    variant = next(filter(None, (generative_variant(each, index) for each in (*asked_for, name))), None)
+    instead = f"ask for {variant}, its generative variant" if variant else "choose a generative task"
     return UnsupportedTaskError(
         f"task '{name}' is {how}, which chat completions cannot give; ask the completions endpoint (--completions), or "
         f"{instead}"
@@ -102,7 +102,7 @@ class LoglikelihoodBodies:
     Args:
         model: names the model and the seed, and says whether prompts go as token ids.
         tokenizer: the model's; without one the server's own tokens count.
-        source: how the server is made to tell a prompt's log-probabilities.
+        source: the parameter that makes the server return a prompt's log-probabilities.
     """
 
     def __init__(self, model: ModelSpec, tokenizer: Tokenizer | None, source: LogprobSource) -> None:
@@ -128,7 +128,7 @@ class LoglikelihoodBodies:
             yield self._of_tokens(window), window.span
 
     def trial(self) -> EchoTrial:
-        """Questions that show whether the server gives a prompt's log-probabilities, and gives them right."""
+        """Requests that show whether the server returns a prompt's log-probabilities, and returns them right."""
         text = _TRIAL_CONTEXT + _TRIAL_CONTINUATION
         if self._tokenizer is None:
             body, scored = self._of_pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)

@@ -1,13 +1,12 @@
 """Where a metric's scores lie, as far as that is known before the first answer.
 
 A range is known only where the metric's nature gives it: lm-eval's registered metrics that are a share of right answers
-(``acc`` and its kin, ``exact_match``) and ``pass@k``, which estimates a probability. Scores seen so far show no
+(``acc`` and its variants, ``exact_match``) and ``pass@k``, which estimates a probability. Scores seen so far show no
 range: a count of errors may be 0 a thousand times before it is 40.
 
-A task's own Python may report a metric under one of these names. That name is then its author's word that the metric is
-what lm-eval means by it, and is taken so where the task also declares the direction that lm-eval registered. No other
-name of a task's own is taken for a range, however much it sounds like one (``f1`` is a share for some tasks and a per
-cent for others): who uses such a metric states its range.
+A task's own Python may report a metric under one of these names. The name is trusted if the task also declares the
+direction that lm-eval registered. No other name tells a range, however much it sounds like one (``f1`` is a share for
+some tasks and a percentage for others): a check on such a metric states the range.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Finds NLTK's sentence splitter, which IFEval's scoring needs, before anything is asked.
 
-lm-eval tries to download it while it loads the task, says that it did whatever happens, and fails after the last
-request.
+lm-eval tries to download it while it loads the task, reports success in any case, and fails after the last request.
 """
 
 from __future__ import annotations

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 _CERTAIN = 3
-"""Conversations in a row with the same examples, from which on they are not written anew."""
+"""After so many conversations in a row with the same examples, these are not written anew."""
 
 
 def chat_prompt(chat_history: Sequence[Turn], add_generation_prompt: bool = True) -> ChatPrompt:  # noqa: ARG001
-    """What lm-eval's chat client makes of a conversation."""
+    """The prompt that lm-eval's chat client makes of a conversation."""
     return ChatPrompt(_encode(chat_history))
 
 
@@ -49,7 +49,7 @@ class ContextBuilder:
         if self._observer is None:
             return self._render(doc, self._shots, self.chat_template)
         if (examples := self._observer.examples) is not None:
-            return self._render(doc, 0, examples.set_into)
+            return self._render(doc, 0, examples.insert_into)
         with self._observer.watching_random_numbers():
             return self._render(doc, self._shots, self._observer.chat_template)
 
@@ -66,7 +66,7 @@ class ContextBuilder:
 
 
 class _Observer:
-    """Sees the first conversations as lm-eval writes them, and tells whether all hold the same examples."""
+    """Watches lm-eval write the first conversations, to find out whether all hold the same examples."""
 
     def __init__(self) -> None:
         self.examples: _Examples | None = None
@@ -84,7 +84,7 @@ class _Observer:
 
     @contextmanager
     def watching_random_numbers(self) -> Iterator[None]:
-        """Around a rendering: one that draws random numbers is meant to differ from the next."""
+        """Render a prompt in this block; if that draws random numbers, the next prompt is meant to differ."""
         before = random.getstate()
         yield
         if random.getstate() != before:
@@ -100,7 +100,7 @@ class _Examples:
         self._text = _encode(turns)[1:-1]
         self._opening = functools.lru_cache(maxsize=8)(self._opening_with)
 
-    def set_into(self, chat_history: list[Turn], add_generation_prompt: bool = True) -> ChatPrompt:  # noqa: ARG002
+    def insert_into(self, chat_history: list[Turn], add_generation_prompt: bool = True) -> ChatPrompt:  # noqa: ARG002
         """:func:`chat_prompt` of a conversation that was written without the examples, with them."""
         place = _after_system(chat_history)
         system = chat_history[0]["content"] if place else None

@@ -67,7 +67,7 @@ class Task(Protocol):
         """A document's question."""
 
     def doc_to_prefix(self, doc: Any) -> str | None:
-        """What the model's answer is to begin with; None where that is its own affair."""
+        """The text with which the model's answer is to begin; None where the model chooses."""
 
     def doc_to_target(self, doc: Any) -> Any:
         """A document's right answer."""

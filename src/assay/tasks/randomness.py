@@ -47,7 +47,7 @@ def _may_draw(value: Any) -> bool:
 
 @contextmanager
 def random_state_restored(task: Task) -> Iterator[None]:
-    """Whatever writing a prompt of `task` draws in this block, its next one draws again."""
+    """After this block, put every stream that `task` may draw from back to where it was."""
     own = list(_streams_of(task))
     states = [stream.getstate() for stream in own]
     shared, numpys = random.getstate(), np.random.get_state()
@@ -62,7 +62,7 @@ def random_state_restored(task: Task) -> Iterator[None]:
 
 @contextmanager
 def detects_drawing(task: Task) -> Iterator[Callable[[], bool]]:
-    """Yield what tells, after the block, whether nothing was drawn in it from any stream that `task` may draw from."""
+    """Yield a function that tells, after the block, whether the streams that `task` may draw from are untouched."""
     own = list(_streams_of(task))
     before = [stream.getstate() for stream in own]
     shared, numpys = random.getstate(), np.random.get_state()
@@ -93,7 +93,7 @@ def _streams_of(task: Task) -> Iterator[random.Random]:
 
 @functools.cache
 def never_draws(code: Callable[..., Any]) -> bool:
-    """Whether a function or class surely draws no random numbers: its file does not speak of any."""
+    """Whether a function or class surely draws no random numbers: its file mentions none."""
     try:
         source = Path(inspect.getsourcefile(code) or "").read_text(encoding="utf-8")
     except (TypeError, OSError):

@@ -47,7 +47,7 @@ def _kinds_of_first_document(task: Task) -> set[RequestKind]:
             doc=doc, ctx="", metadata=("", 0, 1), apply_chat_template=False, chat_template=None
         )
         return {instance.request_type for instance in (built if isinstance(built, list) else [built])}
-    except Exception:  # foreign code, given a prompt it may not like: the real one tells
+    except Exception:  # foreign code may reject an empty prompt; the real one will tell
         return set()
     finally:
         random.setstate(state)

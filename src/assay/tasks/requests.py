@@ -54,7 +54,7 @@ def samples(
         task: lm-eval's Task object.
         writer: writes the requests.
         options: how documents become requests.
-        refuse: is told in words why a prompt cannot be written; see :func:`until_refused`. None: that is raised.
+        refuse: called with the reason if a prompt cannot be written; see :func:`until_refused`. None: that is raised.
 
     Raises:
         UnsupportedTaskError: a document yields requests that the endpoint cannot serve.
@@ -68,12 +68,12 @@ def samples(
 
 
 def until_refused(name: str, build: Callable[..., Sample], refuse: Callable[[str], None]) -> Callable[..., Sample]:
-    """The same as `build`, but from its first failure on it makes samples that ask nothing.
+    """Wrap `build`: from its first failure on, samples have no requests.
 
     Args:
         name: the task's name.
         build: makes the sample of the document with the number that is its first argument.
-        refuse: is told once in words what is wrong.
+        refuse: called once with what is wrong.
     """
     has_failed = False
 
@@ -93,7 +93,7 @@ def until_refused(name: str, build: Callable[..., Sample], refuse: Callable[[str
 def try_first_prompts(
     tasks: Mapping[str, Task], documents: Mapping[str, Sequence[int]], writer: RequestWriter, options: TaskOptions
 ) -> bytes | None:
-    """Write each task's first prompt, and forget it: a task that cannot be asked is found before anything is.
+    """Write each task's first prompt and discard it: a task that cannot be asked is found before the first request.
 
     Args:
         tasks: lm-eval's Task objects by name.
@@ -135,10 +135,10 @@ class SampleBuilder:
         self._scores_copies = self._copies and are_same_objects(task)
 
     def build(self, doc_id: int, doc: Any) -> Sample:
-        """The sample of one document, which the task's own code may change without a trace in `doc`.
+        """The sample of one document; the task's own code gets a copy of it.
 
-        As in lm-eval, what it changes while it writes the prompt is seen by who scores the answer only where the task
-        keeps its documents.
+        As in lm-eval, what that code changes while it writes the prompt reaches scoring only where the task keeps its
+        documents.
 
         Raises:
             UnsupportedTaskError: it yields requests that the endpoint cannot serve.
@@ -170,7 +170,7 @@ class SampleBuilder:
         return Sample(self._name, doc_id, asked if self._scores_copies else doc, instances, requests)
 
     def _lack_of_examples(self) -> str | None:
-        """Whether there are too few examples to choose from, in words.
+        """The message if there are too few examples to choose from.
 
         One more is drawn where the document itself may be among them.
         """
@@ -178,7 +178,7 @@ class SampleBuilder:
         shots = self._task.get_config("num_fewshot") or 0
         if not shots or pool is None or shots < len(pool):
             return None
-        return f"it is to have {shots} examples, and there are {len(pool)} to choose from; see --num-fewshot"
+        return f"it needs {shots} examples, and there are {len(pool)} to choose from; see --num-fewshot"
 
 
 class RequestWriter:
@@ -187,7 +187,7 @@ class RequestWriter:
     Args:
         model: which endpoint and model are asked.
         tokenizer: the model's, where prompts are to be split here.
-        source: how the server tells a prompt's log-probabilities; None where no task is known to need them.
+        source: how the server returns a prompt's log-probabilities; None where no task is known to need them.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class RequestWriter:
         self._encoder = PromptEncoder(tokenizer, model.max_length) if tokenizer and sends_ids else None
 
     def chat_template(self, options: TaskOptions) -> Callable[..., Any] | None:
-        """What makes a prompt of a conversation; None where prompts are no conversations.
+        """The function that makes a prompt of a conversation; None where prompts are plain text.
 
         Raises:
             SpecificationError: the tokenizer has no chat template.
@@ -235,15 +235,15 @@ class RequestWriter:
                 key = request_key((*place, repeat), self.model.endpoint, body, scored, self._shape)
                 yield Request(*place, repeat, kind, body, key, scored)
 
-    def _generation_body(self, instance: Any, further: int = 0) -> bytes:
-        """The body, with a seed so much greater than the first."""
+    def _generation_body(self, instance: Any, seed_offset: int = 0) -> bytes:
+        """The body, with `seed_offset` added to the seed."""
         prompt, gen_kwargs = instance.args
         if self._encoder is not None:
             prompt = self._encoder.generation(prompt, gen_kwargs.get("max_gen_toks", self.model.max_gen_toks))
-        if not further:
+        if not seed_offset:
             return generation_payload(prompt, gen_kwargs, self.model)
         seed = gen_kwargs.get("seed", self.model.seed)
-        return generation_payload(prompt, {**gen_kwargs, "seed": seed + further}, self.model)
+        return generation_payload(prompt, {**gen_kwargs, "seed": seed + seed_offset}, self.model)
 
     def _scored(self, instance: Any, task: str) -> list[tuple[bytes, TokenSpan | TextTail | None]]:
         if self._loglikelihood is None:
@@ -323,7 +323,7 @@ def request_key(
         endpoint: kind of endpoint asked.
         payload: the full body, the model's name and the seed in it.
         scored: for a log-likelihood, the part of the prompt that it is about.
-        shape: what tells apart in which shape bodies are sent; see :mod:`assay.models.request_shape`.
+        shape: identifies the changes to bodies before they are sent; see :mod:`assay.models.request_shape`.
 
     Returns:
         32 hexadecimal digits.

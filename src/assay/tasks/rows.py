@@ -21,7 +21,7 @@ _BLOCK = 256
 
 
 class Rows:
-    """Rows of plain values, as a ``datasets.Dataset`` gives them; what is not done here, such a data set does.
+    """Rows of plain values, as a ``datasets.Dataset`` gives them; everything else is left to such a data set.
 
     Args:
         table: all rows of the split.
@@ -64,7 +64,7 @@ class Rows:
         columns = _Columns(self._table)
         try:
             numbers = [number for number in self._numbers if function(_Row(columns, number))]
-        except Exception:  # it may want more of a row than there is here; if not, this raises again
+        except Exception:  # it may need more of a row than this one offers; else the same is raised again
             return self._as_dataset().filter(function)
         return Rows(self._table, self._library, numbers)
 

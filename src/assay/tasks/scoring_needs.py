@@ -1,4 +1,4 @@
-"""What a task's scoring needs that is found out only when it scores: before the first request, not after the last.
+"""Checks before the first request that a task's scorer will find what it imports and loads.
 
 Python that comes with a task may import a module, or load a metric from the Hugging Face hub, inside the function that
 needs it. The functions that score are read for that, with those of their own file that they call.
@@ -28,7 +28,7 @@ _PACKAGES = {
     "rouge_score": "rouge-score",
     "sklearn": "scikit-learn",
 }
-"""What brings a module, where its name is another."""
+"""The package of a module, where the two have different names."""
 
 
 def _package_of(module: str) -> str:

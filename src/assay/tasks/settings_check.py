@@ -1,4 +1,4 @@
-"""Refuses what a task's YAML says but nobody can have meant, before anything is asked of a server."""
+"""Validates the settings of tasks before the first request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def validate_settings(tasks: Mapping[str, Task]) -> None:
 
 
 def refuse_bypass_without_samples_file(tasks: Mapping[str, Task]) -> None:
-    """Refuse tasks that are only asked, and not scored, where their answers are not to be written either.
+    """Refuse tasks that are not scored where their answers are not written either.
 
     Args:
         tasks: lm-eval's Task objects by name.
@@ -53,7 +53,7 @@ def refuse_bypass_without_samples_file(tasks: Mapping[str, Task]) -> None:
 
 
 def setting_warnings(tasks: Mapping[str, Task], options: TaskOptions) -> list[str]:
-    """Settings that are taken as they are, and may not be meant so; one line each.
+    """Warnings about settings that are allowed but may be mistakes, one line each.
 
     Args:
         tasks: lm-eval's Task objects by name, the options applied.

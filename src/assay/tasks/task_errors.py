@@ -1,4 +1,4 @@
-"""What a task's own code raised, as words for the person who runs the task."""
+"""Describes what a task's own code raised, for the person who runs the task."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def describe_error(error: BaseException) -> str:
     Args:
         error: whatever foreign code may raise, also one that cannot be shown.
     """
-    said = _said_by(error)
+    said = _message_of(error)
     if type(error).__module__.startswith("assay."):
         return said
     kind = type(error).__name__ + _place_of(error)
     return f"{said} ({kind})" if said else kind
 
 
-def _said_by(error: BaseException) -> str:
+def _message_of(error: BaseException) -> str:
     try:
         text = str(error)
         if isinstance(error, KeyError) and len(error.args) == 1:

@@ -1,4 +1,4 @@
-"""A model's own tokenizer on this side of the wire, as lm-eval uses transformers' ``AutoTokenizer``.
+"""The model's tokenizer, in place of transformers' ``AutoTokenizer`` that lm-eval uses.
 
 Reads what ``save_pretrained`` writes: ``tokenizer.json``, and the special tokens' names beside it. transformers itself
 is not needed.
@@ -39,7 +39,7 @@ class Tokenizer:
         source: a folder with ``tokenizer.json``, or a repository on the Hugging Face hub.
         revision: branch, tag or commit of the repository.
         add_special_tokens: add the special tokens that the tokenizer itself adds, mostly one at the beginning.
-        prefix_token_id: what stands before a text without context, in place of the token that begins texts.
+        prefix_token_id: the token before a text without context, in place of the BOS token.
 
     Raises:
         MissingDependencyError: the library ``tokenizers`` is not installed.
@@ -74,7 +74,7 @@ class Tokenizer:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(vocabulary))
         except Exception as error:  # the library raises plain Exception
             raise FileFormatError(f"cannot read {vocabulary} as a tokenizer: {error}") from None
-        # A tokenizer saved after use may cut or fill what it encodes; transformers undoes that at each call.
+        # A tokenizer saved after use may truncate or pad; transformers switches both off at each call.
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self.encode: Callable[[str], list[int]] = self._encode
@@ -90,7 +90,7 @@ class Tokenizer:
 
     @classmethod
     def of(cls, model: ModelSpec) -> Tokenizer | None:
-        """The model's tokenizer; None where it has none on this side. Raises as the class does."""
+        """The tokenizer that a specification names; None if it names none. Raises as the class does."""
         if model.tokenizer is None:
             return None
         return cls(
@@ -115,7 +115,7 @@ class Tokenizer:
 
     @property
     def prefix_token_id(self) -> int:
-        """What is put before a text without context: the token that begins texts, else the one that ends them.
+        """The token before a text without context: the BOS token, else the EOS token.
 
         Raises:
             SpecificationError: the tokenizer names neither.
@@ -212,5 +212,5 @@ def _find_on_hub(repository: str, name: str, revision: str | None) -> Path | Non
     except Exception as error:  # network, authorisation, a malformed name: many kinds
         reason = (str(error).splitlines() or [type(error).__name__])[0]
     raise SpecificationError(
-        f"tokenizer '{repository}' is neither a folder nor to be had from the Hugging Face hub: {reason}"
+        f"tokenizer '{repository}' is neither a folder nor available from the Hugging Face hub: {reason}"
     )

@@ -91,7 +91,7 @@ def whole_file(path: str) -> dict[str, Any]:
 
 
 def checked_header(path: str) -> dict[str, Any]:
-    """As :func:`own_header`, in words where it fails; no values where the file is YAML of another purpose.
+    """As :func:`own_header`, with readable errors; no values where the file is YAML for another purpose.
 
     Raises:
         OSError: It cannot be read.

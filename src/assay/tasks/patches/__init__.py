@@ -3,7 +3,7 @@
 A new release of lm-eval can break these modules and only these. They may import what ``tasks`` may.
 
 =================== ================================================================================================
-module              what it takes hold of
+module              what it patches
 =================== ================================================================================================
 datasets_library    ``datasets``: one description read once, the hub given three seconds
 deferred_imports    large libraries that lm-eval imports at its start: imported at their first use

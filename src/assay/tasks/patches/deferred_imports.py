@@ -1,10 +1,10 @@
-"""Large libraries that lm-eval imports at its start are imported when something of them is used.
+"""Defers the import of large libraries that lm-eval imports at its start until they are used.
 
 lm-eval needs ``datasets`` to load data, ``requests`` for pictures behind a URL, and ``sacrebleu`` for BLEU, chrF and
 TER. Together, with pandas behind them, they take 0.7 s and 100 MB. A run whose rows are kept on the disk
 (``tasks.kept_rows``) uses none.
 
-The standard library's ``LazyLoader`` is of no use here: by it, a second ``import`` of the same name is a use.
+The standard library's ``LazyLoader`` does not help: it loads a module at the second ``import`` of its name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def defer_imports() -> None:
 
 
 class _StandIn(ModuleType):
-    """Becomes the library when something is asked for that it has not, such as ``__path__`` by a submodule's import."""
+    """Becomes the library when an attribute is missing, such as ``__path__`` by a submodule's import."""
 
     def __init__(self, name: str, spec: Any) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""A task whose rows are kept on the disk takes them from there, and the datasets library is not imported for it."""
+"""Gives tasks rows that are kept on the disk, without importing the datasets library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def using_kept_rows(source: DataSource) -> Iterator[None]:
-    """In this block tasks that are built get kept rows where there are any, and else what lm-eval gives them."""
+    """Give tasks that are built in this block their kept rows; those without any load data as in lm-eval."""
     from lm_eval.api.task import ConfigurableTask
 
     download = ConfigurableTask.download
@@ -40,7 +40,7 @@ def using_kept_rows(source: DataSource) -> Iterator[None]:
 
 
 def _only_goes_through_rows(task: Task) -> bool:
-    """Whether nobody's Python but lm-eval's own sees the rows as a table."""
+    """Whether no Python but lm-eval's own sees the rows as a table."""
     from lm_eval.api.task import ConfigurableTask
 
     if type(task) is not ConfigurableTask or callable(task.config.custom_dataset):

@@ -1,4 +1,4 @@
-"""lm-eval's ``exact_match`` is asked the same again and again, and compares two strings by way of NumPy arrays."""
+"""Caches lm-eval's ``exact_match``, which compares the same pairs of strings again and again, as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import functools
 from typing import Any
 
 _KEPT = 4096
-"""Pairs kept at most."""
+"""The most pairs kept."""
 _LONGEST = 500
 """Characters; what a filter extracts is short, a whole response is hardly ever seen twice."""
 

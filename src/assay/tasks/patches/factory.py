@@ -1,4 +1,4 @@
-"""lm-eval's task factory, with errors for people and document preparation that runs once.
+"""lm-eval's task factory, with readable errors and document preparation that runs once.
 
 Imports lm-eval's task code, which takes a second; only `assay.tasks.library` imports this, when tasks are loaded.
 """
@@ -56,7 +56,7 @@ class Factory(TaskFactory):  # type: ignore[misc]
             TaskConfigError: Its YAML or Python is broken.
             MissingDependencyError: Its Python needs a package, a program or a metric that is not there.
             UnsupportedTaskError: It runs code and may not, or needs more than text.
-            DataNotFoundError: Its data set is nowhere to be had.
+            DataNotFoundError: Its data set cannot be found.
             FileFormatError: A file of its data set is damaged.
         """
         with _errors_located(entry), serving_hub_metrics():
@@ -80,7 +80,7 @@ class Factory(TaskFactory):  # type: ignore[misc]
             with _nltk_data_first():
                 config = super()._load_full_config(entry, overrides)
         except Exception:
-            # A task that cannot be run at all may need things to load that nobody has; its YAML says so.
+            # A task that is refused anyway may need packages to load; its YAML is enough to refuse it.
             self._refuse(entry, _header(entry))
             raise
         # Before its data and metrics are fetched, which could fail for less telling reasons.
@@ -103,7 +103,7 @@ class Factory(TaskFactory):  # type: ignore[misc]
 
 
 def _header(entry: Any) -> Mapping[str, Any]:
-    """What a task's YAML says, its Python left alone; nothing where it cannot be read."""
+    """A task's YAML, read without importing its Python; empty where it cannot be read."""
     try:
         config: Mapping[str, Any] = _yaml_loader.load_yaml(entry.yaml_path, resolve_func=False)
     except Exception:
@@ -173,7 +173,7 @@ def _once(function: Callable[..., Any]) -> Any:
 
 
 def _random_streams(function: Callable[..., Any]) -> list[Any]:
-    """Where the streams are that a function may draw from: Python's, NumPy's and its own module's."""
+    """The state of each stream that a function may draw from: Python's, NumPy's and its own module's."""
     own = [stream for stream in function.__globals__.values() if isinstance(stream, random.Random)]
     state: Any = np.random.get_state()
     _, numbers, *place = state

@@ -49,7 +49,7 @@ def changes_examples(task: Task) -> bool:
 
 @contextmanager
 def examples_restored(task: Task) -> Iterator[None]:
-    """What the task's code changes in its examples in this block is as before afterwards."""
+    """After this block, undo what the task's code has changed in its examples."""
     try:
         yield
     finally:
@@ -103,7 +103,7 @@ class _Remembered:
         return rendered
 
     def _rendered(self, doc: Any, template: Sequence[Any]) -> tuple[Any, bool]:
-        """The text, and whether each rendering is meant to give the same."""
+        """The text, and whether every rendering gives the same."""
         if not self.pool.may_change:  # a template, which can draw from the one stream alone
             before = random.getstate()
             return self._render(doc, *template), random.getstate() == before

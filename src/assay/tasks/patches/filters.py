@@ -1,4 +1,4 @@
-"""lm-eval makes a task's filters anew for each use; those of its own library hold nothing but their settings."""
+"""Reuses a task's filters, which lm-eval makes for each use: those of its library hold nothing but their settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIBRARY = "lm_eval.filters."
 
 
 def cache_filters(task: Task) -> list[Any]:
-    """Let the task use its filters of lm-eval's library again and again; its filter ensembles.
+    """Let the task reuse its filters of lm-eval's library, and return its filter ensembles.
 
     Filters that come with the task may hold more, and are still made for each use. Doing it again changes nothing.
     """
@@ -34,5 +34,5 @@ def _kept(make: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def _is_of_library(made: Any) -> bool:
-    """The library's ``custom`` filter is but a shell for a function that comes with the task."""
+    """The library's ``custom`` filter only wraps a function that comes with the task."""
     return type(made).__module__.startswith(_LIBRARY) and not any(map(callable, vars(made).values()))

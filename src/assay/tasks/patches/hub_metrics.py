@@ -1,7 +1,7 @@
 """Metrics that lm-eval's tasks would fetch from the Hugging Face hub as Python files, served from here.
 
-``evaluate.load(name)`` downloads code and runs it. Here are metrics that tasks ask for, with the hub's values; a task
-that scores with another one is refused before anything is asked.
+``evaluate.load(name)`` downloads code and runs it. Assay has copies of those that tasks ask for, with the same
+values; a task that scores with another one is refused before the first request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CRUXEVAL = ("tasks", "cruxeval", "utils.py")
 
 @contextlib.contextmanager
 def serving_hub_metrics() -> Iterator[None]:
-    """In this block tasks that are loaded get their metrics from here, then and whenever they ask later."""
+    """Give tasks that are loaded in this block Assay's copies of metrics, then and whenever they ask later."""
     from lm_eval.api import task as task_module
     from lm_eval.tasks import _yaml_loader
 
@@ -47,7 +47,7 @@ def serving_hub_metrics() -> Iterator[None]:
 
 
 def refuse_missing_metrics(name: str, task: Task) -> None:
-    """Refuse a task that will call a metric which is nowhere to be had.
+    """Refuse a task that will call a metric of which Assay has no copy.
 
     Raises:
         MissingDependencyError: with the metric's name.
@@ -79,7 +79,7 @@ def _load_module(load_module: Any, path: Path) -> Any:
 
 
 def _refusal_behind(error: BaseException | None) -> MissingDependencyError | None:
-    """The refusal of a metric that a task's Python has caught and put in other words."""
+    """The refusal of a metric, where a task's Python has caught it and raised another error."""
     while error is not None and not isinstance(error, MissingDependencyError):
         error = error.__cause__ or error.__context__
     return error
@@ -111,7 +111,7 @@ def _load(path: str, *_: Any, **__: Any) -> Any:
 
 
 class _Missing:
-    """In the place of a metric that is not here."""
+    """Stands in for a metric of which Assay has no copy."""
 
     def __init__(self, name: str) -> None:
         self.reason = (

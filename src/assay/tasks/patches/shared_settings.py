@@ -1,4 +1,4 @@
-"""A task's generation settings are the same for every document; lm-eval copies them, and each copy is encoded anew."""
+"""Shares a task's generation settings between its requests, to encode them once; lm-eval copies them for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SharedSettings(dict[str, Any]):
         return self
 
     def remembered(self, use: Hashable, make: Callable[[], T]) -> T:
-        """What `make` made of these settings when it was first asked to for this use."""
+        """The value that `make` made of these settings when it was first called for this use."""
         if use not in self._made:
             self._made[use] = make()
         made: T = self._made[use]

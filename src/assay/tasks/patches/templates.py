@@ -1,4 +1,4 @@
-"""Compiled Jinja templates are kept.
+"""Caches compiled Jinja templates.
 
 lm-eval compiles a task's template anew for every document and few-shot example, which is most of the time that building
 prompts takes.
@@ -10,7 +10,7 @@ import functools
 from typing import Any
 
 _KEPT = 512
-"""Templates kept at most. A task has a handful; the bound is for tasks that make a template of each document."""
+"""The most templates kept. A task has a handful; the bound is for tasks that make a template of each document."""
 
 _MARKS = ("{{", "{%", "{#")
 
