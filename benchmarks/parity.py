@@ -144,7 +144,7 @@ def look_at_all(data_dir: Path, processes: int) -> Outcome:
     sections = {
         "sweep": "\n".join(_kinds(findings)),
         "broken-tasks": "\n".join(_broken(findings)),
-        "broken-groups": f"Groups that cannot be put together, by lm-eval neither: {shared or 'none'}.",
+        "broken-groups": f"Groups that lm-eval cannot load either: {shared or 'none'}.",
     }
     return Outcome(sections, problems)
 
@@ -159,7 +159,7 @@ def _kinds(findings: Sequence[Finding]) -> list[str]:
         examples = ", ".join(one_a_family[:: max(1, len(one_a_family) // _EXAMPLES)][:_EXAMPLES])
         if of_kind or reason is Reason.UNEXPLAINED:
             rows.append([reason, str(len(of_kind)), *(str(counts[endpoint]) for endpoint in endpoints), examples])
-    asked_by = ("chat or completions", "only completions", "not said")
+    asked_by = ("chat or completions", "only completions", "unknown")
     return table(("", "tasks", *asked_by, "for example"), rows)
 
 
@@ -169,7 +169,7 @@ def _broken(findings: Sequence[Finding]) -> list[str]:
         if found.reason is Reason.BROKEN:
             raised = found.message.partition("cannot be loaded: ")[2].partition(" (")[0]
             rows.append([found.name, re.sub(r"/\S*/(?=lm_eval/tasks/)", "", raised)])
-    return table(("task", "what lm-eval's loader raises, too"), rows)
+    return table(("task", "what lm-eval's loader raises as well"), rows)
 
 
 def progress(line: str) -> None:

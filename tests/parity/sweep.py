@@ -42,13 +42,13 @@ class Reason(StrEnum):
     """What keeps a task from running here."""
 
     NONE = "runs: loaded with its data, first request written"
-    DATA = "waits for its data alone"
+    DATA = "lacks only its data"
     SOFTWARE = "needs a package or program that is not installed"
     HUB_METRIC = "needs a metric that the evaluate library fetches from the hub as a program"
     UNSAFE_CODE = "runs code that the model writes: only with --confirm-run-unsafe-code"
     OTHER_CODE = "compiles C++ that the model writes, and the sandbox runs Python only"
     MULTIMODAL = "needs images or sound"
-    BROKEN = "broken in lm-eval: its own loader fails likewise"
+    BROKEN = "broken in lm-eval: its own loader fails as well"
     UNEXPLAINED = "unexplained"
 
 
