@@ -5,6 +5,7 @@ Names are lm-eval's and HELM's where the meaning is theirs (``doc_id``, ``num_fe
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -167,6 +168,7 @@ class MetricKey(NamedTuple):
     filter: str
 
     @classmethod
+    @functools.lru_cache(maxsize=1024)
     def read(cls, text: str) -> MetricKey:
         """Read ``"<metric>,<filter>"``; a filter's name may have commas.
 

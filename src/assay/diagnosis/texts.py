@@ -186,7 +186,7 @@ def is_refusal(text: str) -> bool:
 
 def _is_foreign_to_ascii(text: str) -> bool:
     """Whether so much of the text is not ASCII that its script may be another than Latin."""
-    return len(text.encode("ascii", "ignore")) < 0.9 * len(text)
+    return not text.isascii() and len(text.encode("ascii", "ignore")) < 0.9 * len(text)
 
 
 def scripts_of(text: str) -> Counter[str]:

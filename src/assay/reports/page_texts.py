@@ -34,8 +34,10 @@ def references_of(prompt: Prompt) -> list[str]:
 
 def shared_with(prompt: Prompt, references: Sequence[str]) -> int:
     """How many characters its last turn and the reference's begin with in common."""
-    texts = [text for _, text in _turns(prompt)]
-    return _shared(texts[-1], references[-1]) if len(texts) == len(references) else 0
+    turns = 1 if isinstance(prompt.content, str) else len(prompt.content)
+    if turns != len(references):
+        return 0
+    return _shared(prompt.content if isinstance(prompt.content, str) else prompt.content[-1].content, references[-1])
 
 
 def up_to_blank_line(text: str) -> str:
@@ -45,6 +47,8 @@ def up_to_blank_line(text: str) -> str:
 
 def extracted_from(sample: RunSample, found: Filtered) -> str:
     """What a filter extracted; where choices were weighed by their log-probabilities, the likeliest of them."""
+    if len(sample.responses) < 2:
+        return found.extracted
     weighed = [answer.logprob for answer in sample.answers if answer.logprob is not None]
     if len(weighed) < 2 or len(weighed) != len(sample.prompts):
         return found.extracted
@@ -124,6 +128,8 @@ def _shared(text: str, reference: str) -> int:
     """How many characters the two begin with in common; 0 if hardly any."""
     if text == reference:
         return len(text)
+    if text[:_LEAST_SHARED] != reference[:_LEAST_SHARED]:
+        return 0
     low, high = 0, min(len(text), len(reference))
     while low < high:
         middle = (low + high + 1) // 2

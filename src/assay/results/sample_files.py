@@ -24,6 +24,8 @@ _STAMP = re.compile(r"_(\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl?$")
 _LONGEST_TASK_NAME = 200
 """Bytes; file systems take names of 255, and a samples file's has a time in it as well."""
 _NAME_SHOWN = 60
+READ_AHEAD = 2**18
+"""Bytes read of a samples file at once: a line has several kilobytes, mostly of its prompt."""
 _decoder = msgspec.json.Decoder(SampleLine)
 
 
@@ -84,7 +86,7 @@ def raw_lines(file: Path) -> Iterator[PlacedText]:
     """
     number = offset = 0
     try:
-        with file.open("rb") as lines:
+        with file.open("rb", buffering=READ_AHEAD) as lines:
             for text in lines:
                 number += 1
                 text.decode()  # refused here and now: what is parsed only when wanted is copied unseen until then

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self, cast
 import msgspec
 
 from assay.errors import FileFormatError
-from assay.results.sample_files import filter_of, parsed, raw_lines, reading, value_of
+from assay.results.sample_files import READ_AHEAD, filter_of, parsed, raw_lines, reading, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +108,7 @@ class OpenedLines:
         try:
             if self._lines is None or file != self._file:
                 self.__exit__()
-                self._lines, self._file = file.open("rb"), file
+                self._lines, self._file = file.open("rb", buffering=READ_AHEAD), file
             self._lines.seek(offset)
             return self._lines.readline()
         except OSError as error:
