@@ -59,6 +59,7 @@ def validate(specification: Specification) -> Specification:
         refuse_budget(specification.early_stopping.budget)
     validate_model(specification.model)
     _validate_options(specification.options)
+    specification = _with_seeds_of_repeats(specification)
     if specification.options.apply_chat_template and specification.model.endpoint == "completions":
         _require_tokenizer(specification.model)
     return _with_shares_of_alpha(specification)
@@ -96,6 +97,14 @@ def _with_shares_of_alpha(specification: Specification) -> Specification:
         msgspec.structs.replace(check, alpha=share) if check.alpha is None else check for check in specification.checks
     )
     return msgspec.structs.replace(specification, checks=checks)
+
+
+def _with_seeds_of_repeats(specification: Specification) -> Specification:
+    """The same, with seeds of their own for repeats that the user asks for and says nothing of their seeds."""
+    model = specification.model
+    if model.distinct_repeat_seeds is not None or (specification.options.repeats or 1) == 1:
+        return specification
+    return msgspec.structs.replace(specification, model=msgspec.structs.replace(model, distinct_repeat_seeds=True))
 
 
 def _of_declared_types(specification: Specification) -> Specification:
@@ -182,6 +191,8 @@ def _validate_options(options: TaskOptions) -> None:
             raise SpecificationError("limit and samples both choose documents: give one of them")
     if options.limit is not None and not 0 < options.limit < float("inf"):
         raise SpecificationError(f"limit is {options.limit:g}; it must be at least 1, or a fraction between 0 and 1")
+    if options.repeats is not None and options.repeats < 1:
+        raise SpecificationError(f"repeats is {options.repeats}; each document must be asked once at least")
     if fault := generation_fault(options.gen_kwargs):
         raise SpecificationError(f"gen_kwargs: {fault}")
     if not 0 <= options.numpy_seed < 2**32:
@@ -225,7 +236,7 @@ def fingerprint(specification: Specification) -> str:
         "endpoint": model.endpoint,
         "max_length": model.max_length,
         "seed": model.seed,
-        "distinct_repeat_seeds": model.distinct_repeat_seeds,
+        "distinct_repeat_seeds": bool(model.distinct_repeat_seeds),
         "tokenizer": model.tokenizer,
         "tokenized_requests": model.tokenized_requests,
         "tokenizer_revision": model.tokenizer_revision,

@@ -86,8 +86,9 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The model's context length in tokens, as lm-eval's ``max_length``."""
     seed: int = 1234
     """Sent as ``seed`` in every request."""
-    distinct_repeat_seeds: bool = False
-    """Send each repeat of a request with a seed of its own: ``seed`` and its number. lm-eval sends one with all."""
+    distinct_repeat_seeds: bool | None = None
+    """Send each repeat of a request with a seed of its own: ``seed`` and its number. lm-eval sends one with all. None:
+    where ``repeats`` says how often to ask."""
     tokenizer: str | None = None
     """The model's Hugging Face tokenizer, a folder or a repository on the hub; for the completions endpoint. With it
     prompts are split into tokens here and cut to ``max_length`` (2048 if not given), as lm-eval does; without it,
@@ -134,6 +135,9 @@ class TaskOptions(msgspec.Struct, frozen=True, kw_only=True):
     """In place of ``limit``: by task, the numbers of the documents to ask. A task that is not named is asked in full.
     As in lm-eval, documents that are not asked draw no few-shot examples."""
     num_fewshot: int | None = None
+    repeats: int | None = None
+    """Ask every document of a generative task so often, in place of the task's own number, and report its metrics for
+    all answers, too: see :mod:`assay.tasks.repeats`."""
     gen_kwargs: dict[str, Any] = {}
     fewshot_as_multiturn: bool = True
     """In chat: few-shot examples are turns of their own; else they join the question in one user turn."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from assay.errors import SandboxError, UnsupportedTaskError
@@ -180,6 +181,15 @@ def test_the_numbers_are_lm_evals(tmp_path: Path) -> None:
         expected = by_document[line["doc_id"]]
         for key in ("filtered_resps", "metrics", "pass@1", "pass@2", "pass@4", "doc", "target"):
             assert line[key] == json.loads(json.dumps(expected[key])), key
+
+
+def test_programs_asked_for_repeatedly_are_told_of_as_by_the_task_itself(tmp_path: Path) -> None:
+    options = msgspec.structs.replace(OWN, repeats=4)
+    done = run(Scripted(), tmp_path, tasks=("passing",), options=options)
+    values = {score.metric: score.value for score in done.scores}
+    assert values["pass@1_avg@4,build"] == pytest.approx(values["pass@1,build"])
+    for k in (1, 2, 4):
+        assert values[f"pass@1_pass@{k},build"] == pytest.approx(values[f"pass@{k},build"])
 
 
 def test_a_run_that_stops_early_waits_for_the_programs(tmp_path: Path) -> None:

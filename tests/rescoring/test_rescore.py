@@ -213,6 +213,8 @@ def test_a_value_that_was_not_there_differs(both: Evaluation, tmp_path: Path) ->
 
 
 def test_why_no_answer_can_be_scored_is_said(both: Evaluation, tmp_path: Path) -> None:
-    broken = changed_tasks(tmp_path, "- function: take_first", "- {function: take_first_k, k: 9}")
+    broken = changed_tasks(
+        tmp_path, "- function: take_first", "- {function: regex, regex_pattern: ., group_select: 99}"
+    )
     with pytest.raises(UnsupportedTaskError, match=r"can be scored; the first, counting 0: the task's scorer failed"):
         score(both.results_file, include_path=broken)

@@ -67,10 +67,10 @@ def exact_score(strata: Sequence[Stratum], support: Support | None, *, by_size: 
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and isfinite(value)
+    return isinstance(value, int | float | Fraction) and isfinite(value)
 
 
-def exact_total(values: Iterable[int | float]) -> Fraction:
+def exact_total(values: Iterable[int | float | Fraction]) -> Fraction:
     """The sum of scores, without rounding."""
     return sum((Fraction(value) * times for value, times in Counter(values).items()), Fraction(0))
 

@@ -30,6 +30,10 @@ class LiveScores:
         """The scores of all documents that have one under a metric key, by number."""
         return self._scores[task].values_by_document(*MetricKey.read(metric))
 
+    def exact_values(self, task: str, metric: str) -> list[Any]:
+        """The same, in their order, without rounding where that is known."""
+        return list(self._scores[task].exact_values(*MetricKey.read(metric)).values())
+
     def failed(self, task: str) -> int:
         """How many documents have no score."""
         return len(self._scores[task].failed)

@@ -209,7 +209,7 @@ def _judge_fully(plan: PlannedCheck, scores: Sequence[Score], live: LiveScores) 
 def _exact_score(scope: Scope, metric: str, live: LiveScores) -> ExactScore | None:
     if not scope.is_mean:
         return None
-    strata = [Stratum(list(live.values(name, metric).values()), live.failed(name)) for name in scope.tasks]
+    strata = [Stratum(live.exact_values(name, metric), live.failed(name)) for name in scope.tasks]
     return exact_score(strata, scope.range, by_size=scope.weighted_by_size)
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.checks.verdicts import refuse_outside_range
-from assay.scoring.measure import aggregates_by_mean, weighs_by_size
+from assay.scoring.measure import weighs_by_size
 from assay.stats.sampling import document_weights
 from assay.tasks.metric_ranges import UNIT, is_right_or_wrong, known_range
-from assay.tasks.metrics import expected_task_keys
+from assay.tasks.metrics import aggregates_by_mean, direction_of, expected_task_keys
 from assay.types import MetricKey
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def scope_of(check: Check, loaded: LoadedTasks) -> Scope:
 
 def _scope(check: Check, tasks: list[Task], names: tuple[str, ...], metric: str, *, by_size: bool) -> Scope:
     known = {known_range(task, metric) for task in tasks}
-    directions = {task.higher_is_better().get(metric) for task in tasks}
+    directions = {direction_of(task, metric) for task in tasks}
     scope = Scope(
         tasks=names,
         weighted_by_size=by_size,

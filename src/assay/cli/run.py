@@ -66,6 +66,12 @@ def _tasks(ctx: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
 )
 @click.option("--num-fewshot", type=int, help="Examples in each prompt instead of the task's own number.", metavar="K")
 @click.option(
+    "--repeats",
+    type=int,
+    help="Ask each document of a generative task so often; also reports avg@K, pass@k and maj@K.",
+    metavar="K",
+)
+@click.option(
     "--gen-kwargs",
     multiple=True,
     help="Generation settings, e.g. temperature=0.6,max_gen_toks=4096. May be repeated.",
@@ -102,9 +108,9 @@ def _tasks(ctx: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
     metavar="N",
 )
 @click.option(
-    "--distinct-repeat-seeds",
-    is_flag=True,
-    help="Send each repeat of a request with a seed of its own; lm-eval sends one with all.",
+    "--distinct-repeat-seeds/--no-distinct-repeat-seeds",
+    default=None,
+    help="Send each repeat of a request with a seed of its own (on with --repeats); lm-eval sends one with all.",
 )
 @click.option(
     "--max-length",

@@ -20,6 +20,7 @@ SHARED = {
         "limit",
         "samples",
         "num_fewshot",
+        "repeats",
         "fewshot_as_multiturn",
         "gen_kwargs",
         "system_instruction",

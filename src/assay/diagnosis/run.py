@@ -22,6 +22,7 @@ from assay.diagnosis.slices import slices
 from assay.errors import SpecificationError
 from assay.results.verdicts import Verdict
 from assay.runs.samples import RunSamples, results_file_of
+from assay.tasks.repeats import is_of_repeats
 from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
@@ -161,9 +162,20 @@ def metrics_of(samples: RunSamples) -> dict[str, str | None]:
         wanted = below.get(task)
         # Scores of another metric have to be shares to stand for those that were demanded.
         chosen[task] = (
-            wanted if wanted in keys else next((key for key in keys if wanted is None or _is_share(entry[key])), None)
+            wanted
+            if wanted in [*keys, *_of_all_answers(samples, task)]
+            else next((key for key in keys if wanted is None or _is_share(entry[key])), None)
         )
     return chosen
+
+
+def _of_all_answers(samples: RunSamples, task: str) -> list[str]:
+    """Metrics of repeats, of which more is better and lm-eval's part of the results knows nothing."""
+    return [
+        score.metric
+        for score in samples.document.additions.scores or ()
+        if score.task == task and score.higher_is_better is not False and is_of_repeats(score.metric)
+    ]
 
 
 def _is_share(value: Any) -> bool:

@@ -34,6 +34,7 @@ from assay.tasks.loglikelihood import (
 )
 from assay.tasks.metric_ranges import UNIT, is_share
 from assay.tasks.model_args import model_args
+from assay.tasks.repeat_warnings import repeat_warnings
 from assay.tasks.requests import RequestWriter, try_first_prompts
 from assay.tasks.scoring_needs import require_scoring_needs
 from assay.tasks.selection import chosen_documents, refuse_samples_of_others
@@ -82,6 +83,7 @@ class RunPlan:
         """Warnings to show before the run, one line each."""
         return [
             *setting_warnings(self.loaded.tasks, self.specification.options),
+            *repeat_warnings(self.loaded.tasks, self.specification.options, self.specification.model),
             *(words for check in self.checks for words in check.doubts),
             *self.preflight.remarks,
             *self.adaptations,
@@ -164,7 +166,8 @@ def refuse_known_mistakes(specification: Specification) -> None:
     refuse_unscorable_entries(entries, model, specification.tasks, index)
     if all(entry.kind is TaskKind.TASK for entry in entries):
         refuse_samples_of_others([entry.name for entry in entries], options)
-    declared = declared_metrics(entries) if specification.checks else None
+    # Repeats add metrics, by filters and aggregations that are known only of loaded tasks.
+    declared = declared_metrics(entries) if specification.checks and options.repeats is None else None
     if declared is not None:
         for check in resolve_checks(specification.checks, declared, specification.tasks):
             if check.range is None and is_share(MetricKey.read(check.metric).metric):

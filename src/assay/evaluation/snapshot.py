@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from assay.progress import Standing
 from assay.results.verdicts import demand_of
 from assay.runs.record import mean, score_of
-from assay.scoring.measure import aggregates_by_mean, interval_of
+from assay.scoring.measure import interval_of
 from assay.stats.plans import Decision
+from assay.tasks.metrics import aggregates_by_mean
 from assay.types import MetricKey
 
 if TYPE_CHECKING:

@@ -150,6 +150,11 @@ def filter_of(line: Mapping[str, msgspec.Raw]) -> str:
     return str(value_of(line, "filter")) if "filter" in line else "none"
 
 
+def repeats_of(line: Mapping[str, msgspec.Raw]) -> dict[str, float]:
+    """The line's metrics of all answers to the document, which only Assay writes."""
+    return dict(value_of(line, "repeats")) if "repeats" in line and "repeats" not in value_of(line, "metrics") else {}
+
+
 def first_text(value: Any) -> str:
     """The first of nested lists of answers, as text."""
     while isinstance(value, list) and len(value) == 1:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self, cast
 import msgspec
 
 from assay.errors import FileFormatError
-from assay.results.sample_files import READ_AHEAD, filter_of, parsed, raw_lines, reading, value_of
+from assay.results.sample_files import READ_AHEAD, filter_of, parsed, raw_lines, reading, repeats_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,10 +39,13 @@ class ScoredLine(msgspec.Struct, frozen=True, kw_only=True):
     """Not needed where a journal has the responses."""
     arguments: dict[str, Arguments] = {}
     filter: str = "none"
+    repeats: dict[str, float] = {}
+    """By metric of all answers to the document, its value."""
 
     def values(self) -> dict[str, Any]:
         """By metric, its value."""
-        return {metric: getattr(self, f"value_{place}") for place, metric in enumerate(self.metrics)}
+        own = {metric: getattr(self, f"value_{place}") for place, metric in enumerate(self.metrics)}
+        return {**own, **self.repeats}
 
 
 class _DocumentAlone(msgspec.Struct):
@@ -145,6 +148,7 @@ def _value_by_value(line: dict[str, msgspec.Raw]) -> ScoredLine:
         resps=value_of(line, "resps") if "resps" in line else msgspec.UNSET,
         arguments=_arguments(line),
         filter=filter_of(line),
+        repeats=repeats_of(line),
         **{f"value_{place}": value_of(line, metric) for place, metric in enumerate(metrics)},
     )
 

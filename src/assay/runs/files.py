@@ -23,6 +23,7 @@ from assay.results.sample_files import (
     filter_of,
     read_lines,
     reading,
+    repeats_of,
     samples_file_of,
     task_of,
     time_stamp,
@@ -40,6 +41,7 @@ from assay.runs.record import (
     score_of,
 )
 from assay.scoring.measure import number_at
+from assay.tasks.repeats import base_metric
 from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
@@ -216,7 +218,7 @@ def _task(name: str, document: ResultsDocument, samples_file: Path) -> TaskRecor
         higher_is_better={
             key: directions[metric]
             for key in [*values, *scores]
-            if isinstance(directions.get(metric := MetricKey.read(key).metric), bool)
+            if isinstance(directions.get(metric := base_metric(MetricKey.read(key).metric)), bool)
         },
         samples_file=str(samples_file),
     )
@@ -297,12 +299,13 @@ class _Samples:
         if doc_id not in identities:
             doc, prompt, target = (_hash(line, f"{name}_hash") for name in ("doc", "prompt", "target"))
             identities[doc_id] = (document_hash(doc, target), prompt_hash(prompt))
-        for metric in value_of(line, "metrics"):
+        values = {metric: value_of(line, metric) for metric in value_of(line, "metrics")}
+        for metric, value in {**values, **repeats_of(line)}.items():
             key = str(MetricKey(metric, filter_of(line)))
             by_document = self._found.setdefault(key, {})
             if doc_id in by_document:
                 raise ValueError(f"document {doc_id} has a second line of the same filter")
-            by_document[doc_id] = score_of(value_of(line, metric))
+            by_document[doc_id] = score_of(value)
 
     def scores(self) -> dict[str, tuple[Score, ...]]:
         """By metric key, where every document has a score that can be averaged."""

@@ -12,7 +12,13 @@ from assay.stats.intervals import Interval, clustered_mean_interval, failure_bou
 from assay.stats.strata import stratified_interval
 from assay.stats.validate import UNBOUNDED
 from assay.tasks.metric_ranges import UNIT, known_range
-from assay.tasks.metrics import aggregation_of, expected_group_keys, expected_task_keys
+from assay.tasks.metrics import (
+    aggregates_by_mean,
+    direction_of,
+    expected_group_keys,
+    expected_task_keys,
+)
+from assay.tasks.repeats import RepeatMetric, base_metric, is_of_repeats
 from assay.types import MetricKey, MetricKeyText, Outcome, score_keys
 
 if TYPE_CHECKING:
@@ -21,7 +27,6 @@ if TYPE_CHECKING:
     from assay.scoring.task_scores import TaskScores
     from assay.stats.validate import Support
     from assay.tasks.library import LoadedTasks
-    from assay.tasks.protocol import Task
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,31 +87,49 @@ def without_intervals(scores: Sequence[Score], complete: Collection[str]) -> tup
 
 
 def _task_scores(entry: Mapping[str, Any], task: TaskScores) -> dict[str, Score]:
-    directions = task.task.higher_is_better()
     scores = {}
-    for key in score_keys(entry) or expected_task_keys(task.task):
+    expected = expected_task_keys(task.task)
+    for key in [*score_keys(entry), *_repeats_told(task, expected)] or expected:
         metric, filter_name = MetricKey.read(key)
         values = list(task.values_by_document(metric, filter_name).values())
         is_mean = aggregates_by_mean(task.task, metric)
+        repeated = RepeatMetric.read(metric)
         scores[key] = Score(
             task=task.name,
             metric=key,
-            value=number_at(entry, key),
+            value=number_at(entry, key) if repeated is None else _mean(values),
             stderr=stderr_of(entry, key),
-            interval=interval_of(values) if is_mean or _are_verdict_lists(values) else None,
+            interval=interval_of(values, repeated) if is_mean or _are_verdict_lists(values) else None,
             bounds=_failure_bounds(values, len(task.failed), known_range(task.task, metric)) if is_mean else None,
             n=len(values),
             outcomes=task.outcome_counts(filter_name),
-            higher_is_better=directions.get(metric),
+            higher_is_better=direction_of(task.task, metric),
         )
     return scores
 
 
-def interval_of(values: Sequence[Any]) -> Interval | None:
+def _repeats_told(task: TaskScores, expected: Sequence[str]) -> list[str]:
+    """Of the metrics of all answers those that each scored document has: graded answers have no pass@k."""
+    values = {key: task.values_by_document(*MetricKey.read(key)) for key in expected if is_of_repeats(key)}
+    return [key for key, known in values.items() if known and len(known) == task.scored]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def interval_of(values: Sequence[Any], repeated: RepeatMetric | None = None) -> Interval | None:
     """95 % interval for a mean of per-document values, chosen by their kind.
 
     Wilson for 0/1, cluster-robust where each document has several verdicts (IFEval's instructions), else from the
     sample's standard error. None where the values are no numbers, or too few.
+
+    The interval from the documents' means over equally many repeats *is* the cluster-robust one of all answers with the
+    documents as clusters: their deviations add up to the same.
+
+    Args:
+        values: Of each document.
+        repeated: Of which answers to a document each value tells, where there are several.
     """
     if _are_verdict_lists(values):
         flat = [float(verdict) for verdicts in values for verdict in verdicts]
@@ -116,13 +139,17 @@ def interval_of(values: Sequence[Any]) -> Interval | None:
         return None
     if all(value in (0, 1) for value in values):
         return wilson(int(sum(values)), len(values))
-    return mean_interval(values, support=_support(values)) if len(values) > 1 else None
+    if len(values) == 1:
+        return None
+    interval = mean_interval(values, support=_support(values))
+    return interval if repeated is None else msgspec.structs.replace(interval, method="clustered")
 
 
 def weighs_by_size(group: Any, metric: str) -> bool:
     """Whether a group's aggregate of a metric (without its filter) weights its tasks by their documents, or alike."""
     configs = {config.metric: config for config in group.aggregate_metric_list or ()}
-    return metric not in configs or bool(configs[metric].weight_by_size)
+    base = base_metric(metric)
+    return base not in configs or bool(configs[base].weight_by_size)
 
 
 def group_weighting(loaded: LoadedTasks) -> dict[str, dict[str, bool]]:
@@ -136,7 +163,9 @@ def group_weighting(loaded: LoadedTasks) -> dict[str, dict[str, bool]]:
 
 def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mapping[str, Score]]) -> dict[str, Score]:
     scores = {}
-    for key in score_keys(entry) or expected_group_keys(group):
+    expected = expected_group_keys(group)
+    told = [key for key in expected if is_of_repeats(key) and any(key in member for member in members)]
+    for key in [*score_keys(entry), *told] or expected:
         parts = [member[key] for member in members if key in member]
         # lm-eval weighs a task by its documents, also for a metric that only some of them have.
         sizes = [max(score.n for score in member.values()) for member in members if key in member]
@@ -147,7 +176,9 @@ def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mappin
         scores[key] = Score(
             task=group.name,
             metric=key,
-            value=number_at(entry, key),
+            value=_combined_value(parts, sizes if weigh else [1] * len(parts))
+            if key in told
+            else number_at(entry, key),
             stderr=stderr_of(entry, key),
             interval=_combined(parts, sizes if weigh else [1] * len(parts)),
             bounds=_combined_bounds(parts, sizes if weigh else None) if len(parts) == len(members) else None,
@@ -157,6 +188,14 @@ def _group_scores(group: Any, entry: Mapping[str, Any], members: Sequence[Mappin
             is_group=True,
         )
     return scores
+
+
+def _combined_value(parts: Sequence[Score], weights: Sequence[int]) -> float | None:
+    """The group's value where lm-eval knows of none, formed as it forms the others."""
+    values = [part.value for part in parts if part.value is not None]
+    if len(values) < len(parts) or not sum(weights):
+        return None
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 
 def _combined(parts: Sequence[Score], weights: Sequence[int]) -> Interval | None:
@@ -200,13 +239,6 @@ def _failure_bounds(values: Sequence[Any], failed: int, known: Support | None) -
 def _support(values: Sequence[float]) -> tuple[float, float]:
     """Accuracies, F1 and the like lie in [0, 1]; a value outside shows that the metric knows no such limits."""
     return UNIT if all(0 <= value <= 1 for value in values) else UNBOUNDED
-
-
-def aggregates_by_mean(task: Task, metric: str) -> bool:
-    """Whether a task's metric is the mean of its documents' scores."""
-    from lm_eval.api.metrics import mean
-
-    return aggregation_of(task, metric) is mean
 
 
 def _are_verdict_lists(values: Sequence[Any]) -> bool:

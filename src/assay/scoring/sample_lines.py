@@ -18,7 +18,8 @@ from assay.tasks.lm_eval_json import lm_eval_json
 from assay.tasks.patches.shared_settings import SharedSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
+    from fractions import Fraction
 
     from assay.tasks.protocol import Task
     from assay.types import Sample
@@ -56,13 +57,20 @@ class SampleLines(msgspec.Struct):
         hashes = _sha256(_indented(asked, first.doc)) + _prompt_sha256(first.arguments[0]) + _target_sha256(target)
         return cls(head, hashes)
 
-    def line(self, filter_name: str, filtered: list[Any], metrics: dict[str, Any]) -> bytes:
+    def line(
+        self,
+        filter_name: str,
+        filtered: list[Any],
+        metrics: dict[str, Any],
+        repeats: Mapping[str, Fraction] | None = None,
+    ) -> bytes:
         """The line for one filter.
 
         Args:
             filter_name: the filter.
             filtered: what it made of the responses, one entry for each instance.
             metrics: the task's metrics of that.
+            repeats: metrics of all answers, which lm-eval's lines do not have.
         """
         hashes = self.hashes.hex()
         line = {
@@ -75,6 +83,8 @@ class SampleLines(msgspec.Struct):
             "target_hash": hashes[128:],
             **{name: _encodable(value) for name, value in metrics.items()},
         }
+        if repeats:
+            line["repeats"] = {name: _encodable(float(value)) for name, value in repeats.items()}
         try:
             return _fast.encode_lines([line])
         except UnicodeEncodeError:

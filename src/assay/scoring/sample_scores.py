@@ -14,6 +14,7 @@ from lm_eval.api.registry import metric_registry
 
 from assay.errors import TaskConfigError
 from assay.scoring.outcomes import fallbacks_of
+from assay.scoring.repeat_scores import RepeatScorer
 from assay.scoring.sample_lines import SampleLines
 from assay.tasks.documents import copied, may_be_changed
 from assay.tasks.loglikelihood import lm_eval_response
@@ -23,7 +24,8 @@ from assay.tasks.patches.filters import are_of_library, cache_filters
 from assay.tasks.task_errors import describe_error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from fractions import Fraction
 
     from assay.tasks.protocol import Task
     from assay.types import Answer, Sample
@@ -47,6 +49,8 @@ class Scored(NamedTuple):
     filtered: list[Any]
     """What the filter made of the answers, one entry for each instance."""
     metrics: dict[str, Any]
+    repeats: Mapping[str, Fraction]
+    """By metric of all answers, its value; see :mod:`assay.tasks.repeats`."""
     line: bytes
     """Of lm-eval's samples file."""
     hashes: bytes
@@ -69,6 +73,7 @@ class Scorer:
         """For every filter, what it gives where it finds no answer."""
         self.is_foreign = _is_scored_by_foreign_code(task) or not are_of_library(self._ensembles)
         """Whether Python that comes with the task takes part: it may draw random numbers, use the alarm and so on."""
+        self._repeats = RepeatScorer(task, self._copy)
         cache_exact_matches(task)
 
     def score(self, answered: Sequence[AnsweredSample]) -> list[tuple[Scored, ...]]:
@@ -81,7 +86,11 @@ class Scorer:
             _fill_in(sample, answers)
         self._apply_filters([instance for sample in samples for instance in sample.instances])
         lines = None if self._may_change else [SampleLines.of(sample, self._task, sample.doc) for sample in samples]
-        by_filter = [self._under_filter(name, samples, lines) for name in samples[0].instances[0].filtered_resps]
+        repeats = [self._repeats.score(sample) for sample in samples]
+        by_filter = [
+            self._under_filter(name, samples, lines, [each.get(name, {}) for each in repeats])
+            for name in samples[0].instances[0].filtered_resps
+        ]
         return list(zip(*by_filter, strict=True))
 
     def _apply_filters(self, instances: Sequence[Any]) -> None:
@@ -92,7 +101,13 @@ class Scorer:
             if lost := [name for name in self.fallbacks if name not in instance.filtered_resps]:
                 raise TaskConfigError(f"filter '{lost[0]}' gave back fewer answers than it was given")
 
-    def _under_filter(self, name: str, samples: Sequence[Sample], lines: Sequence[SampleLines] | None) -> list[Scored]:
+    def _under_filter(
+        self,
+        name: str,
+        samples: Sequence[Sample],
+        lines: Sequence[SampleLines] | None,
+        repeats: Sequence[Mapping[str, Fraction]],
+    ) -> list[Scored]:
         """The samples' scores; `lines` are made here where the task's code may have changed a document."""
         docs = [self._copy(sample.doc) for sample in samples]
         filtered = [[instance.filtered_resps[name] for instance in sample.instances] for sample in samples]
@@ -110,8 +125,8 @@ class Scorer:
         if lines is None:
             lines = [SampleLines.of(sample, self._task, doc) for sample, doc in zip(samples, docs, strict=True)]
         return [
-            Scored(name, given, values, line.line(name, given, values), line.hashes)
-            for line, given, values in zip(lines, filtered, metrics, strict=True)
+            Scored(name, given, values, of_all, line.line(name, given, values, of_all), line.hashes)
+            for line, given, values, of_all in zip(lines, filtered, metrics, repeats, strict=True)
         ]
 
     def _refuse_missing(self, values: Any) -> None:

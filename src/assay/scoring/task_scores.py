@@ -14,6 +14,7 @@ import sys
 import zlib
 from collections import Counter, defaultdict
 from contextlib import contextmanager, nullcontext
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from assay.errors import MissingDependencyError
 from assay.scoring.outcomes import outcome_of
 from assay.scoring.sample_scores import AnsweredSample, Scored, Scorer
 from assay.tasks.metrics import aggregation_of
+from assay.tasks.repeats import RepeatMetric
 from assay.tasks.scoring_needs import why_missing
 from assay.tasks.task_errors import describe_error
 from assay.types import Answer, FailedSample, Failure, FailureCause, MetricKey, Outcome, Response
@@ -82,6 +84,7 @@ class TaskScores:
 
     def _begin(self) -> None:
         self._metrics: dict[str, dict[int, dict[str, Any]]] = defaultdict(dict)
+        self._repeats: dict[str, dict[int, Mapping[str, Fraction]]] = defaultdict(dict)
         self._outcomes: dict[str, dict[int, Outcome]] = defaultdict(dict)
         self._lines: dict[str, dict[int, int]] = defaultdict(dict)
         self._hashes: dict[int, bytes] = {}
@@ -208,8 +211,10 @@ class TaskScores:
 
     def _keep(self, answered: AnsweredSample, scored: Sequence[Scored]) -> None:
         doc_id = answered.sample.doc_id
-        for name, filtered, metrics, line, _ in scored:
+        for name, filtered, metrics, repeats, line, _ in scored:
             self._metrics[name][doc_id] = metrics
+            if repeats:
+                self._repeats[name][doc_id] = repeats
             self._lines[name][doc_id] = self._spool.append(line)
             self._outcomes[name][doc_id] = outcome_of(answered.answers, filtered, self._filters.get(name, ()))
         self._hashes[doc_id] = scored[0].hashes
@@ -235,7 +240,7 @@ class TaskScores:
                         self._fail(doc_id, FailureCause.UNSCORABLE, reason)
 
     def _forget(self, doc_id: int) -> None:
-        for by_filter in (self._metrics, self._lines, self._outcomes):
+        for by_filter in (self._metrics, self._repeats, self._lines, self._outcomes):
             for by_document in by_filter.values():
                 by_document.pop(doc_id, None)
         del self._hashes[doc_id]
@@ -260,8 +265,18 @@ class TaskScores:
 
     def values_by_document(self, metric: str, filter_name: str) -> dict[int, Any]:
         """One metric's value for each scored document, in document order."""
-        scored = self._metrics.get(filter_name, {})
-        return {doc_id: _plain(scored[doc_id][metric]) for doc_id in sorted(scored) if metric in scored[doc_id]}
+        values = self.exact_values(metric, filter_name)
+        return {doc_id: _plain(value) for doc_id, value in values.items()}
+
+    def exact_values(self, metric: str, filter_name: str) -> dict[int, Any]:
+        """The same, as they were computed: those of all answers to a document as fractions."""
+        scored = self._of(metric, filter_name)
+        return {doc_id: scored[doc_id][metric] for doc_id in sorted(scored) if metric in scored[doc_id]}
+
+    def _of(self, metric: str, filter_name: str) -> Mapping[int, Mapping[str, Any]]:
+        """By document, what there is of the metric's kind."""
+        kept = self._metrics if RepeatMetric.read(metric) is None else self._repeats
+        return kept.get(filter_name, {})
 
     def values_so_far(self, metric: str, filter_name: str) -> list[Any]:
         """One metric's values in the order in which they came; safe to ask for while samples are scored."""
@@ -278,7 +293,7 @@ class TaskScores:
 
     def value(self, doc_id: int, metric: str, filter_name: str) -> Any:
         """One metric's value for one document; None if that has none."""
-        return _plain(self._metrics.get(filter_name, {}).get(doc_id, {}).get(metric))
+        return _plain(self._of(metric, filter_name).get(doc_id, {}).get(metric))
 
     def hashes(self, doc_id: int) -> tuple[str, str, str]:
         """A scored document's hashes as in its sample lines: of the document, its prompt and its target."""
@@ -304,7 +319,9 @@ class TaskScores:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's scalars as Python's own; only lm-eval's aggregation gets them as they are."""
+    """NumPy's scalars and fractions as Python's own; only lm-eval's aggregation gets the former as they are."""
+    if isinstance(value, Fraction):
+        return float(value)
     return value.item() if isinstance(value, np.generic) else value
 
 

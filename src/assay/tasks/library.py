@@ -24,6 +24,7 @@ from assay.tasks.index import TaskEntry, TaskIndex, TaskKind, entry_from_file, t
 from assay.tasks.patches.download import using_kept_rows
 from assay.tasks.patches.punctuation import cache_punctuation
 from assay.tasks.patches.templates import cache_compiled_templates
+from assay.tasks.repeats import ask_repeatedly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -211,6 +212,7 @@ def _seed(options: TaskOptions) -> None:
 def _apply_options(task: Task, options: TaskOptions) -> None:
     if options.gen_kwargs and task.get_config("output_type") == "generate_until":
         task.set_config(key="generation_kwargs", value=deepcopy(options.gen_kwargs), update=True)
+    ask_repeatedly(task, options)
     own_shots = task.get_config("num_fewshot")
     if options.num_fewshot is None:
         if own_shots is None:

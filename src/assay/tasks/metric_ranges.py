@@ -14,6 +14,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from assay.tasks.repeats import RepeatMetric, repeats_asked
+
 if TYPE_CHECKING:
     from assay.stats.validate import Support
     from assay.tasks.protocol import Task
@@ -32,6 +34,9 @@ def known_range(task: Task, metric: str) -> Support | None:
         task: lm-eval's Task object.
         metric: the metric's name, without a filter.
     """
+    repeated = RepeatMetric.read(metric)
+    if repeated is not None:
+        return UNIT if repeated.kind == "pass" else known_range(task, repeated.base)
     return UNIT if is_share(metric) and task.higher_is_better().get(metric) is not False else None
 
 
@@ -43,8 +48,13 @@ def is_share(metric: str) -> bool:
 def is_right_or_wrong(task: Task, metric: str) -> bool:
     """Whether every document surely scores 0 or 1: lm-eval itself compares choices, or one answer with its target.
 
-    Of several answers to a document ``exact_match`` is the mean, and a task's own Python may grade.
+    Of several answers to a document ``exact_match`` is the mean, and a task's own Python may grade. Of repeats the best
+    and the most frequent answer are single answers.
     """
+    repeated = RepeatMetric.read(metric)
+    if repeated is not None:
+        is_one = repeated.kind == "maj" or (repeated.kind == "pass" and repeated.k == repeats_asked(task))
+        return is_one and is_right_or_wrong(task, repeated.base)
     if (
         metric not in _SHARES
         or type(task).__name__ != "ConfigurableTask"

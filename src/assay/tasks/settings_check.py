@@ -80,11 +80,19 @@ def setting_warnings(tasks: Mapping[str, Task], options: TaskOptions) -> list[st
 
 
 def _validate_filters(name: str, task: Task) -> None:
+    from lm_eval.filters.selection import TakeKFilter
+
+    repeats = task.get_config("repeats") or 1
     for ensemble in getattr(task, "_filters", []):
         for make in ensemble.filters:
             try:
-                make()
+                step = make()
             except Exception as error:  # filters may be foreign code
                 raise TaskConfigError(
                     f"task '{name}': filter '{ensemble.name}' cannot be made: {describe_error(error)}"
                 ) from None
+            if isinstance(step, TakeKFilter) and step.k > repeats:
+                raise TaskConfigError(
+                    f"task '{name}': filter '{ensemble.name}' takes the first {step.k} answers to each document, and "
+                    f"repeats is {repeats}: ask at least {step.k} times (--repeats {step.k})"
+                )
