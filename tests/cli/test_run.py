@@ -205,9 +205,9 @@ def test_a_key_that_is_refused_is_told_before_any_data_is_read(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("fault", "advice"),
     [
-        ("http_400", "asking again changes nothing: mend first what the messages name"),
-        ("http_404", "asking again changes nothing: mend first what the messages name"),
-        ("unreadable_content", "asking again changes nothing: mend first what the messages name"),
+        ("http_400", "asking again does not help: fix what the messages name first"),
+        ("http_404", "asking again does not help: fix what the messages name first"),
+        ("unreadable_content", "asking again does not help: fix what the messages name first"),
         ("http_500", "run the same command again to ask only these\n"),
     ],
 )

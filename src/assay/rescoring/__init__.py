@@ -1,4 +1,4 @@
-"""A finished run's answers, read from its journal and scored again without a server.
+"""Scores a finished run's answers again: they are read from its journal, without a server.
 
-It may import ``runs``, ``scoring``, ``results`` and what stands below them.
+The package may import ``runs``, ``scoring``, ``results`` and what stands below them.
 """

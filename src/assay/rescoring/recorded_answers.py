@@ -1,4 +1,4 @@
-"""The answers that a journal holds to a task's prompts, which are written anew and may have changed since."""
+"""Finds a journal's answers to a task's prompts, which are built anew and may have changed since the run."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 
 @dataclass
 class RecordedAnswers:
-    """Matches prompts as they are written now with the answers in the journal."""
+    """Matches prompts as they are built now with the answers in the journal."""
 
     specification: Specification
     journal: ResponsesByDocument
     recorded_as: Mapping[str, str]
     """By task, its name in the run."""
     counted: Callable[[str, int], bool]
-    """Whether a document (the task's name in the run, and its number) is part of the run's results. One that was under
-    way when the run stopped early may have an answer, and is not."""
+    """Whether a document (its task's name in the run, and its number) is part of the run's results. A document that was
+    in flight when the run stopped early may have an answer, but is not part of them."""
     scored: Callable[[str, int], bool]
-    """Whether a document that counted is known to have had a score: if the journal has no answers, it lost them."""
+    """Whether such a document had a score: if the journal has no answers to it, they are lost."""
     changed_prompts: Counter[str] = field(default_factory=Counter, init=False)
     lost: Counter[str] = field(default_factory=Counter, init=False)
-    """By task, how many documents were answered and have no, or not every, answer in the journal any more."""
+    """By task, how many documents lack answers in the journal although they were answered."""
 
     def score(self, scores: Mapping[str, TaskScores]) -> None:
         """Score every document that the run asked."""
         model, options = self.specification.model, self.specification.options
         tokenizer = Tokenizer.of(model)
         tasks = {name: task_scores.task for name, task_scores in scores.items()}
-        # Which way the server was asked is in the requests; without a journaled answer to the one, it was the other.
+        # The run asked for log-likelihoods in one of two ways. The journal has answers to the requests of that one.
         sources = tuple(LogprobSource) if needs_loglikelihood(tasks) else (None,)
         writers = [RequestWriter(model, tokenizer, source) for source in sources]
         for name, task in tasks.items():
@@ -99,7 +99,7 @@ def _rewritten(sample: Sample, writer: RequestWriter) -> list[Request]:
 
 
 def _same_places(sample: Sample, records: list[ResponseRecord]) -> list[Response] | None:
-    """The answers to what was asked for the same document in the same place, whatever the words; None if any lacks."""
+    """The answers to the document's requests by their places, whatever the prompts; None if one is missing."""
     by_place: dict[tuple[int, int], list[Response]] = {}
     for record in records:
         by_place.setdefault((record.index, record.repeat), []).append(record.response)

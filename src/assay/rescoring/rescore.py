@@ -1,7 +1,7 @@
-"""A finished run's answers scored again, without a server: by another filter, a newer task or another release.
+"""Scores a finished run's answers again, without a server: by another filter, a newer task or another release.
 
-Prompts are written anew, as a run would write them now, and each is matched with the journal's answers. An answer to a
-prompt that has changed since is scored all the same, and said: what differs then is not the scoring alone.
+Prompts are built anew, as a run would build them now, and matched with the journal's answers. An answer to a prompt
+that has changed is scored too, and counted: then the scoring is not the only difference.
 """
 
 from __future__ import annotations
@@ -48,47 +48,47 @@ class _Rescoring(msgspec.Struct, frozen=True, kw_only=True):
     """The arguments of :func:`score`."""
 
     tasks: dict[str, str]
-    """Tasks of the run, each with the task that scores its answers now; empty: all, as they are."""
+    """Tasks of the run, each with the task that scores its answers now; empty: all, each by itself."""
     include_path: str | None
     data_dir: str | None
     output_dir: str | None
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """A value of the results that is another one now."""
+    """A value of the results that has changed."""
 
     task: str
     """The task's or group's name in the run."""
     key: str
-    """As in the results file. Standard errors are no scores: some of lm-eval's are drawn anew each time."""
+    """As in the results file. Standard errors are left out: some of lm-eval's are drawn at random each time."""
     before: float | None
-    """None where the run had no such value."""
+    """None if the run had no such value."""
     now: float | None
 
 
 class Rescored(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of scoring a run again."""
+    """The outcome of scoring a run again."""
 
     run: str
     """The run's results file."""
     scores: tuple[Score, ...]
     differences: tuple[Difference, ...]
     comparison: Comparison | None
-    """The run beside what it scores now, document by document; None where the run kept no samples files."""
+    """The run beside its new scores, document by document; None if the run has no samples files."""
     changed_prompts: dict[str, int]
-    """By task, how many documents would be asked otherwise now; none where that is zero."""
+    """By task, how many documents would be asked with another prompt now; without tasks where none would."""
     left_out: dict[str, int]
     """By task, how many documents were asked and have no score now, failed ones included."""
     lost: dict[str, int]
-    """Of these, those whose answers the journal does not hold any more: it is damaged, or another run's."""
+    """By task, how many of these lack answers in the journal: it is damaged, or another run's."""
     versions: dict[str, tuple[str, str]]
-    """By package, its version then and now, where it changed."""
+    """By package whose version changed, the old version and the new."""
     results_file: Path | None
-    """Where the results were kept."""
+    """The new results file; None if results are not kept."""
 
     @property
     def exit_code(self) -> int:
-        """What ``assay score --exit-code`` ends with: 1 where a score differs, else 4 where answers are lost."""
+        """Exit code of ``assay score --exit-code``: 1 if a score differs, else 4 if answers are lost, else 0."""
         if self.differences:
             return Verdict.FAIL.exit_code
         return UnjudgeableError.exit_code if self.lost else 0
@@ -102,17 +102,17 @@ def score(
     data_dir: str | None = None,
     output_dir: str | None = None,
 ) -> Rescored:
-    """Score the answers in a run's journal again, without a server, as they would be scored now; say what differs.
+    """Score the answers in a run's journal again, without a server, and compare with the run's scores.
 
-    With other task YAML, a newer lm-eval or a newer Assay, this tells what the harness alone changes.
+    With other task YAML, a newer lm-eval or a newer Assay, this shows what the harness alone changes.
 
     Args:
         run: a results file, or a folder of results (its newest run).
-        tasks: only these tasks of the run; in a mapping, each with the task that scores its answers now. Empty: all,
-            as they are.
-        include_path: a folder of task YAML in place of the run's own; it may run code.
-        data_dir: where data sets lie, in place of the run's own folder.
-        output_dir: where results and samples files go; None: nothing is kept.
+        tasks: only these tasks of the run; in a mapping, each with the task that scores its answers now. Empty: all
+            tasks, each by itself.
+        include_path: a folder of task YAML, in place of the run's; it may run code.
+        data_dir: the folder with data sets, in place of the run's.
+        output_dir: where results and samples files go; None: they are not kept.
 
     Raises:
         UsageError: the run has no such task, or a task cannot be loaded.
@@ -131,8 +131,8 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
     loaded = load_tasks(list(names.values()), specification.options, model_args(specification.model))
     validate_settings(loaded.tasks)
     recorded_as = {now: then for then, now in names.items() if now in loaded.tasks}
-    with _journal_of(run) as journal, _folder(specification, rescoring) as folder, Spool(folder) as spool:
-        counted, scored = _counted(run, specification), _scored(run, specification)
+    with _journal_of(run) as journal, _results_folder(specification, rescoring) as folder, Spool(folder) as spool:
+        counted, scored = _is_counted(run, specification), _is_scored(run, specification)
         answers = RecordedAnswers(specification, journal, recorded_as, counted, scored)
         with verdicts_of(loaded.tasks) as (verdicts, _):
             deadline = Deadline(SCORING_SECONDS)
@@ -143,9 +143,9 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
                 answers.score(scores)
         document, measured = _document(run, specification.model, loaded, scores, _origin(run, folder, answers))
         written = write_results(folder, new_date_id(folder), document, scores)
-        comparison = _comparison(run.file, written, recorded_as) if specification.log_samples else None
+        comparison = _compare_with_run(run.file, written, recorded_as) if specification.log_samples else None
         if comparison is not None and rescoring.output_dir is None:
-            comparison = _without_file(comparison, written)
+            comparison = _without_temporary_file(comparison, written)
     return Rescored(
         run=str(run.file),
         scores=measured,
@@ -175,22 +175,22 @@ def _specification_of(run: RunSamples, rescoring: _Rescoring) -> Specification:
 
 
 def _names(run: RunSamples, specification: Specification, rescoring: _Rescoring) -> dict[str, str]:
-    """What to load: tasks of the run, each with the one that scores it now; or what the run asked for, as it is."""
+    """The tasks to load: those asked for, each with the one that scores it now; else those of the run."""
     if unknown := [name for name in rescoring.tasks if name not in run.tasks]:
         raise UsageError(f"{run.file} has no task '{unknown[0]}'; it has {', '.join(run.tasks)}")
     return dict(rescoring.tasks) or {name: name for name in specification.tasks}
 
 
-def _counted(run: RunSamples, specification: Specification) -> Callable[[str, int], bool]:
+def _is_counted(run: RunSamples, specification: Specification) -> Callable[[str, int], bool]:
     if not specification.log_samples:
         return lambda _, __: True
     documents = {name: frozenset(run.doc_ids(name)) for name in run.tasks}
     return lambda name, doc_id: doc_id in documents.get(name, ())
 
 
-def _scored(run: RunSamples, specification: Specification) -> Callable[[str, int], bool]:
+def _is_scored(run: RunSamples, specification: Specification) -> Callable[[str, int], bool]:
     if run.document.additions.early_stopping is not None and not specification.log_samples:
-        return lambda _, __: False  # nobody wrote down which were asked
+        return lambda _, __: False  # the run did not record which were asked
     return lambda name, doc_id: not run.has_failed(name, doc_id)
 
 
@@ -203,7 +203,7 @@ def _journal_of(run: RunSamples) -> Iterator[ResponsesByDocument]:
 
 
 @contextmanager
-def _folder(specification: Specification, rescoring: _Rescoring) -> Iterator[Path]:
+def _results_folder(specification: Specification, rescoring: _Rescoring) -> Iterator[Path]:
     if rescoring.output_dir is None:
         with tempfile.TemporaryDirectory(prefix="assay-score-") as scratch:
             yield Path(scratch)
@@ -220,7 +220,7 @@ def _document(
     scores: Mapping[str, TaskScores],
     rescored: ScoredAgain,
 ) -> tuple[ResultsDocument, tuple[Score, ...]]:
-    """The run's results document with everything that scoring gives put anew, and the scores."""
+    """The run's results document with all scores replaced, and the scores."""
     if not any(found.scored for found in scores.values()):
         failed = next((sample for found in scores.values() for sample in found.failed_samples()), None)
         if failed is None:
@@ -268,7 +268,7 @@ def _origin(run: RunSamples, folder: Path, answers: RecordedAnswers) -> ScoredAg
     )
 
 
-def _comparison(before: Path, now: Path, recorded_as: Mapping[str, str]) -> Comparison:
+def _compare_with_run(before: Path, now: Path, recorded_as: Mapping[str, str]) -> Comparison:
     run = read_run(now)
     under_old_names = {
         recorded_as.get(name, name): msgspec.structs.replace(task, name=recorded_as.get(name, name))
@@ -277,8 +277,8 @@ def _comparison(before: Path, now: Path, recorded_as: Mapping[str, str]) -> Comp
     return compare_rescored(read_run(before), msgspec.structs.replace(run, tasks=under_old_names))
 
 
-def _without_file(comparison: Comparison, written: Path) -> Comparison:
-    """The comparison, with words in place of a file that is about to go."""
+def _without_temporary_file(comparison: Comparison, written: Path) -> Comparison:
+    """The comparison, without the name of a file that is about to be deleted."""
     words = "the same answers, scored again"
     remarks = tuple(remark.replace(str(written), words) for remark in comparison.remarks)
     return msgspec.structs.replace(comparison, candidate=words, remarks=remarks)

@@ -1,4 +1,4 @@
-"""What a results document says of a run beside its scores, as lm-eval says it, and how much of it was asked."""
+"""The description of a run in its results document, as lm-eval writes it, and the mark of a run that stopped early."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def whole_document(
         scored: the sections computed from its samples.
         assay: what Assay adds.
         specification: what was run.
-        tokenizer: the one on this side, if there is one.
-        model_args: with which lm-eval would ask in the same way.
-        task_hashes: of each task's samples.
+        tokenizer: the model's tokenizer, if the run uses one.
+        model_args: the arguments that make lm-eval send the same requests.
+        task_hashes: by task, the hash of its samples.
         started: Unix time at which the run began.
         seconds: how long it took.
     """
@@ -116,9 +116,9 @@ def _version(package: str) -> str:
 
 
 def marked_stopped_early(scored: ScoredSections, stopped: StoppedEarly) -> ScoredSections:
-    """Make sure that nobody takes a part of a run for all of it: every name that is shown says how much was asked.
+    """Add to every displayed name how much was asked, so that nobody takes part of a run for a whole one.
 
-    lm-eval's own ``n-samples`` says it too: fewer ``effective`` samples than ``original`` ones.
+    lm-eval's own ``n-samples`` shows it too: fewer ``effective`` than ``original`` samples.
     """
     groups = scored.groups
 

@@ -1,7 +1,8 @@
-"""The results document: what is written as ``results_<time>.json``, checked and read back as.
+"""The results document: the structs by which ``results_<time>.json`` is written, checked and read.
 
-lm-eval's sections first, in its order, then Assay's part under the one key ``assay``. What lm-eval's own files may
-lack has a default. What is written and never read back is of type ``Any``: no release's files are refused for it.
+lm-eval's sections come first, in its order, then Assay's part under the key ``assay``. Fields that lm-eval's own files
+may lack have a default. Fields that are never read back have the type ``Any``, so that files of every release are
+accepted.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ _Quantiles = dict[str, _Seconds | None]
 
 
 class ReasoningTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What of a run's answers was reasoning."""
+    """How much of a run's answers was reasoning."""
 
     answers: _Whole
-    """Those with any."""
+    """Answers with reasoning."""
     tokens: _Whole | UnsetType = UNSET
-    """In all of them, where the server counts them."""
+    """Tokens of reasoning, if the server counts them."""
     cut_off: _Whole
-    """Answers that ended at their limit of tokens before the reasoning did."""
+    """Answers that reached their token limit before the reasoning ended."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run's responses add up to."""
+    """Totals of a run's responses."""
 
     answers: _Whole
     failures: dict[str, int] = {}
@@ -57,11 +58,11 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     latency_seconds: _Quantiles = {}
     reasoning: ReasoningTotals | UnsetType = UNSET
     ttft_seconds: _Quantiles | UnsetType = UNSET
-    """Times to the first token, where answers were streamed."""
+    """Times to the first token, if answers were streamed."""
     other_models: dict[str, int] | UnsetType = UNSET
-    """Answers by the model that they name, where that is not the one asked for."""
+    """Answers by the model that they name, if it is not the one asked for."""
     seconds: _Seconds
-    """What the run took, or its part since it was resumed."""
+    """Duration of the run, or of its part since it was resumed."""
     concurrency: dict[str, Any] | UnsetType = UNSET
 
 
@@ -69,7 +70,7 @@ class EndpointShare(msgspec.Struct, frozen=True, kw_only=True):
     """What one of several endpoints contributed."""
 
     url: str | None
-    """None: answers from when the run had a single one."""
+    """None: answers from a time when the run had a single endpoint."""
     answers: int
     share: float | None
     failures: dict[str, int]
@@ -85,21 +86,21 @@ class EndpointShare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where a run's numbers come from: what would have to be the same for them to be comparable."""
+    """Everything that must be the same for the numbers of two runs to be comparable."""
 
     specification: dict[str, Any] | None = None
-    """As it was: another release may know other settings, see :class:`assay.types.Specification`."""
+    """Plain data of a :class:`assay.types.Specification`, because another release may have other settings."""
     server: ServerInfo | None = None
     data: dict[str, tuple[DataFile, ...]] | None = None
     versions: dict[str, str] | None = None
-    """Of Assay, Python and the packages whose code makes prompts and scores."""
+    """Versions of Assay, Python and the packages whose code makes prompts and scores."""
     journal: str | None = None
-    """Its name, in the folder ``journal`` beside the results file."""
+    """Name of the journal, in the folder ``journal`` beside the results file."""
     sandbox: Confinement | None = None
 
     @property
     def model(self) -> dict[str, Any]:
-        """What the specification says of the model."""
+        """The specification's settings of the model."""
         model = (self.specification or {}).get("model")
         return model if isinstance(model, dict) else {}
 
@@ -108,12 +109,13 @@ class ScoredAgain(msgspec.Struct, frozen=True, kw_only=True):
     """Which run's answers were scored again."""
 
     run: str = ""
-    """Its results file's name."""
+    """Name of its results file."""
     journal: str | None = None
-    """The journal, relative to the new results file's folder."""
+    """Path of the journal, relative to the new results file's folder."""
     tasks: dict[str, str] = {}
-    """By task that scores, the run's task whose answers it scores."""
+    """By task that scores now, the run's task whose answers it scores."""
     changed_prompts: dict[str, int] = {}
+    """By task, how many documents would be asked with another prompt now."""
 
 
 class _Probe(msgspec.Struct):
@@ -123,26 +125,26 @@ class _Probe(msgspec.Struct):
 
 
 class AssayPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What Assay adds to lm-eval's sections. None: the run has no such thing, and its file no such key."""
+    """What Assay adds to lm-eval's sections. A field that is None is not in the file."""
 
     scores: tuple[Score, ...] | None = None
     corrections: tuple[Correction, ...] | None = None
     checks: tuple[CheckResult, ...] | None = None
     failures: tuple[FailedSample, ...] | None = None
     fallbacks: dict[str, dict[str, list[Any]]] | None = None
-    """By task and filter, what it gives where it finds no answer."""
+    """By task and filter, what the filter returns if it finds no answer."""
     totals: Totals | None = None
     provenance: Provenance | None = None
     weighted_by_size: dict[str, dict[str, bool]] | None = None
-    """By group and metric key, how the aggregate is formed."""
+    """By group and metric key, whether the aggregate weights tasks by their documents."""
     probe: dict[str, Any] | None = None
-    """What the server was seen to do, see :class:`assay.models.probe.report.ProbeReport`."""
+    """What the server supports; see :class:`assay.models.probe.report.ProbeReport`."""
     endpoints: tuple[EndpointShare, ...] | None = None
     evidence: tuple[EvidenceCourse, ...] | None = None
     early_stopping: StoppedEarly | None = None
     triage: dict[str, Any] | None = None
-    """As :attr:`assay.diagnosis.findings.Triage.recorded`. Later releases may know more causes: who asks why a run
-    scored low reads it, and nobody else is kept from the file by it."""
+    """See :attr:`assay.diagnosis.findings.Triage.recorded`. Plain data, because a later release may have more causes,
+    and the file must still be readable."""
     rescored: ScoredAgain | None = None
 
     def __post_init__(self) -> None:
@@ -155,7 +157,7 @@ class AssayPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def probe_findings(self) -> Entries:
-        """By capability, what the probe saw."""
+        """By capability, what the probe found."""
         findings: Entries = (self.probe or {}).get("findings", {})
         return findings
 
@@ -164,13 +166,13 @@ class SampleCount(msgspec.Struct, frozen=True, kw_only=True):
     """A task's documents."""
 
     original: int | None = None
-    """Those there are."""
+    """How many the task has."""
     effective: int
-    """Those that were scored."""
+    """How many were scored."""
 
 
 class RunConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How the run was asked for, as lm-eval says it."""
+    """The settings of the run, as lm-eval writes them."""
 
     model: Any = None
     model_args: Any = None
@@ -197,7 +199,7 @@ class _Filters(msgspec.Struct):
 
 
 class _TaskConfig(msgspec.Struct):
-    """The part of a task's configuration whose shape is relied on."""
+    """The part of a task's configuration that is checked."""
 
     filter_list: list[_Filters] | None = None
 
@@ -207,7 +209,7 @@ class ScoredSections(msgspec.Struct, frozen=True, kw_only=True, rename={"n_shot"
 
     results: Entries
     groups: Entries | UnsetType = UNSET
-    """The results of groups, where there are any."""
+    """The results of groups; absent if there are none."""
     group_subtasks: dict[str, list[str]] = {}
     configs: Entries = {}
     versions: dict[str, Any] = {}
@@ -222,7 +224,7 @@ class ScoredSections(msgspec.Struct, frozen=True, kw_only=True, rename={"n_shot"
             raise ValueError(f"group '{looping}' is in itself")
 
     def leaves(self, name: str) -> list[str]:
-        """The tasks of a group, those of its subgroups too, each once; a task's own name for itself."""
+        """The tasks of a group and its subgroups, each once; for a task, its own name."""
         return leaves(name, self.group_subtasks)
 
 
@@ -256,12 +258,12 @@ class ResultsDocument(ScoredSections, frozen=True, kw_only=True):
 
     @property
     def additions(self) -> AssayPart:
-        """Assay's part, an empty one in lm-eval's files."""
+        """Assay's part; an empty one for lm-eval's files."""
         return self.assay or AssayPart()
 
     @property
     def provenance(self) -> Provenance:
-        """Where the numbers come from, as far as the file says it."""
+        """The provenance, as far as the file has it."""
         return self.additions.provenance or Provenance()
 
     def scored_nothing(self, task: str) -> bool:
@@ -269,7 +271,7 @@ class ResultsDocument(ScoredSections, frozen=True, kw_only=True):
         return task in self.n_samples and self.n_samples[task].effective == 0
 
     def as_json(self) -> dict[str, Any]:
-        """Plain data, as it is written."""
+        """The document as plain data, as it is written."""
         from lm_eval.utils import handle_non_serializable
 
         plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=handle_non_serializable)

@@ -14,14 +14,14 @@ def what_to_do(causes: Sequence[FailureCause]) -> str:
     """What to do about failures, in one line.
 
     Args:
-        causes: of each; at least one.
+        causes: the cause of each failure; at least one.
     """
     lasting = sum(not cause.is_transient for cause in causes)
     if not lasting:
         return "run the same command again to ask only these"
     if lasting == len(causes):
-        return "asking again changes nothing: mend first what the messages name, then run the same command again"
+        return "asking again does not help: fix what the messages name first, then run the same command again"
     return (
-        f"run the same command again to ask only these; {lasting} of them fail again unless what the messages name is "
-        "mended first"
+        f"run the same command again to ask only these; {lasting} of them fail again unless you first fix what the "
+        "messages name"
     )

@@ -1,4 +1,4 @@
-"""Groups in a results document: lm-eval's ``group_subtasks`` names what lies directly in each, tasks and groups."""
+"""Groups in a results document: lm-eval's ``group_subtasks`` names the direct members of each, tasks and groups."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def leaves(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
-    """The tasks of a group, those of its subgroups too, each once; a task's own name for itself.
+    """The tasks of a group and its subgroups, each once; for a task, its own name.
 
     Args:
-        name: of a group or task.
-        members: by group, what lies directly in it; no group may be in itself, see :func:`own_ancestor`.
+        name: a group or task.
+        members: by group, its direct members; no group may contain itself, see :func:`own_ancestor`.
     """
     below = members.get(name)
     if not below:
@@ -22,7 +22,7 @@ def leaves(name: str, members: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def own_ancestor(members: Mapping[str, Sequence[str]]) -> str | None:
-    """A group that is among its own groups' members, if there is one."""
+    """A group that contains itself, directly or through other groups; None if there is none."""
     for name in members:
         below, seen = list(members[name]), set[str]()
         while below:

@@ -1,4 +1,4 @@
-"""Where a run's numbers come from: specification, server, versions, data."""
+"""Collects the provenance of a run: specification, server, versions, data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RECORDED_PACKAGES = ("lm_eval", "datasets", "httptools", "jinja2", "numpy")
 
 
 def provenance(specification: Specification, server: ServerInfo, loaded: LoadedTasks, journal: Path) -> Provenance:
-    """What would have to be the same for a run's numbers to be comparable."""
+    """Everything that must be the same for the numbers of two runs to be comparable."""
     return Provenance(
         specification=msgspec.to_builtins(recorded(specification)),
         server=server,
@@ -34,7 +34,7 @@ def provenance(specification: Specification, server: ServerInfo, loaded: LoadedT
 
 
 def package_versions() -> dict[str, str]:
-    """Of Assay, Python and the packages whose code makes prompts and scores."""
+    """Versions of Assay, Python and the packages whose code makes prompts and scores."""
     return {
         "assay": __version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""Results files, read back and checked in one place."""
+"""Reads and checks results files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def read_results(path: str | Path) -> ResultsDocument:
     """Read a results file, Assay's or lm-eval's.
 
     Raises:
-        FileFormatError: the file is missing, damaged or no results file; the message names the place in it.
+        FileFormatError: the file is missing, damaged or not a results file; the message names the place in it.
     """
     try:
         document = json.loads(Path(path).read_bytes())
@@ -28,7 +28,7 @@ def read_results(path: str | Path) -> ResultsDocument:
         raise FileFormatError(f"cannot read {path} as a results file: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("results"), dict):
         raise FileFormatError(f"{path} is no results file: it has no section 'results'")
-    if not isinstance(document.get("assay"), dict):  # whoever else writes under that name
+    if not isinstance(document.get("assay"), dict):  # another program's data under the same key
         document["assay"] = None
     try:
         return msgspec.convert(document, ResultsDocument)

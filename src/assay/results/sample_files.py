@@ -1,4 +1,4 @@
-"""lm-eval's samples files, line by line: one line a document a filter, each value's JSON parsed only when wanted."""
+"""Reads lm-eval's samples files line by line. Each line is a document under a filter; values are parsed on demand."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SampleLine = dict[str, msgspec.Raw]
-"""A line: the JSON of each key."""
+"""A line of a samples file: by key, its JSON."""
 
 _STAMP = re.compile(r"_(\d{4}-\d\d-\d\dT[\d.-]+)\.jsonl?$")
 _LONGEST_TASK_NAME = 200
-"""Bytes; file systems take names of 255, and a samples file's has a time in it as well."""
+"""Bytes. File systems allow names of 255, and the name of a samples file also has a time in it."""
 _NAME_SHOWN = 60
 READ_AHEAD = 2**18
 """Bytes read of a samples file at once: a line has several kilobytes, mostly of its prompt."""
@@ -30,7 +30,7 @@ _decoder = msgspec.json.Decoder(SampleLine)
 
 
 class PlacedText(NamedTuple):
-    """A line's JSON and where it stands in its file."""
+    """A line's JSON and its place in the file."""
 
     number: int
     """From 1."""
@@ -40,13 +40,13 @@ class PlacedText(NamedTuple):
 
 
 def time_stamp(file: Path) -> str | None:
-    """The time in the name of a results or samples file; None where there is none."""
+    """The time in the name of a results or samples file; None if there is none."""
     found = _STAMP.search(file.name)
     return found.group(1) if found else None
 
 
 def samples_file_of(results_file: Path, task: str) -> Path:
-    """The samples file of one task that belongs to a results file.
+    """The samples file of one task, beside a results file.
 
     Raises:
         FileFormatError: the task's name cannot be part of a file's name.
@@ -60,7 +60,7 @@ def samples_file_of(results_file: Path, task: str) -> Path:
 
 
 def may_name_file(task: str) -> bool:
-    """Whether a samples file can have the task in its name."""
+    """Whether a samples file can be named after the task."""
     return "/" not in task and "\0" not in task and len(task.encode("utf-8", "replace")) <= _LONGEST_TASK_NAME
 
 
@@ -79,17 +79,17 @@ def read_lines(file: Path) -> Iterator[SampleLine]:
 
 
 def raw_lines(file: Path) -> Iterator[PlacedText]:
-    """A samples file's lines as they stand.
+    """A samples file's lines as bytes.
 
     Raises:
-        FileFormatError: there is no such file, or a line is no UTF-8.
+        FileFormatError: there is no such file, or a line is not UTF-8.
     """
     number = offset = 0
     try:
         with file.open("rb", buffering=READ_AHEAD) as lines:
             for text in lines:
                 number += 1
-                text.decode()  # refused here and now: what is parsed only when wanted is copied unseen until then
+                text.decode()  # checked here, because values that are parsed on demand may be copied before
                 yield PlacedText(number, offset, text)
                 offset += len(text)
     except FileNotFoundError:
@@ -103,15 +103,15 @@ def raw_lines(file: Path) -> Iterator[PlacedText]:
 
 
 def parsed(text: bytes, file: Path, which: str) -> SampleLine:
-    """A line, each value left as JSON.
+    """Split a line into keys and the JSON of their values.
 
     Args:
         text: the line.
-        file: its file, and
-        which: its place there, for the message.
+        file: its file, for the message.
+        which: its place in the file, for the message.
 
     Raises:
-        FileFormatError: it is damaged.
+        FileFormatError: the line is damaged.
     """
     try:
         return _parsed(text)
@@ -121,14 +121,14 @@ def parsed(text: bytes, file: Path, which: str) -> SampleLine:
 
 @contextmanager
 def reading(file: Path, which: str) -> Iterator[None]:
-    """Whatever goes wrong in this block with a line's values is the file's fault.
+    """Report errors in a line's values in this block as errors of the file.
 
     Args:
         file: the samples file.
         which: the lines that are read, for the message.
 
     Raises:
-        FileFormatError: something has.
+        FileFormatError: a value is missing or not valid.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What checks came to, as results files hold it; :mod:`assay.checks` judges."""
+"""Verdicts and results of checks, as results files hold them; :mod:`assay.checks` makes them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
 
 class Verdict(StrEnum):
-    """What a check came to."""
+    """The verdict on a check."""
 
     PASS = "pass"  # noqa: S105 - a verdict, no password
     FAIL = "fail"
     INCONCLUSIVE = "inconclusive"
-    """The budget ended before the evidence sufficed."""
+    """The budget was used up before the evidence sufficed."""
     INVALID = "invalid"
-    """It could not be judged: nothing was measured, failed samples could turn it, or the baseline does not match."""
+    """The check could not be judged: nothing was measured, failed samples could change the verdict, or the baseline
+    does not match."""
 
     @property
     def exit_code(self) -> int:
@@ -32,7 +33,7 @@ class Verdict(StrEnum):
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A check, its verdict, the reason in words, and the figures that it rests on."""
+    """A check, its verdict, the reason, and the figures behind it."""
 
     task: str
     metric: MetricKeyText
@@ -41,37 +42,37 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     baseline: str | None = None
     margin: float | None = None
     value: float | None = None
-    """The score, over the documents that the verdict rests on."""
+    """The score over the documents that were judged."""
     verdict: Verdict
     reason: str
     difference: float | None = None
     """Against the baseline: candidate minus baseline."""
     interval: Interval | None = None
-    """For the score, or for the difference where there is a baseline. After an early stop a confidence sequence's."""
+    """For the score or, with a baseline, for the difference. After an early stop, from a confidence sequence."""
     p_value: float | None = None
-    """Against the baseline, after a full run: of an exact one-sided McNemar test that the candidate is worse."""
+    """After a full run with a baseline: of an exact one-sided McNemar test that the candidate is worse."""
     lost: int | None = None
     """Documents whose score is worse than in the baseline."""
     gained: int | None = None
     n: int = 0
-    """Documents that the verdict rests on, failed ones included."""
+    """How many documents were judged, failed ones included."""
     population: int = 0
-    """Documents of the whole benchmark (as far as ``limit`` leaves it)."""
+    """How many documents the benchmark has, after ``limit``."""
     failed: int = 0
     alpha: float | None = None
-    """Where some of the documents decided: the greatest chance of a wrong pass, and of a wrong fail; by Holm's method,
-    that any of the run's checks is wrong so. None where all decided."""
+    """If part of the documents decided: the greatest chance of a wrong pass, and of a wrong fail. By Holm's method, the
+    chance that any of the run's checks is wrong. None if all documents decided."""
     more_needed: int | None = None
-    """Where inconclusive: how many more documents would probably decide."""
+    """If inconclusive: how many more documents would probably decide."""
 
     @property
     def demand(self) -> str:
-        """What was demanded, in words."""
+        """The demand as text."""
         return demand_of(self)
 
 
 def demand_of(check: Check | CheckResult) -> str:
-    """What a check demands, in words."""
+    """The demand of a check as text."""
     if check.baseline is not None:
         return f"at most {check.margin:g} worse than {check.baseline}"
     return f">= {check.min:g}" if check.min is not None else f"<= {check.max:g}"
@@ -83,18 +84,18 @@ class EvidenceCourse(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     metric: str
     demand: str
-    """What the check demands, in words."""
+    """The demand of the check as text."""
     is_difference: bool
     """The figures are differences from a baseline, not scores."""
     decided_after: int | None
-    """Documents after which the check's own test decided."""
+    """After how many documents the check's own test decided; None if it did not."""
     decided_together: bool = False
-    """It was decided before that, with the other checks together: by Holm's method."""
+    """It was decided earlier, by Holm's method for all checks together."""
     course: Course
 
 
 def worst(results: Sequence[CheckResult]) -> Verdict:
-    """A run passes if all its checks do, and fails if one certainly does; without checks it is not judged."""
+    """The verdict on several checks: the worst of theirs; ``invalid`` without checks."""
     if not results:
         return Verdict.INVALID
     verdicts = {result.verdict for result in results}

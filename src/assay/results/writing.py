@@ -1,6 +1,6 @@
-"""lm-eval's result files, written: ``results_<time>.json`` and ``samples_<task>_<time>.jsonl``.
+"""Writes lm-eval's result files: ``results_<time>.json`` and ``samples_<task>_<time>.jsonl``.
 
-Same folders, names, keys and values as lm-eval's own; what Assay adds lies under the one key ``assay``.
+Folders, names, keys and values are lm-eval's; Assay's additions are under the key ``assay``.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def model_folder(output_dir: str | Path, model: str) -> Path:
     """The folder of one model's results, named as lm-eval names it.
 
     Raises:
-        SpecificationError: no folder can have that name.
+        SpecificationError: no folder can have the model's name.
     """
     from lm_eval.utils import sanitize_model_name
 
@@ -65,7 +65,7 @@ def aggregate(tasks: Mapping[str, TaskScores], loaded: LoadedTasks) -> ScoredSec
     """The sections that lm-eval computes from samples.
 
     Raises:
-        TaskConfigError: a task's own aggregation fails, or a group's.
+        TaskConfigError: the aggregation of a task or group fails.
     """
     from lm_eval.evaluator_utils import EvalAcc, _collect_results, aggregate_groups
 
@@ -98,10 +98,11 @@ def _blamed_on(what: str) -> Iterator[None]:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end this process and its children at once, whatever handler there is.
+    """Let SIGTERM end this process and its children at once, in place of the present handler.
 
-    The pool of lm-eval's bootstrap ends its processes by SIGTERM and waits for them. Python runs a handler only between
-    two instructions of its own: one that a child inherits may never run, because the child waits in a system call.
+    The pool of lm-eval's bootstrap ends its processes with SIGTERM and waits for them. Python runs a handler only
+    between two of its own instructions, so a handler that a child inherits may never run: the child waits in a system
+    call.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -114,7 +115,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 
 
 def write_results(folder: Path, date_id: str, document: ResultsDocument, tasks: Mapping[str, TaskScores]) -> Path:
-    """Write the samples files, then the results file; each appears under its name only when it is whole.
+    """Write the samples files, then the results file; each appears under its name only when it is complete.
 
     Args:
         folder: the model's folder.
@@ -134,7 +135,7 @@ def write_results(folder: Path, date_id: str, document: ResultsDocument, tasks: 
 
 
 def write_document(file: Path, document: ResultsDocument) -> Path:
-    """Write a results file, or write it anew.
+    """Write a results file, or replace it.
 
     Raises:
         OutputError: it cannot be written.
@@ -158,10 +159,10 @@ def refuse_unwritable(tasks: Iterable[str]) -> None:
 
 
 def new_date_id(folder: Path) -> str:
-    """What tells a new run's files in a folder from others', as in lm-eval: the local time, colons made dashes.
+    """The time in the names of a new run's files, as in lm-eval: local time, with dashes in place of colons.
 
-    Where the clock has been set back, or summer time has ended, it is a moment after that of the newest run there:
-    names tell which run is the newest.
+    Names tell which run is the newest. So if the clock was set back or summer time ended, this is a moment after the
+    newest run in the folder.
     """
     now = datetime.now().strftime(_DATE_ID)
     newest = max((file.stem.removeprefix("results_") for file in folder.glob("results_*.json")), default="")
@@ -169,15 +170,15 @@ def new_date_id(folder: Path) -> str:
         return now
     try:
         return (datetime.strptime(newest, _DATE_ID) + timedelta(microseconds=1)).strftime(_DATE_ID)
-    except (ValueError, OverflowError):  # somebody else's file
+    except (ValueError, OverflowError):  # another program's file
         return now
 
 
 def ensure_writable(folder: Path) -> None:
-    """Make a folder for results, if it is not there.
+    """Create a folder for results if it does not exist.
 
     Raises:
-        OutputError: it cannot be made or written to.
+        OutputError: it cannot be created or written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The texts of a run's answers, read when somebody wants to see them."""
+"""Reads the texts of a run's answers on demand."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def read_answers(task: TaskRecord, filter_name: str, doc_ids: Collection[int]) -> dict[int, AnswerText]:
-    """Texts of some answers, by document; empty where the run kept none.
+    """By document, the texts of some answers; empty if the run kept none.
 
     Args:
         task: the task.
-        filter_name: which filter's extract is wanted.
+        filter_name: the filter whose result is read.
         doc_ids: the documents.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Baselines: a run's scores and hashes in one small JSON file, made to be kept in git.
+"""Baselines: a run's scores and hashes in one small JSON file, made for git.
 
-Scores of 0 and 1 are written as digits, hashes as eight hexadecimal digits in base64, in lines of a hundred documents,
-so that a changed run changes few lines. MMLU-Pro's 12,032 documents take about 160 kB.
+Scores of 0 and 1 are digits, and hashes are cut to eight hexadecimal digits and written in base64. Each line holds a
+hundred documents, so that a changed answer changes one line. MMLU-Pro's 12,032 documents take about 160 kB.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def write_baseline(run: RecordedRun, path: str | Path, *, with_texts: bool = Fal
 
 
 def is_baseline(path: Path) -> bool:
-    """Whether a JSON file is a baseline: its first key says so."""
+    """Whether a JSON file is a baseline, by its first key."""
     try:
         with path.open("rb") as file:
             return f'\n "{_FORMAT}":'.encode() in file.read(4096)
@@ -94,11 +94,11 @@ def load_baseline(path: str | Path) -> RecordedRun:
 def _task_entry(task: TaskRecord, *, with_texts: bool) -> dict[str, Any]:
     entry = {
         "settings": task.settings,
-        "doc_ids": _ranges(task.doc_ids),
-        "failed": _ranges(task.failed),
-        "documents": [_packed(line) for line in _cut(task.documents)],
-        "prompts": [_packed(line) for line in _cut(task.prompts)],
-        "scores": {key: [_digits(line) for line in _cut(scores)] for key, scores in task.scores.items()},
+        "doc_ids": _encode_ranges(task.doc_ids),
+        "failed": _encode_ranges(task.failed),
+        "documents": [_encode_hashes(line) for line in _chunks(task.documents)],
+        "prompts": [_encode_hashes(line) for line in _chunks(task.prompts)],
+        "scores": {key: [_encode_scores(line) for line in _chunks(scores)] for key, scores in task.scores.items()},
         "values": task.values,
         "higher_is_better": task.higher_is_better,
     }
@@ -113,11 +113,11 @@ def _task_record(name: str, entry: dict[str, Any]) -> TaskRecord:
     record = TaskRecord(
         name=name,
         settings=entry["settings"],
-        doc_ids=tuple(_unrange(entry["doc_ids"])),
-        failed=tuple(_unrange(entry["failed"])),
-        documents=tuple(_unpacked(entry["documents"])),
-        prompts=tuple(_unpacked(entry["prompts"])),
-        scores={key: tuple(_undigit(lines)) for key, lines in entry["scores"].items()},
+        doc_ids=tuple(_decode_ranges(entry["doc_ids"])),
+        failed=tuple(_decode_ranges(entry["failed"])),
+        documents=tuple(_decode_hashes(entry["documents"])),
+        prompts=tuple(_decode_hashes(entry["prompts"])),
+        scores={key: tuple(_decode_scores(lines)) for key, lines in entry["scores"].items()},
         part=msgspec.convert(entry.get("part"), Part | None),
         values=entry["values"],
         higher_is_better=entry["higher_is_better"],
@@ -139,45 +139,45 @@ def _texts(task: TaskRecord, filter_name: str) -> list[dict[str, str]]:
     return [msgspec.to_builtins(answers.get(doc_id, missing)) for doc_id in task.doc_ids]
 
 
-def _cut(column: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def _chunks(column: Sequence[Any]) -> Iterator[Sequence[Any]]:
     return (column[start : start + _PER_LINE] for start in range(0, len(column), _PER_LINE))
 
 
-def _packed(hashes: Iterable[str]) -> str:
+def _encode_hashes(hashes: Iterable[str]) -> str:
     return base64.b64encode(bytes.fromhex("".join(hashes))).decode("ascii")
 
 
-def _unpacked(lines: Iterable[str]) -> Iterator[str]:
+def _decode_hashes(lines: Iterable[str]) -> Iterator[str]:
     size = 2 * _HASH_BYTES
     for line in lines:
         digits = base64.b64decode(line, validate=True).hex()
         yield from (digits[start : start + size] for start in range(0, len(digits), size))
 
 
-def _digits(scores: Sequence[Score]) -> str:
-    """``"0110"`` for right-or-wrong scores; else one word a document, verdicts as digits behind a ``v``."""
+def _encode_scores(scores: Sequence[Score]) -> str:
+    """``"0110"`` for right-or-wrong scores; else a word for each document, where ``v`` precedes a list of verdicts."""
     if all(isinstance(score, float) and score in (0.0, 1.0) for score in scores):
         return "".join("1" if score else "0" for score in scores)
-    return " ".join(["", *(_word(score) for score in scores)])
+    return " ".join(["", *(_encode_score(score) for score in scores)])
 
 
-def _word(score: Score) -> str:
+def _encode_score(score: Score) -> str:
     return repr(score) if isinstance(score, float) else "v" + "".join("1" if verdict else "0" for verdict in score)
 
 
-def _undigit(lines: Iterable[str]) -> Iterator[Score]:
+def _decode_scores(lines: Iterable[str]) -> Iterator[Score]:
     for line in lines:
         if line.startswith(" "):
-            yield from (_unword(word) for word in line.split())
+            yield from (_decode_score(word) for word in line.split())
         else:
             yield from ({"0": 0.0, "1": 1.0}[digit] for digit in line)
 
 
-def _unword(word: str) -> Score:
+def _decode_score(word: str) -> Score:
     return tuple(digit == "1" for digit in word[1:]) if word.startswith("v") else float(word)
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def _encode_ranges(numbers: Sequence[int]) -> str:
     """``"0-39,41"`` for ascending numbers."""
     parts: list[list[int]] = []
     for number in numbers:
@@ -188,7 +188,7 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
-def _unrange(text: str) -> Iterator[int]:
+def _decode_ranges(text: str) -> Iterator[int]:
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)

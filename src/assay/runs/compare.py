@@ -1,4 +1,4 @@
-"""Two runs side by side: what changed, whether chance explains it, and which answers flipped."""
+"""Compares two runs: what changed, whether chance explains it, and which answers flipped."""
 
 from __future__ import annotations
 
@@ -37,10 +37,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """95 % interval for the difference: Newcombe's for right-or-wrong scores, else from Miller's paired standard
     error; groups combine their tasks' intervals."""
     p_value: float
-    """Two-sided; exact McNemar for right-or-wrong scores, else a sign-flip permutation test. Of this row alone."""
+    """Of this row alone, two-sided: exact McNemar for right-or-wrong scores, else a sign-flip permutation test."""
     p_adjusted: float
-    """By Holm's method, for all rows of the comparison: of rows in which nothing changed, the chance that any has a
-    value this small is at most the value."""
+    """Adjusted for all rows of the comparison by Holm's method."""
     lost: int
     """Documents whose score got worse."""
     gained: int
@@ -68,7 +67,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     baseline: str
     candidate: str
-    """The files."""
+    """The file; likewise for ``baseline``."""
     baseline_model: str
     candidate_model: str
     changes: tuple[Change, ...]
@@ -77,11 +76,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     mismatches: dict[str, tuple[str, ...]]
     """By task, what differs besides the answers."""
     remarks: tuple[str, ...]
-    """What was left out, and why."""
+    """What is not compared, and why."""
 
 
 class _Paired(msgspec.Struct, frozen=True):
-    """One metric's scores of the documents that both runs scored."""
+    """One metric's scores of the documents that both runs scored, with their numbers in the candidate."""
 
     task: str
     before: list[Score]
@@ -94,12 +93,12 @@ class _Paired(msgspec.Struct, frozen=True):
 def compare(
     baseline: RecordedRun | str | Path, candidate: RecordedRun | str | Path, *, tasks: Sequence[str] = ()
 ) -> Comparison:
-    """Compare two runs document by document: every task, metric and group that both have. Assay's and lm-eval's alike.
+    """Compare two runs of Assay or lm-eval document by document, for every task, metric and group that both have.
 
     Args:
-        baseline: the earlier one: a results file, a samples file, a baseline, a folder of results (its newest run), or
-            what :func:`assay.read_run` has read of one.
-        candidate: the later one, in the same way.
+        baseline: the earlier run: a results file, a samples file, a baseline, a folder of results (its newest run), or
+            the result of :func:`assay.read_run`.
+        candidate: the later run, likewise.
         tasks: the tasks and groups to compare; all if empty.
 
     Raises:
@@ -112,7 +111,7 @@ def compare(
 
 
 def compare_rescored(baseline: RecordedRun, candidate: RecordedRun) -> Comparison:
-    """:func:`compare`, without what is remarkable only where the runs may differ in their answers."""
+    """:func:`compare` without the remarks that only runs with different answers need."""
     common = [name for name in baseline.tasks if name in candidate.tasks]
     if not common:
         raise SpecificationError(
@@ -191,7 +190,7 @@ def _group_changes(
     for name, group in baseline.groups.items():
         there = candidate.groups[name].weighted_by_size if name in candidate.groups else {}
         for key, here in group.weighted_by_size.items():
-            # Equal scores do not show how they were averaged and pass for weighted by size; unequal ones show it.
+            # Equal scores do not show how they were averaged and count as weighted by size; the other run may show it.
             by_size = here and there.get(key, True)
             places = [(task, key) for task in group.tasks]
             if all(place in changes for place in places):
@@ -234,7 +233,7 @@ def _adjusted(changes: Sequence[Change]) -> tuple[Change, ...]:
 
 
 def _group_p_value(parts: Sequence[_Paired], *, by_size: bool) -> float:
-    """Of the group's aggregate: McNemar's where every flip counts the same, else the sign-flip test."""
+    """For the group's aggregate: McNemar's test if every flip counts the same, else the sign-flip test."""
     if by_size and all(_right_or_wrong(part.before) and _right_or_wrong(part.after) for part in parts):
         counts = [_count(document_means(part.before), document_means(part.after)) for part in parts]
         return mcnemar(sum(lost for lost, _ in counts), sum(gained for _, gained in counts))
@@ -261,7 +260,7 @@ def _mean_interval(paired: _Paired) -> Interval | None:
 
 
 def _flat(paired: _Paired) -> tuple[list[float], list[float], list[int]]:
-    """Scores, or all verdicts of all documents, with the document of each."""
+    """Both runs' scores, or all verdicts of all documents, and the document of each."""
     rows = [
         (float(old), float(new), place)
         for place, (before, after) in enumerate(zip(paired.before, paired.after, strict=True))
@@ -276,7 +275,7 @@ def _verdicts(score: Score) -> tuple[float | bool, ...]:
 
 
 def _totals(paired: _Paired) -> list[float]:
-    """Each document's difference, of all its verdicts together."""
+    """Each document's difference, summed over its verdicts."""
     return [
         float(sum(_verdicts(new)) - sum(_verdicts(old))) for old, new in zip(paired.before, paired.after, strict=True)
     ]

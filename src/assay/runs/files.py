@@ -1,7 +1,7 @@
-"""Reads finished runs from result files: Assay's, lm-eval's, and baselines.
+"""Reads finished runs from result files of Assay or lm-eval, and from baselines.
 
-A run may be named by a results file, a samples file, a baseline file, a model's folder or an output directory; of a
-folder the newest run is meant.
+A run is named by a results file, a samples file, a baseline file, a model's folder or an output directory. A folder
+means its newest run.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
-"""Where a function lay in memory: part of its ``repr``, which lm-eval writes for Python functions in a task."""
+"""A memory address: part of the ``repr`` that lm-eval writes for Python functions in a task."""
 _USUAL_FOLDER = "results"
 _RESULTS = "results_*.json"
 _LAST = re.compile(r"last(?:~(\d+))?")
 _TIME = re.compile(r"20\d\d-\d\d")
 _HASH = re.compile("[0-9a-f]{8,}")
-_COMPARED = ("output_type", "repeats", "generation_kwargs", "filter_list", "metric_list", "process_results")
-"""Entries of a task's configuration that change scores. What changes the prompts shows in their hashes."""
+_COMPARED_SETTINGS = ("output_type", "repeats", "generation_kwargs", "filter_list", "metric_list", "process_results")
+"""Entries of a task's configuration that change scores. Changes to prompts show in their hashes."""
 
 
 def read_run(path: str | Path) -> RecordedRun:
     """Read the run that `path` names.
 
     Raises:
-        FileFormatError: there is none, there are several to choose from, or a file is damaged.
+        FileFormatError: there is no such run, the name fits several, or a file is damaged.
     """
     place = named_run(path)
     if place.is_dir():
@@ -77,13 +77,13 @@ def read_run(path: str | Path) -> RecordedRun:
 
 
 def named_run(path: str | Path) -> Path:
-    """The place that a run's name stands for.
+    """The path of the run with a name.
 
-    A name is a path; or ``last``, ``last~1`` (the one before) and so on, or the beginning of a run's time
-    (``2026-12-01T05``), of the runs in ``results``, or, as ``DIR/last``, of those in a folder.
+    A name is a path, or ``last``, ``last~1`` (the one before) and so on, or the beginning of a run's time
+    (``2026-12-01T05``). These mean the runs in ``results``; ``DIR/last`` means those in another folder.
 
     Raises:
-        FileFormatError: no run, or more than one, is meant by a name that is no path.
+        FileFormatError: the name is not a path and fits no run, or several.
     """
     place = Path(path)
     if place.exists():
@@ -108,12 +108,12 @@ def named_run(path: str | Path) -> Path:
 
 
 def results_files(folder: Path) -> list[Path]:
-    """Results files in a folder and in those in it."""
+    """The results files in a folder and its direct subfolders."""
     return [*folder.glob(_RESULTS), *folder.glob(f"*/{_RESULTS}")]
 
 
 def newest_results(folder: Path) -> Path:
-    """The newest results file of a model's folder, or of the one model's folder in an output directory.
+    """The newest results file of a model's folder, or of an output directory with a single model.
 
     Raises:
         FileFormatError: there is none, or there are runs of several models.
@@ -130,12 +130,12 @@ def newest_results(folder: Path) -> Path:
 
 
 def stopped_early_remark(place: str | Path) -> str | None:
-    """Say which run is meant where a folder is named whose newest run was stopped early; None where all is clear.
+    """A remark if `place` is a folder whose newest run was stopped early; None otherwise.
 
-    Gates and runs of one model lie in one folder, so that whoever names it may expect the whole run before.
+    Gates and runs of one model share a folder, so a user who names it may expect an earlier, whole run.
 
     Raises:
-        FileFormatError: there is none, or there are several to choose from.
+        FileFormatError: the folder has no run, or runs of several models.
     """
     folder = Path(place)
     if not folder.is_dir() or not _was_stopped_early(newest := newest_results(folder)):
@@ -144,7 +144,7 @@ def stopped_early_remark(place: str | Path) -> str | None:
 
 
 def whole_run_hint(file: str | Path) -> str:
-    """Name the newest run beside a results file that was not stopped early; empty where there is none."""
+    """The end of a message: the newest whole run in a results file's folder; empty if there is none."""
     newest_first = sorted(Path(file).parent.glob("results_*.json"), key=lambda file: file.name, reverse=True)
     whole = next((file for file in newest_first if _is_whole(file)), None)
     return "" if whole is None else f"; the newest whole run there is {whole}"
@@ -153,7 +153,7 @@ def whole_run_hint(file: str | Path) -> str:
 def _is_whole(file: Path) -> bool:
     try:
         return not _was_stopped_early(file)
-    except FileFormatError:  # damaged, and not the file that somebody asked for
+    except FileFormatError:  # damaged, but nobody asked for this file
         return False
 
 
@@ -178,7 +178,7 @@ def _read_results_run(file: Path) -> RecordedRun:
 
 
 def _read_samples_run(file: Path) -> RecordedRun:
-    """A samples file alone stands for its one task; the results file of the same run adds what it says."""
+    """Read a samples file as a run of its one task, with the results file of the same run if there is one."""
     stamp = time_stamp(file)
     results = file.with_name(f"results_{stamp}.json") if stamp else None
     task_name = task_of(file)
@@ -203,8 +203,8 @@ def _task(name: str, document: ResultsDocument, samples_file: Path) -> TaskRecor
     failures = document.additions.failures or ()
     failed = tuple(sorted(failure.doc_id for failure in failures if failure.task == name))
     samples = _Samples.read(samples_file, may_be_missing=document.scored_nothing(name))
-    _refuse_part(samples, document, name, samples_file)
-    scores = {key: found for key, found in samples.scores().items() if _explains(found, values.get(key))}
+    _refuse_incomplete(samples, document, name, samples_file)
+    scores = {key: found for key, found in samples.scores().items() if _is_mean_of(found, values.get(key))}
     return TaskRecord(
         name=name,
         settings=_settings(name, document),
@@ -244,18 +244,18 @@ def comparable_settings(config: Mapping[str, Any], version: Any) -> dict[str, An
     """The part of a task's configuration that must be equal for scores to be comparable.
 
     Args:
-        config: the task's entry under ``configs``, as plain JSON.
+        config: the task's entry under ``configs``, as plain data.
         version: the task's version.
     """
-    settings = {"version": version, **{key: config[key] for key in _COMPARED if config.get(key) is not None}}
+    settings = {"version": version, **{key: config[key] for key in _COMPARED_SETTINGS if config.get(key) is not None}}
     without_addresses: dict[str, Any] = json.loads(_ADDRESS.sub("", json.dumps(settings)))
     return without_addresses
 
 
-def _refuse_part(samples: _Samples, document: ResultsDocument, name: str, file: Path) -> None:
-    """Refuse a samples file of Assay's that lacks lines, or is of another run than the results file."""
+def _refuse_incomplete(samples: _Samples, document: ResultsDocument, name: str, file: Path) -> None:
+    """Refuse a samples file of Assay's that lacks lines or belongs to another run than the results file."""
     count = document.n_samples.get(name)
-    # Some may have more: documents to which no metric gives a score.
+    # It may have more: documents to which no metric gives a score.
     if document.assay and samples.doc_ids and count and count.effective > len(samples.doc_ids):
         raise FileFormatError(
             f"{file} has {len(samples.doc_ids)} documents, and its results file says {count.effective}: "
@@ -263,16 +263,16 @@ def _refuse_part(samples: _Samples, document: ResultsDocument, name: str, file: 
         )
 
 
-def _explains(scores: Sequence[Score], value: float | None) -> bool:
-    """Whether the metric is the mean of the documents' scores; others (BLEU, perplexity) cannot be paired.
+def _is_mean_of(scores: Sequence[Score], value: float | None) -> bool:
+    """Whether a metric is the mean of the documents' scores; others (BLEU, perplexity) cannot be compared by document.
 
-    Some tasks average in single precision.
+    The tolerance allows for tasks that average in single precision.
     """
     return value is None or isclose(mean(scores), value, rel_tol=1e-6, abs_tol=1e-12)
 
 
 class _Samples:
-    """What a samples file says of each document: identity, and scores by metric key."""
+    """The documents of a samples file: hashes, and scores by metric key."""
 
     def __init__(self) -> None:
         self.doc_ids: list[int] = []
@@ -308,7 +308,7 @@ class _Samples:
             by_document[doc_id] = score_of(value)
 
     def scores(self) -> dict[str, tuple[Score, ...]]:
-        """By metric key, where every document has a score that can be averaged."""
+        """By metric key, the scores; only metrics for which every document has a score that can be averaged."""
         found = {}
         for key, by_document in self._found.items():
             scores = [by_document.get(doc_id) for doc_id in self.doc_ids]
@@ -326,14 +326,14 @@ def _hash(line: SampleLine, key: str) -> str:
 
 
 def _groups(document: ResultsDocument, tasks: Mapping[str, TaskRecord]) -> dict[str, GroupRecord]:
-    told = document.additions.weighted_by_size or {}
+    recorded = document.additions.weighted_by_size or {}
     groups = {}
     for name, entry in document.results.items():
         if name in tasks or not document.group_subtasks.get(name):
             continue
         values, tasks_below = _values(entry), tuple(document.leaves(name))
         weighting = {
-            key: told.get(name, {}).get(key, _weighted_by_size(tasks_below, tasks, key, value))
+            key: recorded.get(name, {}).get(key, _weighted_by_size(tasks_below, tasks, key, value))
             for key, value in values.items()
         }
         known = {key: by_size for key, by_size in weighting.items() if by_size is not None}
@@ -342,7 +342,7 @@ def _groups(document: ResultsDocument, tasks: Mapping[str, TaskRecord]) -> dict[
 
 
 def _weighted_by_size(names: Sequence[str], tasks: Mapping[str, TaskRecord], key: str, value: float) -> bool | None:
-    """Which of lm-eval's two aggregates gives the group's value; None if neither does."""
+    """Which of lm-eval's two aggregates equals the group's value: True for the one by size; None if neither does."""
     parts = [tasks[name] for name in names if name in tasks and key in tasks[name].values and tasks[name].doc_ids]
     if not parts:
         return None

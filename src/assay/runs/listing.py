@@ -1,4 +1,4 @@
-"""All runs of a folder: when, what, which scores and verdict, and how much room they take."""
+"""Lists the runs in a folder: time, tasks, scores, verdict and disk space."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class ListedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is in a folder of results."""
+    """A run in a folder of results."""
 
     time: str
-    """In its files' names."""
+    """The time in the names of its files."""
     model: str
     tasks: tuple[str, ...]
-    """Tasks and groups, as they were asked for."""
+    """The tasks and groups named by the user."""
     scores: tuple[Score, ...]
-    """One of each task and group: the first metric that it reports."""
+    """One for each task and group: the first metric that it reports."""
     verdict: Verdict | None
-    """None: it had no checks."""
+    """None: the run had no checks."""
     state: str
     """``whole``, ``stopped early``, ``N failed``, or why its file cannot be read."""
     bytes: int
-    """Of all its files, its journal among them."""
+    """Size of all its files, with the journal."""
     file: str
 
 
@@ -44,14 +44,14 @@ class KeptJournal(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     bytes: int
     is_finished: bool
-    """The run has all its results, so that nobody goes on with it."""
+    """Whether the run has written its results; then no run resumes it."""
 
 
 def list_runs(folder: str | Path) -> list[ListedRun]:
-    """The runs in a folder of results, in a model's folder of it or in the folders of all models; the newest first.
+    """The runs in an output directory or in a model's folder, newest first.
 
     Raises:
-        FileFormatError: there is none.
+        FileFormatError: there is no run.
     """
     files = sorted(results_files(Path(folder)), key=lambda file: file.name, reverse=True)
     if not files:
@@ -60,11 +60,11 @@ def list_runs(folder: str | Path) -> list[ListedRun]:
 
 
 def list_journals(folder: str | Path) -> list[KeptJournal]:
-    """The journals in a folder of results, the oldest first."""
+    """The journals in an output directory or a model's folder, oldest first."""
     place = Path(folder)
     folders = [place / "journal", *sorted(place.glob("*/journal"))]
     return [
-        KeptJournal(file=str(file), bytes=size_of([file]), is_finished=is_finished(file))
+        KeptJournal(file=str(file), bytes=total_size([file]), is_finished=is_finished(file))
         for journals in folders
         for file in find_journals(journals)
     ]
@@ -83,7 +83,7 @@ def _listed(file: Path) -> ListedRun:
             scores=(),
             verdict=None,
             state=str(error),
-            bytes=size_of(files),
+            bytes=total_size(files),
             file=str(file),
         )
     journal = document.provenance.journal
@@ -98,13 +98,13 @@ def _listed(file: Path) -> ListedRun:
         scores=tuple(_first_of_each(additions.scores or ())),
         verdict=worst(additions.checks) if additions.checks else None,
         state=f"{failed} failed" if failed else early,
-        bytes=size_of([*files, *([file.parent / "journal" / journal] if journal else [])]),
+        bytes=total_size([*files, *([file.parent / "journal" / journal] if journal else [])]),
         file=str(file),
     )
 
 
-def size_of(files: Iterable[Path]) -> int:
-    """Bytes of those that are there."""
+def total_size(files: Iterable[Path]) -> int:
+    """The size in bytes of those files that exist."""
     return sum(file.stat().st_size for file in files if file.exists())
 
 

@@ -1,4 +1,4 @@
-"""Pairs two runs of a task, document by document, and names whatever makes them incomparable."""
+"""Pairs the documents of two runs of a task, and names every difference that makes them incomparable."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Pair(NamedTuple):
     """One document in both runs."""
 
     doc_id: int
-    """The candidate's."""
+    """The document's number in the candidate."""
     before: int | None
     """Its place among the baseline's scored documents; None if it failed there."""
     after: int | None
@@ -33,21 +33,21 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
     baseline: TaskRecord
     candidate: TaskRecord
     pairs: tuple[Pair, ...]
-    """In the candidate's order. Documents with the same text and another prompt are among them."""
+    """In the candidate's order. Documents with the same content but another prompt are among them."""
     mismatches: tuple[str, ...]
-    """What differs besides the answers, in words; empty where the runs can be compared."""
+    """Differences other than the answers, as messages; empty if the runs can be compared."""
     partial: str | None = None
-    """Where documents lack in the baseline because it asked a part of them: which part, as in ``mismatches``."""
+    """The message among ``mismatches`` that the baseline asked only part of the documents; None if it asked all."""
     not_asked: int
-    """Documents that only the baseline has."""
+    """How many documents only the baseline has."""
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The mismatches without what only says that the baseline is a part."""
+        """The mismatches without ``partial``."""
         return tuple(each for each in self.mismatches if each != self.partial)
 
     def scores(self, key: str) -> list[tuple[Score | None, Score | None]]:
-        """Baseline's and candidate's score of each pair under one metric key; None where it failed.
+        """The scores of each pair in baseline and candidate under one metric key; None where the document failed.
 
         Raises:
             KeyError: one of the runs has no such scores.
@@ -62,7 +62,8 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
 def pair_tasks(baseline: TaskRecord, candidate: TaskRecord) -> Pairing:
     """Pair the documents of two runs of one task.
 
-    Documents are the same if text and target are: by number where that agrees, else wherever the other run has them.
+    Two documents are the same if their content and target are equal. A document is first looked for under its own
+    number in the other run, then under all others.
     """
     same = _same_documents(baseline, candidate)
     pairs = sorted([*same, *_failed_documents(baseline, candidate, same)], key=lambda pair: pair.doc_id)
@@ -93,12 +94,12 @@ def pair_tasks(baseline: TaskRecord, candidate: TaskRecord) -> Pairing:
 
 
 def partial_message(part: Part) -> str:
-    """Say that a baseline lacks documents because its run asked a part of them."""
+    """A message that a baseline lacks documents because its run asked only part of them."""
     return f"the baseline holds {part}"
 
 
 def settings_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Name every setting that differs, with both values; none where one run does not say."""
+    """A message for every setting that differs, with both values; none if one run has not recorded its settings."""
     if not before or not after:
         return []
     return list(_changes("", before, after))
@@ -112,16 +113,16 @@ def _changes(path: str, before: Any, after: Any) -> Iterator[str]:
         for place, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _changes(f"{path}[{place}]", old, new)
     elif before != after:
-        yield f"{path}: {_shown(before)} -> {_shown(after)}"
+        yield f"{path}: {_shortened(before)} -> {_shortened(after)}"
 
 
-def _shown(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = "not set" if value is None else repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 class BaselineDocuments:
-    """A task's scored documents in the baseline, found by what they say. Each is given out once."""
+    """A task's scored documents in the baseline, found by their content. Each is returned once."""
 
     def __init__(self, task: TaskRecord) -> None:
         self._documents = task.documents
@@ -131,12 +132,12 @@ class BaselineDocuments:
             self._places[task.documents[place]].append(place)
 
     def find(self, doc_id: int, document: str) -> int | None:
-        """The document's place: by its number where that says the same, else wherever it moved; None if it is new."""
+        """The document's place: under its own number or, if the content differs there, anywhere; None if it is new."""
         place = self.at_its_number(doc_id, document)
         return self.elsewhere(document) if place is None else place
 
     def at_its_number(self, doc_id: int, document: str) -> int | None:
-        """The place of the document with that number, if it says the same."""
+        """The place of the document with that number; None if its content differs."""
         place = self._numbered.get(doc_id)
         if place is None or place not in self._places.get(document, ()):
             return None
@@ -144,28 +145,28 @@ class BaselineDocuments:
         return place
 
     def elsewhere(self, document: str) -> int | None:
-        """The place of any document that says the same."""
+        """The place of any document with that content; None if there is none."""
         places = self._places.get(document)
         return places.pop() if places else None
 
 
 def _same_documents(baseline: TaskRecord, candidate: TaskRecord) -> list[Pair]:
     known = BaselineDocuments(baseline)
-    pairs, homeless = [], []
+    pairs, unmatched = [], []
     for after, (doc_id, document) in enumerate(zip(candidate.doc_ids, candidate.documents, strict=True)):
         before = known.at_its_number(doc_id, document)
         if before is None:
-            homeless.append((doc_id, document, after))
+            unmatched.append((doc_id, document, after))
         else:
             pairs.append(Pair(doc_id, before, after))
-    for doc_id, document, after in homeless:
+    for doc_id, document, after in unmatched:
         if (before := known.elsewhere(document)) is not None:
             pairs.append(Pair(doc_id, before, after))
     return pairs
 
 
 def _failed_documents(baseline: TaskRecord, candidate: TaskRecord, paired: Sequence[Pair]) -> Iterator[Pair]:
-    """A failed document has no hash: its number has to do, unless the document of that number is another's pair."""
+    """Pairs of failed documents. They have no hash, so they are paired by number, unless that document has a pair."""
     taken_before = {pair.before for pair in paired}
     taken_after = {pair.after for pair in paired}
     before = dict(zip(baseline.doc_ids, range(len(baseline.doc_ids)), strict=True))

@@ -1,6 +1,6 @@
-"""A finished run as data: what each document scored, and what would have to be equal to compare it with another run.
+"""A finished run as data: the score of each document, and what must be equal to compare it with another run.
 
-Read from result files by :mod:`assay.runs.files`, kept for later as a baseline by :mod:`assay.runs.baseline`.
+:mod:`assay.runs.files` reads it from result files, and :mod:`assay.runs.baseline` keeps it as a baseline.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Score = float | tuple[bool, ...]
-"""A document's score under one metric: a number, or one verdict for each of several demands (IFEval's instructions)."""
+"""A document's score under one metric: a number, or several verdicts (one for each of IFEval's instructions)."""
 
 _SHORT = 8
-"""Hexadecimal digits kept of a hash: a changed document goes unnoticed once in four billion."""
+"""Hexadecimal digits kept of a hash: the chance to miss a changed document is one in four billion."""
 
 
 class AnswerText(msgspec.Struct, frozen=True):
-    """What the model said to one document, and what was made of it."""
+    """The texts of one document: the model's response, what was extracted from it, and the target."""
 
     response: str
     extracted: str
@@ -34,24 +34,24 @@ class AnswerText(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of a task's documents a run asked, where that is not all."""
+    """How many of a task's documents a run asked, if not all."""
 
     held: int
     population: int
     why: str
-    """As ``stopped early``."""
+    """``stopped early``, or the option that limited the run."""
 
     def __str__(self) -> str:
         return f"{self.held} of {self.population} documents ({self.why})"
 
 
 class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One task of a run. The tuples have one entry a scored document, in the order of ``doc_ids``."""
+    """One task of a run. Tuples have one entry for each scored document, in the order of ``doc_ids``."""
 
     name: str
     settings: dict[str, Any]
-    """What makes scores comparable beyond documents and prompts: version, generation settings, filters, metrics. Empty
-    where the run's files do not say."""
+    """What else must be equal to compare scores: version, generation settings, filters, metrics. Empty if the run's
+    files do not have them."""
     doc_ids: tuple[int, ...]
     documents: tuple[str, ...]
     """Hash of each document with its target; see :func:`document_hash`."""
@@ -62,57 +62,57 @@ class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
     scores: dict[str, tuple[Score, ...]] = {}
     """By metric key, for metrics that are means over documents (or over their verdicts)."""
     values: dict[str, float] = {}
-    """By metric key, what the results file says."""
+    """By metric key, the value in the results file."""
     higher_is_better: dict[str, bool] = {}
-    """By metric key, where the run says it."""
+    """By metric key; only metrics whose direction the run states."""
     part: Part | None = None
-    """None where all documents were asked, or the run's files do not say."""
+    """None if all documents were asked, or the run's files do not tell."""
     samples_file: str | None = None
-    """Where the answers' texts are."""
+    """The file with the answers' texts."""
     texts: dict[str, tuple[AnswerText, ...]] = {}
-    """By filter, where the texts were kept with the record."""
+    """By filter, the answers' texts, if the record was saved with them."""
 
 
 class GroupRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A group of tasks that are reported together."""
 
     tasks: tuple[str, ...]
-    """All its tasks, those of its subgroups too."""
+    """All its tasks, with those of its subgroups."""
     weighted_by_size: dict[str, bool]
-    """By metric key, how the aggregate is formed: over documents, or as the plain mean of the tasks' scores."""
+    """By metric key, whether the aggregate is the mean over documents; else it is the mean of the tasks' scores."""
     values: dict[str, float] = {}
 
 
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, read back."""
+    """A run that was read from its files."""
 
     source: str
     """The file that it was read from."""
     model: str
     date: str
     versions: dict[str, str] = {}
-    """Of Assay and lm-eval."""
+    """Versions of Assay and lm-eval."""
     tasks: dict[str, TaskRecord]
     groups: dict[str, GroupRecord] = {}
     stopped_early: bool = False
-    """Only a random part of the documents was asked."""
+    """Whether only a random part of the documents was asked."""
     journal: str | None = None
-    """Name of the journal with its answers, where there is one: a run that went on has several results, but one
+    """Name of the journal with its answers, if there is one. A resumed run may have several results files, but has one
     journal."""
 
     def scores(self, task: str, metric: str) -> dict[int, Score]:
-        """A task's scores under a metric key, by document; empty where there are none."""
+        """By document, a task's scores under a metric key; empty if there are none."""
         record = self.tasks.get(task)
         return {} if record is None else dict(zip(record.doc_ids, record.scores.get(metric, ()), strict=False))
 
     @property
     def documents(self) -> int:
-        """Scored documents of all tasks."""
+        """How many documents were scored, in all tasks."""
         return sum(len(task.doc_ids) for task in self.tasks.values())
 
 
 def are_same_run(one: RecordedRun, other: RecordedRun) -> bool:
-    """Whether two records are of one run's answers: the same journal, the same file, or the same scores at one time."""
+    """Whether two records hold the same answers: they share the journal, the file, or both the scores and the time."""
     if one.journal is not None and one.journal == other.journal:
         return True
     if Path(one.source).resolve() == Path(other.source).resolve():
@@ -122,17 +122,17 @@ def are_same_run(one: RecordedRun, other: RecordedRun) -> bool:
 
 
 def document_hash(doc_hash: str, target_hash: str) -> str:
-    """Identity of a document with its target, from lm-eval's two hashes (hexadecimal)."""
+    """Short hash of a document with its target, from lm-eval's two hashes (hexadecimal)."""
     return hashlib.sha256(f"{doc_hash}{target_hash}".encode()).hexdigest()[:_SHORT]
 
 
 def prompt_hash(full: str) -> str:
-    """Identity of a prompt, from lm-eval's hash (hexadecimal)."""
+    """Short hash of a prompt, from lm-eval's hash (hexadecimal)."""
     return full[:_SHORT]
 
 
 def score_of(value: Any) -> Score | None:
-    """A task's metric of one document as a score; None if it is no number, or of another kind, and has no mean."""
+    """A document's value under a metric as a score; None if it cannot be averaged."""
     if isinstance(value, int | float):
         return float(value) if isfinite(value) else None
     if isinstance(value, list | tuple) and value and all(isinstance(item, bool) for item in value):
@@ -141,16 +141,16 @@ def score_of(value: Any) -> Score | None:
 
 
 def mean(scores: Iterable[Score]) -> float:
-    """A metric's value, as lm-eval forms it: over documents, or over all verdicts of all documents.
+    """The mean as lm-eval computes it: over documents, or over all verdicts of all documents.
 
-    NaN where there are none.
+    NaN if there are no scores.
     """
     flat = [value for score in scores for value in (score if isinstance(score, tuple) else (score,))]
     return fsum(flat) / len(flat) if flat else float("nan")
 
 
 def document_mean(score: Score) -> float:
-    """One number of a document: its score, or the share of its verdicts that are good."""
+    """A document's score as one number: the score, or the share of its verdicts that are True."""
     return score if isinstance(score, float) else mean((score,))
 
 

@@ -1,4 +1,4 @@
-"""Which of a run's samples somebody wants to look at."""
+"""Selects samples of a run."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 
 class SampleChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """All conditions hold for a sample that is chosen; one that is left out is no condition."""
+    """Conditions on samples. A sample is chosen if it meets all of them; an empty one is always met."""
 
     tasks: tuple[str, ...] = ()
     doc_ids: tuple[int, ...] = ()
     outcomes: tuple[Outcome, ...] = ()
     wrong: bool = False
-    """Some score of it is below the best that there is: below 1, or a verdict that is not good."""
+    """At least one of its scores is below 1, or one of its verdicts is False."""
     flipped: bool = False
-    """Its score changed against the baseline."""
+    """Its score differs from the baseline's."""
     containing: str | None = None
-    """Text in an answer, reasoning included; upper and lower case are alike."""
+    """Text that an answer or its reasoning contains; case is ignored."""
 
 
 class ChosenSample(NamedTuple):
@@ -37,21 +37,21 @@ class ChosenSample(NamedTuple):
 
     sample: RunSample
     flips: Sequence[Flip]
-    """Against the baseline; one for each metric key whose score changed."""
+    """The changes against the baseline: one for each metric key whose score changed."""
 
 
 def read_samples(
     run: str | Path, choice: SampleChoice | None = None, *, baseline: str | Path | None = None
 ) -> Iterator[ChosenSample]:
-    """A finished run's samples, Assay's or lm-eval's, one after another, each read when it is wanted.
+    """Iterate over the samples of a finished run of Assay or lm-eval; each is read on demand.
 
     Args:
         run: a results file, a samples file or a folder of results (its newest run).
         choice: which samples; None: all.
-        baseline: an earlier run, or a saved baseline, for how their scores changed.
+        baseline: an earlier run or a saved baseline, to show how scores changed.
 
     Raises:
-        UsageError: the run has no such task or document, or flipped samples are wanted without a baseline.
+        UsageError: the run has no such task or document, or ``flipped`` is set without a baseline.
         FileFormatError: a file is missing or damaged.
         JournalError: the run's journal is there and cannot be read.
     """
@@ -60,15 +60,15 @@ def read_samples(
 
 
 def choose(run: RunSamples, choice: SampleChoice, baseline: str | Path | None = None) -> Iterator[ChosenSample]:
-    """The chosen samples, task by task in document order; only those that may be meant are read.
+    """The chosen samples, task by task in document order; samples that cannot be chosen are not read.
 
     Args:
-        run: where they are looked for.
-        choice: what is wanted.
-        baseline: an earlier run (anything that :func:`assay.runs.files.read_run` takes) for how they changed.
+        run: the run.
+        choice: the conditions.
+        baseline: an earlier run (anything that :func:`assay.runs.files.read_run` accepts), to show how scores changed.
 
     Raises:
-        UsageError: the run has no such task or document, or flipped samples are wanted without a baseline.
+        UsageError: the run has no such task or document, or ``flipped`` is set without a baseline.
         FileFormatError: a file is missing or damaged.
     """
     if choice.flipped and baseline is None:
@@ -87,7 +87,7 @@ def choose(run: RunSamples, choice: SampleChoice, baseline: str | Path | None = 
 
 
 def outcomes_of(sample: RunSample) -> set[Outcome]:
-    """What became of a sample, under each of its filters."""
+    """The outcomes of a sample under all of its filters."""
     if sample.failure is not None:
         return {Outcome.FAILED}
     return {filtered.outcome for filtered in sample.filters.values()}
@@ -101,13 +101,13 @@ def _flips(run: RunSamples, baseline: str | Path) -> Mapping[tuple[str, int], li
 
 
 def _doc_ids(run: RunSamples, task: str, choice: SampleChoice) -> Sequence[int]:
-    there = run.doc_ids(task)
+    known = run.doc_ids(task)
     if not choice.doc_ids:
-        return there
+        return known
     if len(choice.tasks or run.tasks) == 1:
-        for doc_id in set(choice.doc_ids) - set(there):
-            run.sample(task, doc_id)  # says what there is
-    return [doc_id for doc_id in there if doc_id in choice.doc_ids]
+        for doc_id in set(choice.doc_ids) - set(known):
+            run.sample(task, doc_id)  # raises an error that lists the documents
+    return [doc_id for doc_id in known if doc_id in choice.doc_ids]
 
 
 def _is_chosen(sample: RunSample, choice: SampleChoice) -> bool:

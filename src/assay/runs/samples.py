@@ -1,7 +1,7 @@
-"""A finished run's samples with everything that is known of each: samples files, journal and results file joined.
+"""Reads a finished run's samples: joins samples files, journal and results file.
 
-Read from the run's files, without a server. Memory stays small however long prompts and answers are: the files are
-gone through once to learn where each document's lines lie, then read document by document.
+Memory stays small however long prompts and answers are: the files are first scanned for the places of each document's
+lines, then read document by document.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Message(msgspec.Struct, frozen=True):
 
 
 _NEXT_TURN, _FIRST_TURN = '}, {"role": ', '[{"role": '
-"""How lm-eval writes them. No string in JSON holds a quotation mark of its own, so none looks like that."""
+"""How lm-eval separates turns. A string in JSON cannot look like this, because it has no unescaped quotation mark."""
 _conversation = msgspec.json.Decoder(tuple[Message, ...])
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """What one of a document's requests was made of. A request's repeats share it."""
+    """The prompt of one of a document's requests; the request's repeats share it."""
 
     content: str | tuple[Message, ...]
     """Plain text, or a conversation."""
@@ -60,17 +60,17 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """All of it as plain text; a conversation's turns one after another, without roles."""
+        """The whole prompt as plain text; a conversation's turns follow one another, without roles."""
         turns = self.content if isinstance(self.content, str) else "\n\n".join(turn.content for turn in self.content)
         return turns + (self.continuation or "")
 
 
 class Filtered(msgspec.Struct, frozen=True, kw_only=True):
-    """What one filter and the task's metrics made of a sample."""
+    """A sample's extracted answer and scores under one filter."""
 
     extracted: str
     metrics: dict[str, Score]
-    """By metric (without the filter's name), those that are numbers or lists of verdicts."""
+    """By metric (without filter), its score; only metrics that are numbers or lists of verdicts."""
     outcome: Outcome
 
 
@@ -80,13 +80,13 @@ class RunSample(msgspec.Struct, frozen=True, kw_only=True):
     task: str
     doc_id: int
     doc: msgspec.Raw
-    """The document's JSON; ``null`` where the run's files do not hold it (failed samples)."""
+    """The document's JSON; ``null`` for failed samples, whose documents the run's files do not have."""
     target: str
     prompts: tuple[Prompt, ...]
     """One for each request; none for failed samples."""
     responses: tuple[Response, ...]
-    """In the order of the requests, for each of them its repeats. Without a journal (lm-eval's runs) only texts and
-    log-probabilities are known."""
+    """In the order of the requests, with each request's repeats together. Without a journal (lm-eval's runs) they have
+    only texts and log-probabilities."""
     times: tuple[float, ...] = ()
     """When each response was recorded, in seconds since the epoch; empty without a journal."""
     filters: dict[str, Filtered]
@@ -123,7 +123,7 @@ class RunSamples:
     def __init__(self, results_file: Path) -> None:
         self.file = results_file
         self.document = read_results(results_file)
-        """What its results file says."""
+        """Its results file."""
         configs, results = self.document.configs, self.document.results
         self._configs = {name: config for name, config in configs.items() if name in results}
         self._failures = {
@@ -133,7 +133,7 @@ class RunSamples:
         self._fallbacks = {name: self._fallbacks_of(name) for name in self._configs}
         self._samples_files: dict[str, Path] = {}
         self._lines: dict[str, PlacesByDocument] = {}
-        """By task, where its documents' lines begin."""
+        """By task, the places of its documents' lines."""
         self._files = ExitStack()
         self._opened = self._files.enter_context(OpenedLines())
         journal = self.journal
@@ -152,7 +152,7 @@ class RunSamples:
 
     @property
     def journal(self) -> Path | None:
-        """The run's journal; None where there is none."""
+        """The run's journal; None if there is none."""
         rescored, name = self.document.additions.rescored, self.document.provenance.journal
         if rescored is not None and rescored.journal:
             path = self.file.parent / rescored.journal
@@ -166,7 +166,7 @@ class RunSamples:
         return tuple(sorted({*self._places(task).documents(), *failed}))
 
     def has_failed(self, task: str, doc_id: int) -> bool:
-        """Whether the run has no score of a document because its answer failed."""
+        """Whether the document failed and has no score."""
         return (task, doc_id) in self._failures
 
     def sample(self, task: str, doc_id: int) -> RunSample:
@@ -178,7 +178,7 @@ class RunSamples:
         if task not in self._configs:
             raise UsageError(f"{self.file} has no task '{task}'; it has {', '.join(self._configs)}")
         if doc_id in self._places(task) or (task, doc_id) in self._failures:
-            return self._together(task, [doc_id])[0]
+            return self._read_samples(task, [doc_id])[0]
         raise UsageError(f"{self.file} has no document {doc_id} of '{task}'; it has {_span(self.doc_ids(task))}")
 
     def __iter__(self) -> Iterator[RunSample]:
@@ -189,10 +189,10 @@ class RunSamples:
         """All samples of some tasks, task by task in document order."""
         for task in tasks:
             for doc_ids in batches(self.doc_ids(task)):
-                yield from self._together(task, doc_ids)
+                yield from self._read_samples(task, doc_ids)
 
-    def _together(self, task: str, doc_ids: Sequence[int]) -> list[RunSample]:
-        """Some samples of a task: first their lines are read, then their records, then both are joined."""
+    def _read_samples(self, task: str, doc_ids: Sequence[int]) -> list[RunSample]:
+        """Read some samples of a task: first their lines, then their records in the journal, then join them."""
         lines = [self._lines_of(task, doc_id) for doc_id in doc_ids]
         records = [self._records(task, doc_id) for doc_id in doc_ids]
         return [
@@ -278,14 +278,14 @@ class RunSamples:
 
 
 SampleReader = Callable[[RunSamples], Iterator[RunSample]]
-"""Goes through a run's samples and hands each on: who looks at them, too, reads them once."""
+"""Iterates over a run's samples. A caller that needs the samples itself passes one, so that they are read only once."""
 
 
 def results_file_of(run: str | Path) -> Path:
-    """The results file of the run that a path names: that file, a samples file of it, or a folder (its newest run).
+    """The results file of a run named by that file, by one of its samples files, or by a folder (its newest run).
 
     Raises:
-        FileFormatError: there is none, or there are several to choose from.
+        FileFormatError: there is no such run, or the name fits several.
     """
     place = named_run(run)
     if place.is_dir():
@@ -307,7 +307,7 @@ def _prompt(arguments: Arguments) -> Prompt:
 
 
 def _content(written: Any) -> str | tuple[Message, ...]:
-    """A prompt as lm-eval writes it: text, or a list with the JSON of a conversation."""
+    """Read a prompt as lm-eval writes it: text, or a list with the JSON of a conversation."""
     if not isinstance(written, list):
         return str(written)
     try:
@@ -319,12 +319,12 @@ def _content(written: Any) -> str | tuple[Message, ...]:
 
 @functools.lru_cache(maxsize=2)
 def _turns(conversation: str) -> tuple[Message, ...]:
-    """The turns of a conversation; those of the examples are mostly the same as in the prompt before."""
+    """The turns of a conversation; cached, because successive prompts often have the same few-shot examples."""
     return _conversation.decode(conversation)
 
 
 def _answer(kind: str | None, said: Any) -> Answer:
-    """An answer as lm-eval writes it; in its files, numbers are text."""
+    """Read an answer as lm-eval writes it: in its files, numbers are text."""
     if kind == "loglikelihood_rolling":
         return Answer(text=None, logprob=float(first_text(said)))
     if isinstance(said, list) and len(said) == 2:

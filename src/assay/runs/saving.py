@@ -1,4 +1,4 @@
-"""A run kept as a baseline."""
+"""Saves a run as a baseline."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from assay.runs.record import RecordedRun, with_tasks
 
 
 class SavedBaseline(msgspec.Struct, frozen=True, kw_only=True):
-    """A run's scores and hashes, written to a small file."""
+    """A baseline that was written."""
 
     file: Path
     tasks: tuple[str, ...]
     documents: int
-    """Of all tasks together."""
+    """How many, in all tasks."""
     left_out: tuple[str, ...]
-    """Scores that are no means over documents and are not kept, as ``"<task> <metric>,<filter>"``."""
+    """Scores that are not in it because they are not means over documents, as ``"<task> <metric>,<filter>"``."""
 
 
 def save_baseline(
     run: RecordedRun | str | Path, file: str | Path, *, with_texts: bool = False, tasks: Sequence[str] = ()
 ) -> SavedBaseline:
-    """Keep the scores, hashes and versions of a run in a file made to be kept in git, to compare later runs with.
+    """Save the scores, hashes and versions of a run, to compare later runs with. The file is made for git.
 
     Args:
-        run: a results file, a samples file or a folder of results (its newest run), Assay's or lm-eval's; or what
-            :func:`assay.read_run` has read of one.
-        file: where the baseline goes.
+        run: a results file, a samples file or a folder of results (its newest run), of Assay or lm-eval; or the result
+            of :func:`assay.read_run`.
+        file: the baseline file to write.
         with_texts: keep the answers' texts too, for reports of flipped answers; makes the file large.
         tasks: the tasks and groups to keep; all if empty.
 

@@ -1,6 +1,6 @@
-"""Known faults of lm-eval that touch a run: its value stays under its own key, the right one stands beside it.
+"""Known faults of lm-eval that affect a run: lm-eval's value stays under its key, the right value stands beside it.
 
-A fault is found by what a task does, not by its name, so that tasks of the user's own have it, too.
+A fault is recognised by what a task does, not by its name, so that it is found in users' own tasks too.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class Correction(msgspec.Struct, frozen=True, kw_only=True):
     note: str
     """What is wrong, and what this run does about it."""
     values: dict[str, float] = {}
-    """By metric key, the right value; none where the values under lm-eval's own keys are right or nothing is known."""
+    """By metric key, the right value. Empty if lm-eval's values are right here, or the right ones are not known."""
 
 
 def corrections(scores: Mapping[str, TaskScores], model: ModelSpec) -> tuple[Correction, ...]:
     """What lm-eval gets wrong about a run's tasks.
 
     Args:
-        scores: the run's samples, by task.
-        model: how they were asked.
+        scores: by task, its samples' scores.
+        model: the model that was asked.
     """
     found = []
     for task_scores in scores.values():
@@ -92,7 +92,7 @@ def _symbols_taken_for_letters(scores: TaskScores) -> Correction | None:
     asked = {doc_id: symbol for doc_id in scores.scored_documents if (symbol := _symbol_asked(docs[doc_id]))}
     if not asked:
         return None
-    right = {doc_id: _scored_by(checker, symbol, scores, doc_id) for doc_id, symbol in asked.items()}
+    right = {doc_id: _metrics_with(checker, symbol, scores, doc_id) for doc_id, symbol in asked.items()}
     values = {}
     aggregation = scores.task.aggregation()
     for (metric, filter_name), _ in scores.raw_metrics().items():
@@ -110,14 +110,14 @@ def _symbols_taken_for_letters(scores: TaskScores) -> Correction | None:
 
 
 def _letter_checker(task: Task) -> Any:
-    """IFEval's class that counts letters, where a task is scored with it."""
+    """IFEval's class that counts letters; None if the task is not scored with it."""
     names = getattr(task.get_config("process_results"), "__globals__", {})
     registry = getattr(names.get("instructions_registry"), "INSTRUCTION_DICT", {})
     return registry.get(_LETTER_FREQUENCY)
 
 
 def _symbol_asked(doc: Mapping[str, Any]) -> str | None:
-    """The symbol that a document wants counted, if it is no letter from a to z."""
+    """The symbol that a document asks to count; None if it is a letter from a to z, or there is none."""
     for name, settings in zip(doc["instruction_id_list"], doc["kwargs"], strict=False):
         letter = (settings or {}).get("letter") if name == _LETTER_FREQUENCY else None
         if letter and len(letter) == 1 and letter not in string.ascii_letters:
@@ -125,27 +125,27 @@ def _symbol_asked(doc: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _scored_by(checker: Any, symbol: str, scores: TaskScores, doc_id: int) -> dict[str, dict[str, Any]]:
-    """One document's metrics, by filter, with `symbol` counted."""
+def _metrics_with(checker: Any, symbol: str, scores: TaskScores, doc_id: int) -> dict[str, dict[str, Any]]:
+    """One document's metrics, by filter, when `symbol` is counted."""
     doc = scores.task.eval_docs[doc_id]
-    with _drawing(checker, symbol):
+    with _always_drawing(checker, symbol):
         return {name: scores.task.process_results(doc, filtered) for name, filtered in scores.filtered(doc_id).items()}
 
 
 @contextmanager
-def _drawing(checker: Any, symbol: str) -> Iterator[None]:
-    """Let IFEval's module draw `symbol` wherever it draws a letter."""
+def _always_drawing(checker: Any, symbol: str) -> Iterator[None]:
+    """Make IFEval's module draw `symbol` wherever it draws a letter at random."""
     module: Any = sys.modules[checker.__module__]
     drawn_from = module.random
 
-    class Rigged:
+    class FixedDraw:
         def choice(self, options: Any) -> Any:
             return symbol if options == list(string.ascii_letters) else random.choice(options)
 
         def __getattr__(self, name: str) -> Any:
             return getattr(drawn_from, name)
 
-    module.random = Rigged()
+    module.random = FixedDraw()
     try:
         yield
     finally:

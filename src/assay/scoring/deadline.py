@@ -1,4 +1,4 @@
-"""A bound on how long a piece of foreign code may run: model output is hostile input to regular expressions."""
+"""A time limit for code that Assay does not control: on hostile model output a regular expression may never end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 SCORING_SECONDS = 30.0
-"""Longest that one sample may take to score."""
+"""Time limit for scoring one sample."""
 _LOOKS_PER_LIMIT = 4
 _LOOK_EVERY = 0.5
 """Seconds, at most."""
@@ -26,8 +26,8 @@ class DeadlineError(Exception):
 class Deadline:
     """A context manager for many short blocks, each of which is interrupted when it runs longer than `seconds`.
 
-    It costs two looks at the clock a block. It works only inside :meth:`watching`, and there only in the main thread:
-    Python's ``re`` looks at signals while it backtracks, and signals reach no other thread.
+    Each block reads the clock twice. Interruption works only inside :meth:`watching` and in the main thread: Python's
+    ``re`` checks for signals while it backtracks, and signals reach only the main thread.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -37,7 +37,7 @@ class Deadline:
         self._is_watching = False
 
     def within(self, seconds: float) -> Self:
-        """The same, with a shorter limit for the next block."""
+        """This deadline, with a shorter limit for the next block only."""
         self._limit = min(seconds, self._seconds)
         return self
 
@@ -50,11 +50,11 @@ class Deadline:
         self._entered = None
         limit, self._limit = self._limit, self._seconds
         if self._has_passed:
-            raise DeadlineError(_words(limit))  # also where the code in the block swallowed it
+            raise DeadlineError(_words(limit))  # even if the code in the block swallowed the exception
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look at the clock from time to time while this block runs."""
+        """Check the clock periodically while this block runs."""
         if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
             yield
             return
@@ -69,7 +69,7 @@ class Deadline:
             signal.signal(signal.SIGALRM, previous)
 
     def restore(self) -> None:
-        """Go on looking at the clock after code that may have used the alarm itself."""
+        """Set the alarm again after code that may have used it itself."""
         if self._is_watching and not self._is_armed():
             self._arm()
 
@@ -84,7 +84,7 @@ class Deadline:
 
     def _look(self, _: int, frame: FrameType | None) -> None:
         if frame is not None and frame.f_code is Deadline.__exit__.__code__:
-            return  # The block is over. What is raised here would leave it open.
+            return  # The block is over; an exception here would leave the deadline active.
         if self._entered is not None and time.monotonic() - self._entered > self._limit:
             self._has_passed = True
             raise DeadlineError(_words(self._limit))

@@ -1,4 +1,4 @@
-"""From scored samples to scores: lm-eval's values, intervals beside them, and what failed samples leave open."""
+"""From scored samples to scores: lm-eval's values, intervals, and bounds that allow for failed samples."""
 
 from __future__ import annotations
 
@@ -36,23 +36,23 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     metric: MetricKeyText
     """``"<metric>,<filter>"``, as in lm-eval's results."""
     value: float | None
-    """lm-eval's value over the scored samples; None where nothing was scored."""
+    """lm-eval's value over the scored samples; None if nothing was scored."""
     stderr: float | None
-    """lm-eval's own standard error; None where it gives none."""
+    """lm-eval's standard error; None if it has none."""
     interval: Interval | None
-    """95 % interval for the scored samples' mean; None for metrics that are not means of numbers."""
+    """95 % interval for the mean of the scored samples; None for metrics that are not means of numbers."""
     bounds: Interval | None
-    """Where the score of all samples lies, whatever the failed ones would have scored; None if that is not known."""
+    """Range of the score of all samples, whatever the failed ones would have scored; None if it is not known."""
     n: int
-    """Samples scored."""
+    """How many samples were scored."""
     outcomes: dict[Outcome, int]
-    """How many samples ended how, ``failed`` ones included."""
+    """How many samples had which outcome, failed ones included."""
     higher_is_better: bool | None = None
     is_group: bool = False
 
     @property
     def failed(self) -> int:
-        """Samples without a score."""
+        """How many samples have no score."""
         return self.outcomes.get(Outcome.FAILED, 0)
 
 
@@ -74,11 +74,11 @@ def measure(
 
 
 def without_intervals(scores: Sequence[Score], complete: Collection[str]) -> tuple[Score, ...]:
-    """Scores of a run that stopped early, without the intervals that hold only for a number of samples fixed before.
+    """Scores of a run that stopped early, without intervals, which need a number of samples fixed beforehand.
 
     Args:
-        scores: of the documents asked.
-        complete: the tasks whose documents were all asked; theirs stay.
+        scores: the scores of the documents asked.
+        complete: tasks whose documents were all asked; they keep their intervals.
     """
     return tuple(
         score if score.task in complete else msgspec.structs.replace(score, interval=None, bounds=None)
@@ -109,7 +109,7 @@ def _task_scores(entry: Mapping[str, Any], task: TaskScores) -> dict[str, Score]
 
 
 def _repeats_told(task: TaskScores, expected: Sequence[str]) -> list[str]:
-    """Of the metrics of all answers those that each scored document has: graded answers have no pass@k."""
+    """Keys of repeat metrics that every scored document has: graded answers have no pass@k."""
     values = {key: task.values_by_document(*MetricKey.read(key)) for key in expected if is_of_repeats(key)}
     return [key for key, known in values.items() if known and len(known) == task.scored]
 
@@ -121,15 +121,15 @@ def _mean(values: Sequence[float]) -> float | None:
 def interval_of(values: Sequence[Any], repeated: RepeatMetric | None = None) -> Interval | None:
     """95 % interval for a mean of per-document values, chosen by their kind.
 
-    Wilson for 0/1, cluster-robust where each document has several verdicts (IFEval's instructions), else from the
-    sample's standard error. None where the values are no numbers, or too few.
+    Wilson's for 0/1 values, cluster-robust if each document has several verdicts (IFEval's instructions), else from the
+    standard error. None if the values are not numbers, or too few.
 
     The interval from the documents' means over equally many repeats *is* the cluster-robust one of all answers with the
     documents as clusters: their deviations add up to the same.
 
     Args:
-        values: Of each document.
-        repeated: Of which answers to a document each value tells, where there are several.
+        values: One for each document.
+        repeated: What each value says about a document's repeated answers; None if it is about a single answer.
     """
     if _are_verdict_lists(values):
         flat = [float(verdict) for verdicts in values for verdict in verdicts]
@@ -146,14 +146,14 @@ def interval_of(values: Sequence[Any], repeated: RepeatMetric | None = None) -> 
 
 
 def weighs_by_size(group: Any, metric: str) -> bool:
-    """Whether a group's aggregate of a metric (without its filter) weights its tasks by their documents, or alike."""
+    """Whether a group's aggregate of a metric (named without filter) weights tasks by their documents, or equally."""
     configs = {config.metric: config for config in group.aggregate_metric_list or ()}
     base = base_metric(metric)
     return base not in configs or bool(configs[base].weight_by_size)
 
 
 def group_weighting(loaded: LoadedTasks) -> dict[str, dict[str, bool]]:
-    """By group and metric key, :func:`weighs_by_size`: equal values do not show how they were averaged."""
+    """By group and metric key, :func:`weighs_by_size`; recorded because the values do not always show it."""
     return {
         name: {key: weighs_by_size(group, MetricKey.read(key).metric) for key in keys}
         for name, group in loaded.groups.items()
@@ -207,7 +207,7 @@ def _combined(parts: Sequence[Score], weights: Sequence[int]) -> Interval | None
 
 
 def _combined_bounds(parts: Sequence[Score], sizes: Sequence[int] | None) -> Interval | None:
-    """The group's bounds, its parts weighed by their documents, failed ones too; alike where there are no sizes."""
+    """The group's bounds. Parts are weighted by their documents, failed ones included; equally if `sizes` is None."""
     weights = (
         [1] * len(parts) if sizes is None else [size + part.failed for part, size in zip(parts, sizes, strict=True)]
     )
@@ -223,9 +223,9 @@ def _combined_bounds(parts: Sequence[Score], sizes: Sequence[int] | None) -> Int
 
 
 def _failure_bounds(values: Sequence[Any], failed: int, known: Support | None) -> Interval | None:
-    """Where the mean lies whatever the failed samples would have scored.
+    """The range of the mean whatever the failed samples would have scored.
 
-    Without a known range the scores there are show none, however alike they are: only yes and no have no third.
+    If the range of scores is not known, the other scores do not reveal it, unless they are all True or False.
     """
     numbers = [float(value) for value in values if isinstance(value, int | float) and isfinite(value)]
     if len(numbers) < len(values) or not len(numbers) + failed or _support(numbers) is not UNIT:
@@ -237,7 +237,7 @@ def _failure_bounds(values: Sequence[Any], failed: int, known: Support | None) -
 
 
 def _support(values: Sequence[float]) -> tuple[float, float]:
-    """Accuracies, F1 and the like lie in [0, 1]; a value outside shows that the metric knows no such limits."""
+    """[0, 1], where accuracies, F1 and the like lie; no limits if a value is outside."""
     return UNIT if all(0 <= value <= 1 for value in values) else UNBOUNDED
 
 
@@ -248,12 +248,12 @@ def _are_verdict_lists(values: Sequence[Any]) -> bool:
 
 
 def stderr_of(entry: Mapping[str, Any], key: str) -> float | None:
-    """The standard error of a score in a results entry; None where lm-eval has none."""
+    """The standard error of a score in a results entry; None if lm-eval has none."""
     return number_at(entry, str(MetricKey.read(key).stderr))
 
 
 def number_at(entry: Mapping[str, Any], key: str) -> float | None:
-    """A value in a results entry; None where there is none. lm-eval writes "N/A" where it has no number."""
+    """A number in a results entry; None if there is none. lm-eval writes "N/A" in place of a missing number."""
     value = entry.get(key)
     return float(value) if isinstance(value, int | float) else None
 

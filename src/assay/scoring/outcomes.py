@@ -1,4 +1,4 @@
-"""What became of a sample, told from its answers and from what a filter made of them."""
+"""The outcome of a sample, from its answers and what a filter extracted from them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def outcome_of(answers: Sequence[Answer], filtered: Sequence[Any], fallbacks: Se
     """The outcome of a sample that has all its answers.
 
     Args:
-        answers: to all of its requests.
-        filtered: what a filter made of them.
-        fallbacks: what that filter gives where it finds no answer.
+        answers: the answers to all of its requests.
+        filtered: what a filter extracted from them.
+        fallbacks: what that filter returns if it finds no answer.
     """
     answers = [answer for answer in answers if answer.logprob is None]
     if not answers:
-        return Outcome.ANSWERED  # A log-likelihood is there or it is not.
+        return Outcome.ANSWERED  # A log-likelihood has no other outcome.
     if "length" in [answer.finish_reason for answer in answers]:
         return Outcome.TRUNCATED
     if not [answer for answer in answers if answer.text and not answer.text.isspace()]:
@@ -34,15 +34,15 @@ def outcome_of(answers: Sequence[Answer], filtered: Sequence[Any], fallbacks: Se
 
 
 def fallbacks_of(ensemble: Any) -> tuple[Any, ...]:
-    """What one of lm-eval's filter ensembles gives where it finds no answer."""
+    """What one of lm-eval's filter ensembles returns if it finds no answer."""
     steps = [make() for make in ensemble.filters]
     return tuple(step.fallback for step in steps if getattr(step, "fallback", None) is not None)
 
 
 def fallbacks_in_config(config: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
-    """The same for every filter of a task, from its configuration in a results file.
+    """By filter, what it returns if it finds no answer, from a task's configuration in a results file.
 
-    Filters that came with the task as Python are only a name there, and left out.
+    Filters that are the task's own Python are left out: the configuration has only their names.
     """
     from lm_eval.api.registry import filter_registry
     from lm_eval.filters import build_filter_ensemble

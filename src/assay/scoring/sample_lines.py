@@ -1,7 +1,7 @@
-"""Lines of lm-eval's samples files, and the hashes in them: JSON equal to lm-eval's, written faster.
+"""Writes the lines and hashes of lm-eval's samples files: JSON equal to lm-eval's, but faster.
 
-Texts, whole numbers and fractions of ordinary size are the same JSON whoever writes it; whatever else a line may hold
-(1e-05, NaN, numbers of NumPy's, foreign types) is left to the standard library, whose JSON lm-eval's is.
+msgspec and the standard library, which lm-eval uses, write texts, whole numbers and ordinary fractions alike.
+Everything else in a line (1e-05, NaN, NumPy's numbers, other types) is left to the standard library.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class SampleLines(msgspec.Struct):
-    """A scored sample's lines: what several have in common, from which :meth:`line` makes one for each filter."""
+    """The common part of a scored sample's lines, from which :meth:`line` makes one for each filter."""
 
     head: dict[str, Any]
-    """What every line begins with."""
+    """The beginning of every line."""
     hashes: bytes
     """SHA-256 of document, prompt and target, one after another."""
 
     @classmethod
     def of(cls, sample: Sample, task: Task, doc: Any) -> SampleLines:
-        """Of a sample whose instances hold their responses.
+        """Make the common part from a sample whose instances hold their responses.
 
         Args:
             sample: the sample.
@@ -68,9 +68,9 @@ class SampleLines(msgspec.Struct):
 
         Args:
             filter_name: the filter.
-            filtered: what it made of the responses, one entry for each instance.
-            metrics: the task's metrics of that.
-            repeats: metrics of all answers, which lm-eval's lines do not have.
+            filtered: what it extracted from the responses, one entry for each instance.
+            metrics: the task's metrics of these.
+            repeats: metrics over all repeated answers, which lm-eval's lines do not have.
         """
         hashes = self.hashes.hex()
         line = {
@@ -105,7 +105,7 @@ def _json(value: Any) -> bytes:
 
 
 def _are_plain(values: Collection[Any]) -> bool:
-    """Whether msgspec's JSON of the values says the same as the standard library's."""
+    """Whether msgspec writes the values as the standard library does."""
     return all(map(_is_plain, [value for value in values if type(value) not in _PLAIN_TYPES]))
 
 
@@ -117,7 +117,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _has_no_exponent(value: float) -> bool:
-    """Whether the standard library writes the number without one; with one, each library has a form of its own."""
+    """Whether the standard library writes the number without an exponent, which the libraries write differently."""
     return value == 0 or 1e-4 <= abs(value) < 1e16
 
 
@@ -138,7 +138,7 @@ def _argument(argument: Any) -> Any:
 
 
 def _encodable(value: Any) -> Any:
-    """What msgspec writes as the standard library writes the value."""
+    """A value that msgspec writes as the standard library does."""
     return value if _is_plain(value) else msgspec.Raw(_json(value))
 
 
@@ -157,7 +157,7 @@ def _prompt_sha256(prompt: Any) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _target_sha256(target: str) -> bytes:
-    """Kept, because the targets of many tasks are a few letters."""
+    """Cached, because many tasks have only a few different targets."""
     return _sha256(target.encode("utf-8"))
 
 

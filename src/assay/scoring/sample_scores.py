@@ -1,7 +1,7 @@
-"""Scores of samples whose answers are there, by lm-eval's own filters and metrics, and their sample lines.
+"""Scores answered samples by lm-eval's own filters and metrics, and writes their sample lines.
 
-Samples are taken through each stage together: one piece of code for one sample after another costs little more than
-half of all the code for one sample and then for the next, which finds nothing of itself left in the processor's caches.
+Several samples go through each stage together, because that keeps the stage's code in the processor's caches: it costs
+little more than half of taking one sample after another through all stages.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Scored(NamedTuple):
 
     filter_name: str
     filtered: list[Any]
-    """What the filter made of the answers, one entry for each instance."""
+    """What the filter extracted from the answers, one entry for each instance."""
     metrics: dict[str, Any]
     repeats: Mapping[str, Fraction]
-    """By metric of all answers, its value; see :mod:`assay.tasks.repeats`."""
+    """By metric over all repeated answers, its value; see :mod:`assay.tasks.repeats`."""
     line: bytes
-    """Of lm-eval's samples file."""
+    """The line of lm-eval's samples file."""
     hashes: bytes
     """SHA-256 of document, prompt and target, one after another."""
 
@@ -70,16 +70,16 @@ class Scorer:
         self._may_change = may_be_changed(task)
         self._copy = copied if self._may_change else _shallow_copy
         self.fallbacks = {ensemble.name: fallbacks_of(ensemble) for ensemble in self._ensembles}
-        """For every filter, what it gives where it finds no answer."""
+        """By filter, what it returns if it finds no answer."""
         self.is_foreign = _is_scored_by_foreign_code(task) or not are_of_library(self._ensembles)
-        """Whether Python that comes with the task takes part: it may draw random numbers, use the alarm and so on."""
+        """Whether the task's own Python takes part, which may draw random numbers, use the alarm and so on."""
         self._repeats = RepeatScorer(task, self._copy)
         cache_exact_matches(task)
 
     def score(self, answered: Sequence[AnsweredSample]) -> list[tuple[Scored, ...]]:
-        """The scores of some samples, at least one, each under all filters.
+        """Score samples, at least one, under all filters.
 
-        Whatever the task's code raises concerns any of them.
+        An exception of the task's code may be due to any of them.
         """
         samples = [sample for sample, _ in answered]
         for sample, answers in answered:
@@ -88,27 +88,27 @@ class Scorer:
         lines = None if self._may_change else [SampleLines.of(sample, self._task, sample.doc) for sample in samples]
         repeats = [self._repeats.score(sample) for sample in samples]
         by_filter = [
-            self._under_filter(name, samples, lines, [each.get(name, {}) for each in repeats])
+            self._score_under_filter(name, samples, lines, [each.get(name, {}) for each in repeats])
             for name in samples[0].instances[0].filtered_resps
         ]
         return list(zip(*by_filter, strict=True))
 
     def _apply_filters(self, instances: Sequence[Any]) -> None:
-        """Refuse answers that a filter loses: they would drop out of the mean unseen."""
+        """Apply all filters; raise if one drops an answer, which would silently be missing from the mean."""
         for ensemble in self._ensembles:
             ensemble.apply(instances)
         for instance in instances:
             if lost := [name for name in self.fallbacks if name not in instance.filtered_resps]:
                 raise TaskConfigError(f"filter '{lost[0]}' gave back fewer answers than it was given")
 
-    def _under_filter(
+    def _score_under_filter(
         self,
         name: str,
         samples: Sequence[Sample],
         lines: Sequence[SampleLines] | None,
         repeats: Sequence[Mapping[str, Fraction]],
     ) -> list[Scored]:
-        """The samples' scores; `lines` are made here where the task's code may have changed a document."""
+        """The samples' scores under one filter; `lines` is None if the task's code may change documents."""
         docs = [self._copy(sample.doc) for sample in samples]
         filtered = [[instance.filtered_resps[name] for instance in sample.instances] for sample in samples]
         process_results = self._task.process_results
@@ -130,7 +130,7 @@ class Scorer:
         ]
 
     def _refuse_missing(self, values: Any) -> None:
-        """Refuse a metric without a value where lm-eval's own aggregation is sure to fail on it."""
+        """Refuse a metric that is None if lm-eval's aggregation would fail on it."""
         if not isinstance(values, dict):
             raise TaskConfigError(f"it gave {reprlib.repr(values)} in place of a dictionary of metrics")
         for name, value in values.items():
@@ -159,7 +159,7 @@ def _response(kind: str, answers: Sequence[Answer]) -> Any:
 
 
 def _shallow_copy(doc: Any) -> Any:
-    """lm-eval reads each document anew for every filter, so a scorer that changes it does not disturb the next."""
+    """A copy of a document. lm-eval reads it anew for every filter, so that a scorer cannot change it for the next."""
     return dict(doc) if isinstance(doc, dict) else doc
 
 
@@ -175,6 +175,6 @@ def _is_scored_by_foreign_code(task: Task) -> bool:
 
 
 def _is_foreign_metric(metric: Any) -> bool:
-    """A task's own metric may be a function, or the name under which its Python has registered one."""
+    """Whether a metric is the task's own: a function, or the name under which the task's Python registered one."""
     function = metric_registry.get(metric, None) if isinstance(metric, str) else metric
     return callable(function) and function.__module__ != _LIBRARY_METRICS

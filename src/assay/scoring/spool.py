@@ -1,4 +1,4 @@
-"""A place on disk for what is too large to keep in memory until the end of a run."""
+"""A temporary file for data that is too large to keep in memory until the end of a run."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _BLOCK = 2**20
-"""Bytes that are written at once."""
+"""Bytes to collect before they are written."""
 
 
 class Spool:
-    """An unnamed file that holds byte strings and leaves nothing behind, whatever ends the process."""
+    """An unnamed file of byte strings. However the process ends, nothing is left on disk."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by __exit__
         self._ends = array("q", [0])
-        """Where each byte string ends in the file; the first entry is the file's beginning."""
+        """The file offset at which each byte string ends; the first entry is 0."""
         self._written = 0
         self._unwritten: list[bytes] = []
 
     def append(self, data: bytes) -> int:
-        """Keep `data`; the number that comes back is for :meth:`read`.
+        """Store `data`, and return its number for :meth:`read`.
 
         Raises:
             OutputError: the disk is full or broken.
@@ -40,7 +40,7 @@ class Spool:
         return len(self._ends) - 2
 
     def read(self, number: int) -> bytes:
-        """The bytes that :meth:`append` was given.
+        """The bytes that :meth:`append` stored under a number.
 
         Raises:
             OutputError: the disk is full or broken.

@@ -1,7 +1,7 @@
-"""What is known of a task's samples: each is scored when its answers have arrived, or has failed.
+"""The scores of a task's samples: each is scored when its answers have arrived, or fails.
 
-Arrival order changes nothing: values are kept by document and put in order at the end, and each sample is scored
-under a random state of its own, because some of lm-eval's scorers draw random numbers.
+The order of arrival does not matter. Values are kept by document and sorted at the end, and because some of lm-eval's
+scorers draw random numbers, each sample is scored with its own random state.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from assay.types import CompleteSample, Sample
 
 _RAISED_BY_SCORERS = (Exception, SystemExit, GeneratorExit)
-_AS_IT_IS = nullcontext()
+_NO_CONTEXT = nullcontext()
 _TOGETHER_SECONDS = 1.0
-"""For several samples scored together. Those that take longer, as where an answer makes a regular expression backtrack
-without end, are scored one by one, each with all the time that a sample may take."""
+"""Time limit for several samples scored together. If they take longer, for example because a regular expression
+backtracks without end on one answer, each is scored by itself with the full limit of a sample."""
 
 
 class TaskScores:
-    """Everything known about one task's samples so far."""
+    """The scores and failures of one task's samples so far."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class TaskScores:
         Args:
             name: the task's name.
             task: lm-eval's Task object.
-            spool: takes the sample lines.
+            spool: stores the sample lines.
             deadline: how long one sample may take to score.
-            verdicts: for a task that runs code which the model writes.
+            verdicts: of the model's programs; None if the task runs none.
             crashes: records at which samples the process died; None where no run is resumed.
         """
         self.name = name
@@ -90,7 +90,7 @@ class TaskScores:
         self._hashes: dict[int, bytes] = {}
 
     def release_samples(self) -> None:
-        """Forget what is known of each scored sample, once it is written."""
+        """Free the memory of the scored samples, once they are written."""
         self._begin()
 
     @property
@@ -100,7 +100,7 @@ class TaskScores:
 
     @property
     def done(self) -> int:
-        """How many samples have come to an end, scored or failed."""
+        """How many samples are scored or failed."""
         return len(self._hashes) + len(self.failed)
 
     @property
@@ -110,17 +110,17 @@ class TaskScores:
 
     @property
     def fallbacks(self) -> dict[str, list[Any]]:
-        """For every filter, what it gives where it finds no answer."""
+        """By filter, what it returns if it finds no answer."""
         return {name: list(values) for name, values in self._filters.items()}
 
     def outcome_counts(self, filter_name: str) -> dict[Outcome, int]:
-        """How many samples ended how under one filter, failed ones included."""
+        """How many samples had which outcome under one filter, failed ones included."""
         counts = Counter(self._outcomes.get(filter_name, {}).values())
         counts[Outcome.FAILED] = len(self.failed)
         return {outcome: counts[outcome] for outcome in Outcome}
 
     def prepare(self, sample: Sample, responses: Sequence[Response]) -> Coroutine[Any, Any, None] | None:
-        """What has to be awaited before `sample` can be received: its programs have to run. None for other tasks."""
+        """A coroutine that runs the programs in a sample's answers, to be awaited before :meth:`receive`; else None."""
         if self._verdicts is None or not responses or any(isinstance(response, Failure) for response in responses):
             return None
         if self._crashes is not None and self._crashes.refusal(self.name, sample.doc_id):
@@ -128,27 +128,27 @@ class TaskScores:
         answers = [response for response in responses if isinstance(response, Answer)]
 
         def score_on_trial() -> None:
-            with self._noted(sample), self._deadline, self._random_state(sample):
+            with self._crash_noted(sample), self._deadline, self._random_state(sample):
                 self._scorer.score([AnsweredSample(sample, answers)])
 
         return self._verdicts.prepare(sample.doc_id, score_on_trial)
 
     def refuse(self, reason: str) -> None:
-        """Note why the task's prompts cannot be written from some document on; their samples have no requests."""
+        """Record why the task's prompts cannot be built from some document on; those samples have no requests."""
         self._refusal = reason
 
     def fail_all_if_refused(self) -> None:
-        """Leave a task without any score that was refused: lm-eval would not have asked it at all."""
+        """Fail all samples if the task was refused: lm-eval would not have asked it at all."""
         if self._refusal is not None:
             for doc_id in self.scored_documents:
                 self._forget(doc_id)
                 self._fail(doc_id, FailureCause.UNSCORABLE, self._refusal)
 
     def receive(self, complete: Iterable[CompleteSample]) -> None:
-        """Score samples, or note why they have no score."""
+        """Score samples, or record why they have no score."""
         answered = []
         for sample, responses in complete:
-            if not sample.instances:  # an empty text has some, and nothing to ask: its log-likelihood is 0
+            if not sample.instances:  # an empty text has instances but no request: its log-likelihood is 0
                 self._fail(sample.doc_id, FailureCause.UNSCORABLE, self._refusal or "the document asks nothing")
                 continue
             answers: list[Answer] = []
@@ -166,14 +166,14 @@ class TaskScores:
             self._score_or_fail(answered)
 
     def _score_or_fail(self, answered: Sequence[AnsweredSample]) -> None:
-        """Score samples together; where that fails for some, each by itself."""
+        """Score samples together, or each by itself if that fails."""
         sample = answered[0].sample
         if self._crashes is not None and (refusal := self._crashes.refusal(self.name, sample.doc_id)):
             self._fail(sample.doc_id, FailureCause.UNSCORABLE, refusal)
             return
         deadline = self._deadline if len(answered) == 1 else self._deadline.within(_TOGETHER_SECONDS)
         try:
-            with self._noted(sample), deadline, self._random_state(sample), self._judged_programs(sample):
+            with self._crash_noted(sample), deadline, self._random_state(sample), self._judged_programs(sample):
                 scored = self._scorer.score(answered)
         except ModuleNotFoundError as error:
             raise MissingDependencyError(
@@ -181,7 +181,7 @@ class TaskScores:
                 f"{why_missing(error.name or '') or 'which is not installed'}; then run the same command again, the "
                 "answers are kept"
             ) from None
-        except _RAISED_BY_SCORERS as error:  # whatever foreign code raises concerns one sample alone
+        except _RAISED_BY_SCORERS as error:  # an error of the task's code fails only its sample
             if len(answered) > 1:
                 for one in answered:
                     self._score_or_fail([one])
@@ -196,15 +196,15 @@ class TaskScores:
             self._keep(one, found)
 
     def _leave_if_forked(self) -> None:
-        """End a process that the scorer has forked off and that comes back here: the run is not its business."""
+        """End this process if the scorer forked it: it must not continue the run."""
         if os.getpid() != self._process:
             os._exit(0)
 
-    def _noted(self, sample: Sample) -> AbstractContextManager[None]:
-        return _AS_IT_IS if self._crashes is None else self._crashes.scoring(self.name, sample.doc_id)
+    def _crash_noted(self, sample: Sample) -> AbstractContextManager[None]:
+        return _NO_CONTEXT if self._crashes is None else self._crashes.scoring(self.name, sample.doc_id)
 
     def _judged_programs(self, sample: Sample) -> AbstractContextManager[None]:
-        return _AS_IT_IS if self._verdicts is None else self._verdicts.known_for(sample.doc_id)
+        return _NO_CONTEXT if self._verdicts is None else self._verdicts.known_for(sample.doc_id)
 
     def _fail(self, doc_id: int, cause: FailureCause, message: str) -> None:
         self.failed[doc_id] = FailedSample(self.name, doc_id, cause, message)
@@ -220,10 +220,10 @@ class TaskScores:
         self._hashes[doc_id] = scored[0].hashes
 
     def fail_what_cannot_be_aggregated(self) -> None:
-        """Fail the samples whose missing values the task's own aggregation cannot do without.
+        """Fail samples with a metric of None if the task's aggregation cannot handle it.
 
-        To be called once all are scored. A metric may be None for some documents, if what aggregates it leaves those
-        out; where it does not, lm-eval ends in an error.
+        Call it when all samples are scored. Some aggregations skip documents whose metric is None; with the others
+        lm-eval would end with an error.
         """
         for (metric, name), values in self.raw_metrics().items():
             if not any(value is None for value in values):
@@ -250,7 +250,7 @@ class TaskScores:
         return [self.failed[doc_id] for doc_id in sorted(self.failed)]
 
     def raw_metrics(self) -> dict[tuple[str, str], list[Any]]:
-        """Values by (metric, filter), in document order: what lm-eval's aggregation takes."""
+        """By metric and filter, the values in document order, as lm-eval's aggregation needs them."""
         values: dict[tuple[str, str], list[Any]] = {}
         for name in self._ordered(self._metrics):
             for doc_id in sorted(self._metrics[name]):
@@ -259,7 +259,7 @@ class TaskScores:
         return values
 
     def filtered(self, doc_id: int) -> dict[str, list[Any]]:
-        """What each filter made of one scored document's answers, by filter."""
+        """By filter, what it extracted from one scored document's answers."""
         lines = {name: self._spool.read(places[doc_id]) for name, places in self._lines.items() if doc_id in places}
         return {name: json.loads(line)["filtered_resps"] for name, line in lines.items()}
 
@@ -269,22 +269,22 @@ class TaskScores:
         return {doc_id: _plain(value) for doc_id, value in values.items()}
 
     def exact_values(self, metric: str, filter_name: str) -> dict[int, Any]:
-        """The same, as they were computed: those of all answers to a document as fractions."""
+        """:meth:`values_by_document` before conversion: metrics over repeated answers are fractions."""
         scored = self._of(metric, filter_name)
         return {doc_id: scored[doc_id][metric] for doc_id in sorted(scored) if metric in scored[doc_id]}
 
     def _of(self, metric: str, filter_name: str) -> Mapping[int, Mapping[str, Any]]:
-        """By document, what there is of the metric's kind."""
+        """By document, the metrics of the same kind: over repeated answers, or lm-eval's."""
         kept = self._metrics if RepeatMetric.read(metric) is None else self._repeats
         return kept.get(filter_name, {})
 
     def values_so_far(self, metric: str, filter_name: str) -> list[Any]:
-        """One metric's values in the order in which they came; safe to ask for while samples are scored."""
+        """One metric's values in order of arrival; another thread may call this while samples are scored."""
         scored = list(self._metrics.get(filter_name, {}).values())
         return [_plain(metrics[metric]) for metrics in scored if metric in metrics]
 
     def first_values(self) -> tuple[str | None, list[Any]]:
-        """The key of the first metric under the first filter, with its values so far; None while there are none."""
+        """The key of the first metric under the first filter, and its values so far; None before the first score."""
         for name in self._ordered(self._metrics):
             for metrics in list(self._metrics[name].values())[:1]:
                 for metric in metrics:
@@ -292,11 +292,11 @@ class TaskScores:
         return None, []
 
     def value(self, doc_id: int, metric: str, filter_name: str) -> Any:
-        """One metric's value for one document; None if that has none."""
+        """One metric's value for one document; None if it has none."""
         return _plain(self._of(metric, filter_name).get(doc_id, {}).get(metric))
 
     def hashes(self, doc_id: int) -> tuple[str, str, str]:
-        """A scored document's hashes as in its sample lines: of the document, its prompt and its target."""
+        """A scored document's hashes in its sample lines: of the document, its prompt and its target."""
         kept = self._hashes[doc_id].hex()
         return kept[:64], kept[64:128], kept[128:]
 
@@ -319,17 +319,17 @@ class TaskScores:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's scalars and fractions as Python's own; only lm-eval's aggregation gets the former as they are."""
+    """A fraction or NumPy scalar as a Python number; only lm-eval's aggregation needs NumPy's."""
     if isinstance(value, Fraction):
         return float(value)
     return value.item() if isinstance(value, np.generic) else value
 
 
 def receive_all(scores: Mapping[str, TaskScores], complete: Iterable[CompleteSample]) -> None:
-    """Score samples of any of several tasks, or note why they have no score.
+    """Score samples of several tasks, or record why they have no score.
 
     Args:
-        scores: of each task by its name.
+        scores: by task, its scores.
         complete: the samples with their responses.
     """
     by_task = defaultdict(list)
@@ -341,7 +341,7 @@ def receive_all(scores: Mapping[str, TaskScores], complete: Iterable[CompleteSam
 
 @contextmanager
 def _own_random_state(sample: Sample) -> Iterator[None]:
-    """Seed what scorers draw from by the sample, and leave the stream that builds the prompts untouched."""
+    """Seed the random numbers of scorers from the sample, and restore the stream that prompts draw from."""
     state, numpy_state = random.getstate(), np.random.get_state()
     place = f"{sample.task}/{sample.doc_id}"
     random.seed(place)
@@ -356,4 +356,4 @@ def _own_random_state(sample: Sample) -> Iterator[None]:
 
 
 def _shared_random_state(_: Sample) -> AbstractContextManager[None]:
-    return _AS_IT_IS
+    return _NO_CONTEXT
