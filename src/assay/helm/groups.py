@@ -33,6 +33,11 @@ class Group(NamedTuple):
     """Whether the trial belongs to the run; if not, no statistic by instance counts the group."""
 
     @property
+    def label(self) -> str:
+        """The group's name in messages."""
+        return _label(self.trial, self.instance)
+
+    @property
     def answer(self) -> RequestState:
         """The answered request of a group that has one."""
         return cast("RequestState", self.generation)
@@ -126,12 +131,12 @@ def _trial_and_instance(state: RequestState) -> tuple[int, InstanceKey]:
 
 def _group(adapter_spec: AdapterSpec, trial: int, states: list[RequestState]) -> Group:
     instance = states[0].instance
-    where = _describe(trial, instance)
+    label = _label(trial, instance)
     if not 0 <= trial < adapter_spec.num_train_trials:
-        line = f"{where}: the run has no such trial; its num_train_trials is {adapter_spec.num_train_trials}"
+        line = f"{label}: the run has no such trial; its num_train_trials is {adapter_spec.num_train_trials}"
         return Group(trial, instance, None, [], (line,), is_counted=False)
     if adapter_spec.method == LANGUAGE_MODELING:
-        return Group(trial, instance, None, [], _without_result(where, states))
+        return Group(trial, instance, None, [], _without_result(label, states))
     generations = [state for state in states if state.reference_index is None]
     references = [
         state
@@ -143,23 +148,23 @@ def _group(adapter_spec: AdapterSpec, trial: int, states: list[RequestState]) ->
     if len(generations) > 1 or len({(state.reference_index, state.request_mode) for state in references}) < len(
         references
     ):
-        raise FileFormatError(f"a request state occurs twice: {where}")
+        raise FileFormatError(f"a request state occurs twice: {label}")
     known = [*generations, *references]
     left_out: list[str] = []
     if len(known) < len(states):
         indices = {state.reference_index for state in states if state.reference_index is not None}
         astray = sorted(index for index in indices if not 0 <= index < len(instance.references))
-        left_out += [f"{where}: there is no reference {index}" for index in astray]
+        left_out += [f"{label}: there is no reference {index}" for index in astray]
     generation = generations[0] if generations and generations[0].is_answered else None
     if any(not state.is_answered for state in references):
         references = []
-    return Group(trial, instance, generation, references, (*left_out, *_without_result(where, known)))
+    return Group(trial, instance, generation, references, (*left_out, *_without_result(label, known)))
 
 
-def _without_result(where: str, states: Iterable[RequestState]) -> tuple[str, ...]:
-    return () if all(state.is_answered for state in states) else (f"{where}: a request has no result",)
+def _without_result(label: str, states: Iterable[RequestState]) -> tuple[str, ...]:
+    return () if all(state.is_answered for state in states) else (f"{label}: a request has no result",)
 
 
-def _describe(trial: int, instance: Instance) -> str:
+def _label(trial: int, instance: Instance) -> str:
     changed = f", perturbation {instance.perturbation.name}" if instance.perturbation else ""
     return f"instance {instance.id}{changed}, trial {trial}"

@@ -66,12 +66,12 @@ def request_states(sample: RunSample, method: str, spec: AdapterSpec, split: str
     """
     instance = _instance(sample, method, split)
     repeats = _repeats(sample)
-    for place, prompt in enumerate(sample.prompts):
-        first = place * repeats
+    for index, prompt in enumerate(sample.prompts):
+        first = index * repeats
         times = sample.times[first : first + repeats]
         yield RequestState(
             instance=instance,
-            reference_index=place if method == CHOICES else None,
+            reference_index=index if method == CHOICES else None,
             request_mode="original" if method == CHOICES else None,
             train_trial_index=0,
             request=_request(prompt, method, spec.model, repeats),
@@ -89,7 +89,7 @@ def _instance(sample: RunSample, method: str, split: str) -> Instance:
     first = sample.prompts[0]
     if method == CHOICES:
         choices = [prompt.continuation or "" for prompt in sample.prompts]
-        references = [_reference(choice, is_right(sample, place)) for place, choice in enumerate(choices)]
+        references = [_reference(choice, is_right(sample, index)) for index, choice in enumerate(choices)]
     else:
         references = [_reference(first.continuation or sample.target, is_correct=True)]
     # Few-shot examples in turns of their own do not belong to the question.
@@ -97,10 +97,10 @@ def _instance(sample: RunSample, method: str, split: str) -> Instance:
     return Instance(Input(question), references, split=split, id=f"id{sample.doc_id}")
 
 
-def is_right(sample: RunSample, place: int) -> bool:
+def is_right(sample: RunSample, index: int) -> bool:
     """Whether a choice is the right one: lm-eval's target is the choice's index or its text."""
-    choice = (sample.prompts[place].continuation or "").strip()
-    return sample.target.strip() in (str(place), choice)
+    choice = (sample.prompts[index].continuation or "").strip()
+    return sample.target.strip() in (str(index), choice)
 
 
 def _reference(text: str, is_correct: bool) -> Reference:

@@ -16,7 +16,6 @@ import msgspec
 from assay._util.storage import unwritten
 from assay.errors import (
     FewerStatisticsError,
-    FileFormatError,
     MissingDependencyError,
     OutputError,
     UnknownMetricError,
@@ -27,7 +26,7 @@ from assay.helm.metrics.registry import NATIVE, create_metric
 from assay.helm.run_spec import MetricSpec, RunSpec
 from assay.helm.scenario import Scenario
 from assay.helm.scoring.scorer import check_names
-from assay.helm.stat_files import PER_INSTANCE_STATS, STATS, lost_statistics
+from assay.helm.stat_files import PER_INSTANCE_STATS, STATS, lost_statistics, read_file
 from assay.helm.stat_writer import PerInstanceWriter, write_list
 from assay.helm.state_file import StateFile
 from assay.helm.stats import is_finite
@@ -60,7 +59,7 @@ def read_run_spec(path: Path) -> RunSpec:
     Raises:
         FileFormatError: The file is missing, damaged, or not a run specification.
     """
-    return RunSpec.from_json(_read(path), str(path))
+    return RunSpec.from_json(read_file(path), str(path))
 
 
 def metrics_of(run_spec: RunSpec, first_only: bool = False) -> list[Metric | InstalledHelmMetric]:
@@ -300,16 +299,16 @@ def check_writable(folder: Path) -> None:
     Raises:
         OutputError: They cannot.
     """
-    place = next(one for one in (folder, *folder.absolute().parents) if os.path.lexists(one))
-    if not place.is_dir():
-        raise OutputError(f"{folder} cannot be written: {place} is not a directory")
-    if not os.access(place, os.W_OK | os.X_OK):
-        raise OutputError(f"{folder} cannot be written: {place} is not writable")
+    existing = next(one for one in (folder, *folder.absolute().parents) if os.path.lexists(one))
+    if not existing.is_dir():
+        raise OutputError(f"{folder} cannot be written: {existing} is not a directory")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise OutputError(f"{folder} cannot be written: {existing} is not writable")
 
 
 def _check_scenario(scenario: Scenario | Path | None) -> None:
     if isinstance(scenario, Path):  # do not copy a damaged file
-        Scenario.from_json(_read(scenario), str(scenario))
+        Scenario.from_json(read_file(scenario), str(scenario))
 
 
 def _refuse_directories(output_dir: Path) -> None:
@@ -364,10 +363,3 @@ def _write_inputs(draft: Path, files: RunFiles, output_dir: Path) -> None:
         (draft / SCENARIO_STATE).write_bytes(files.state.to_json())
     elif files.state.path.resolve() != (output_dir / SCENARIO_STATE).resolve():
         shutil.copyfile(files.state.path, draft / SCENARIO_STATE)
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FileFormatError(f"{path} cannot be read: {error.strerror}") from None

@@ -16,14 +16,13 @@ from assay.helm.run_spec import MetricSpec, RunSpec
 from assay.helm.scoring.code import CODE_SCORES
 from assay.helm.scoring.scorer import SCORES
 from assay.helm.state_file import StateFile
-from assay.helm.tokenization import EncoderService, OptTokenizer, TokenCounter, TokenizerService
+from assay.helm.tokenization import SAMPLE_TEXT, EncoderService, OptTokenizer, TokenCounter, TokenizerService
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import ModuleType
 
-_TRIAL = "Is 1 a number?"
 _GENERATION = "helm.benchmark.metrics.basic_metrics.BasicGenerationMetric"
 
 
@@ -164,5 +163,5 @@ def load_tokenizer(description: str) -> TokenizerService:
     if not callable(getattr(encoder, "encode", None)) or not callable(getattr(encoder, "decode", None)):
         raise SpecificationError(f"the tokenizer {description!r} has no encode and decode")
     service = EncoderService(encoder)
-    TokenCounter(service, description).encoded(_TRIAL)  # so that it fails before anything is asked or scored
+    TokenCounter(service, description).encoded(SAMPLE_TEXT)  # so that it fails before anything is asked or scored
     return service

@@ -51,14 +51,14 @@ def read_stats(run: str | Path) -> list[Stat]:
         FileFormatError: The file is missing, damaged, or not a list of statistics.
     """
     path = Path(run) / STATS if Path(run).is_dir() else Path(run)
-    value = parse_json(_read(path), str(path))
+    value = parse_json(read_file(path), str(path))
     if not isinstance(value, list):
         raise FileFormatError(f"{path} holds no list of statistics")
-    return [Stat.from_builtins(item, f"{path}: [{place}]") for place, item in enumerate(value)]
+    return [Stat.from_builtins(item, f"{path}: [{index}]") for index, item in enumerate(value)]
 
 
 def _stats(path: Path) -> dict[bytes, Stat]:
-    if not _exists(path) or not _read(path).strip():
+    if not _exists(path) or not read_file(path).strip():
         return {}
     return {
         dump_json(stat.name.to_builtins()): stat
@@ -110,7 +110,7 @@ def _count(path: Path) -> _Values:
 
 
 def _count_in_another_layout(path: Path) -> _Values:
-    raw = _read(path)
+    raw = read_file(path)
     found = parse_json(raw, str(path)) if raw.strip() else []
     if not isinstance(found, list):
         raise FileFormatError(f"{path} holds no list of statistics")
@@ -124,7 +124,12 @@ def _exists(path: Path) -> bool:
     return path.exists()
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Read a file of a run.
+
+    Raises:
+        FileFormatError: The file cannot be read.
+    """
     try:
         return path.read_bytes()
     except OSError as error:

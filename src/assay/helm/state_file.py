@@ -83,12 +83,12 @@ class StateFile:
             kept = b""
             while chunk := file.read(_CHUNK):
                 text = kept + chunk
-                place = text.find(quoted)
-                while place >= 0:
-                    place += len(quoted)
-                    if _OBJECT_FOLLOWS.match(text, place):
+                index = text.find(quoted)
+                while index >= 0:
+                    index += len(quoted)
+                    if _OBJECT_FOLLOWS.match(text, index):
                         return True
-                    place = text.find(quoted, place)
+                    index = text.find(quoted, index)
                 kept = text[-_KEPT:]
         return False
 

@@ -209,9 +209,9 @@ class CopyOnReadStats(list[Stat]):
         self._copy_once()
         return super().__reversed__()
 
-    def __getitem__(self, place: Any) -> Any:
+    def __getitem__(self, index: Any) -> Any:
         self._copy_once()
-        return super().__getitem__(place)
+        return super().__getitem__(index)
 
     def __add__(self, other: Any) -> list[Any]:
         return [*self, *other]
@@ -219,10 +219,10 @@ class CopyOnReadStats(list[Stat]):
     def __radd__(self, other: Any) -> list[Any]:
         return [*other, *self]
 
-    def pop(self, place: SupportsIndex = -1) -> Stat:
+    def pop(self, index: SupportsIndex = -1) -> Stat:
         """Remove and return one."""
         self._copy_once()
-        return super().pop(place)
+        return super().pop(index)
 
     def copy(self) -> list[Stat]:
         """A plain list of the statistics."""

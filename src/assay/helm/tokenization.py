@@ -13,6 +13,9 @@ from assay.errors import AssayError, MissingDependencyError, SpecificationError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+SAMPLE_TEXT = "Is 1 a number?"
+"""A text that every tokenizer can encode."""
+
 _CACHE_SIZE = 1024
 _SHOWN = 60
 
@@ -153,7 +156,7 @@ def read_tokenizer(transformers: Any, name: str) -> Any:
         Exception: Whatever else ``transformers`` raises.
     """
     tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side="left")
-    if not tokenizer.encode("Is 1 a number?", add_special_tokens=False):
+    if not tokenizer.encode(SAMPLE_TEXT, add_special_tokens=False):
         raise ValueError("the tokenizer has no vocabulary, as if its files were missing")
     return tokenizer
 

@@ -205,7 +205,7 @@ class HuggingFaceEngine:
         )
 
     def _completion(self, ids: list[int], logprobs: list[float], *, is_stopped: bool) -> Completion:
-        end = next((place for place, token in enumerate(ids) if token in self._ends), len(ids))
+        end = next((index for index, token in enumerate(ids) if token in self._ends), len(ids))
         pairs = zip(ids[:end], logprobs[:end], strict=True)
         return Completion(
             text=self._decoded(ids[:end]),

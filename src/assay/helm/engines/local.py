@@ -64,47 +64,47 @@ class LocalSource:
         """Answer the requests that the journal has no response to."""
         progress.limited(self.engine.batch_size)
         responses: list[Response | None] = [journal.lookup(call.key) for call in calls]
-        missing = [place for place, response in enumerate(responses) if response is None]
+        missing = [index for index, response in enumerate(responses) if response is None]
         for call, response in zip(calls, responses, strict=True):
             if response is not None:
                 progress.completed(_sample(call), [response])
-        for place, response in self._generated(missing, requests):
-            responses[place] = response
-            journal.append(calls[place], response)
-            progress.responded(calls[place], response)
-            progress.completed(_sample(calls[place]), [response])
+        for index, response in self._generated(missing, requests):
+            responses[index] = response
+            journal.append(calls[index], response)
+            progress.responded(calls[index], response)
+            progress.completed(_sample(calls[index]), [response])
         return [response for response in responses if response is not None]
 
-    def _generated(self, places: Sequence[int], requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+    def _generated(self, indices: Sequence[int], requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         fitting = []
-        for place in places:
+        for index in indices:
             if (
-                is_scoring(requests[place])
-                and self.engine.count_tokens(requests[place].prompt) > self.engine.max_length
+                is_scoring(requests[index])
+                and self.engine.count_tokens(requests[index].prompt) > self.engine.max_length
             ):
-                yield place, self._too_long(requests[place])
+                yield index, self._too_long(requests[index])
             else:
-                fitting.append(place)
+                fitting.append(index)
         for batch in self._batches(fitting, requests):
             started, clock = int(time.time()), time.perf_counter()
-            generated = self.engine.generate([requests[place] for place in batch])
+            generated = self.engine.generate([requests[index] for index in batch])
             seconds = (time.perf_counter() - clock) / len(batch)
-            for place, completions in zip(batch, generated, strict=True):
-                yield place, _answer(completions, seconds, started)
+            for index, completions in zip(batch, generated, strict=True):
+                yield index, _answer(completions, seconds, started)
 
     def _too_long(self, request: Request) -> Failure:
         num_tokens, max_length = self.engine.count_tokens(request.prompt), self.engine.max_length
         message = f"a prompt that is scored cannot be cut: it has {num_tokens} tokens, the model takes {max_length}"
         return Failure(cause=FailureCause.CONTEXT_TOO_LONG, message=message, attempts=0)
 
-    def _batches(self, places: Sequence[int], requests: Sequence[Request]) -> Iterator[Sequence[int]]:
+    def _batches(self, indices: Sequence[int], requests: Sequence[Request]) -> Iterator[Sequence[int]]:
         """Batches of requests that differ only in their prompts, sorted by length so that little is padded."""
         alike: dict[bytes, list[int]] = defaultdict(list)
-        for place in places:
-            alike[self.payload(msgspec.structs.replace(requests[place], prompt=""))].append(place)
+        for index in indices:
+            alike[self.payload(msgspec.structs.replace(requests[index], prompt=""))].append(index)
         for group in alike.values():
-            lengths = {place: self.engine.count_tokens(requests[place].prompt) for place in group}
-            group.sort(key=lambda place: -lengths[place])
+            lengths = {index: self.engine.count_tokens(requests[index].prompt) for index in group}
+            group.sort(key=lambda index: -lengths[index])
             for first in range(0, len(group), self.engine.batch_size):
                 yield group[first : first + self.engine.batch_size]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from assay.errors import UnsupportedTaskError
-from assay.helm.metrics.whole_run import WholeRunMetric, where
+from assay.helm.metrics.whole_run import WholeRunMetric, instance_label
 from assay.helm.stats import Moments
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ class BBQMetric(WholeRunMetric):
         """A question's tags and its answers that are not empty."""
         tags = state.instance.references[0].tags if state.instance.references else []
         if len(tags) < _NUM_LETTER_TAGS:
-            raise UnsupportedTaskError(f"BBQ: {where(state.instance)} does not have the tags of a BBQ question")
+            raise UnsupportedTaskError(
+                f"BBQ: {instance_label(state.instance)} does not have the tags of a BBQ question"
+            )
         answers = tuple(completion.text.strip() for completion in state.answer.completions if completion.text)
         correct, target, non_target, unknown = tags[-_NUM_LETTER_TAGS:]
         return _Question("ambiguous" in tags, "negative" in tags, correct, target, non_target, unknown, answers)

@@ -167,9 +167,9 @@ def _calibration_error(confidences: Floats, correct: Integers, bins: Sequence[fl
     import numpy as np
 
     pairs = np.column_stack((confidences, correct.astype(np.float64)))
-    places = np.searchsorted(bins, confidences)
-    order = np.argsort(places)
-    members = np.split(pairs[order], np.searchsorted(places[order], range(1, len(bins))))
+    bin_indices = np.searchsorted(bins, confidences)
+    order = np.argsort(bin_indices)
+    members = np.split(pairs[order], np.searchsorted(bin_indices[order], range(1, len(bins))))
     shares = [len(one) * 1.0 / len(pairs) for one in members]
     distances = [abs(float(np.mean(one[:, 0]) - np.mean(one[:, 1]))) if len(one) else 0.0 for one in members]
     return float(np.dot(shares, distances))

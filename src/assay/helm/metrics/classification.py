@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from assay.errors import SpecificationError, UnsupportedTaskError
-from assay.helm.metrics.whole_run import WholeRunMetric, moments_of, where
+from assay.helm.metrics.whole_run import WholeRunMetric, instance_label, moments_of
 from assay.helm.scoring.text import Text
 
 if TYPE_CHECKING:
@@ -135,4 +135,4 @@ def _normalize(label: str) -> str:
 
 
 def _unsupported(state: RequestState, why: str) -> UnsupportedTaskError:
-    return UnsupportedTaskError(f"classification: {where(state.instance)} {why}")
+    return UnsupportedTaskError(f"classification: {instance_label(state.instance)} {why}")

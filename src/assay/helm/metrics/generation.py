@@ -51,7 +51,7 @@ class BasicGenerationMetric(Metric):
         return code_scores(self.names)
 
     def left_out_without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
-        """The counts that depend on the prompt's tokens are left out."""
+        """The counts that depend on the prompt's tokens."""
         return "num_prompt_tokens and what depends on it"
 
 
@@ -79,7 +79,7 @@ class AnswerEvaluation(Evaluation):
         try:
             self._scores.add(group)
         except DeadlineError as error:
-            self.unscored.append(f"{_place_of(group)}: its answer is matched with output_mapping_pattern, and {error}")
+            self.unscored.append(f"{group.label}: its answer is matched with output_mapping_pattern, and {error}")
         self._collect(self._scores.ready())
 
     def catch_up(self) -> None:
@@ -129,12 +129,8 @@ def _unscorable(group: Group) -> str | None:
     """Why an answer cannot be compared with the references; None if it can."""
     references = group.instance.references
     if references and not any(reference.is_correct for reference in references):
-        return f"{_place_of(group)}: no reference is tagged correct"
+        return f"{group.label}: no reference is tagged correct"
     return None
-
-
-def _place_of(group: Group) -> str:
-    return f"instance {group.instance.id}, trial {group.trial}"
 
 
 def code_scores(names: Sequence[str]) -> tuple[str, ...]:
@@ -170,7 +166,7 @@ class _AnswerScores:
         """Why a group's programs cannot be tested; None if they can."""
         if self._code is None or not self._code.lacks_tests(group.instance):
             return None
-        return f"{_place_of(group)}: there are no tests for its programs"
+        return f"{group.label}: there are no tests for its programs"
 
     def add(self, group: Group) -> None:
         """Add a group with an answer.

@@ -29,7 +29,7 @@ class LanguageModelingMetric(Metric):
         return _Evaluation(setting)
 
     def left_out_without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
-        """The counts that depend on the prompt's tokens are left out."""
+        """The counts that depend on the prompt's tokens."""
         return "num_prompt_tokens and num_output_tokens"
 
 

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 from assay.helm.groups import LANGUAGE_MODELING, Group
 from assay.helm.metrics.base import Evaluation, Metric, Setting
 from assay.helm.metrics.calibration import calibration_with_count
-from assay.helm.metrics.generation import AnswerEvaluation, code_scores
+from assay.helm.metrics.generation import AnswerEvaluation, BasicGenerationMetric
 from assay.helm.metrics.language_modeling import LanguageModelingTable
 from assay.helm.metrics.reference import Choice, asks_about_references, choose
 from assay.helm.metrics.requests import perplexity, request_statistics
 from assay.helm.metrics.table import Named, Perturbations, TrialTable
-from assay.helm.scoring.scorer import check_names
 from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from assay.helm.adaptation import AdapterSpec, Request, RequestState
     from assay.helm.tokenization import TokenCounter
 
@@ -25,33 +22,16 @@ _GOOSEAI_FREE_TOKENS = 25
 _BILLED_FOR_OUTPUT = ("ai21", "cohere")
 
 
-class BasicMetric(Metric):
-    """HELM 0.2's basic metric: generations, references and language modelling in one.
-
-    Args:
-        names: Scores to compute, keys of `assay.helm.scoring.scorer.SCORES`.
-    """
+class BasicMetric(BasicGenerationMetric):
+    """HELM 0.2's basic metric: generations, references and language modelling in one."""
 
     handles_language_modeling: ClassVar[bool] = True
-
-    def __init__(self, names: Sequence[str] = ()) -> None:
-        check_names(names)
-        self.names = tuple(names)
 
     def begin(self, setting: Setting) -> Evaluation:
         """Start the evaluation of a run."""
         if setting.adapter_spec.method == LANGUAGE_MODELING:
             return _LanguageModeling(self.names, setting)
         return _Basic(self.names, setting)
-
-    @property
-    def code_scores(self) -> tuple[str, ...]:
-        """The metric's scores that run code written by the model."""
-        return code_scores(self.names)
-
-    def left_out_without_tokenizer(self, adapter_spec: AdapterSpec) -> str | None:  # noqa: ARG002
-        """The counts that depend on the prompt's tokens are left out."""
-        return "num_prompt_tokens and what depends on it"
 
     def is_computable(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:
         """Only a tokenizer can tell which of a request's tokens are the reference's."""

@@ -103,7 +103,7 @@ class _Evaluation(Evaluation):
         ]  # the sort is stable, as HELM's
         relevant = {passage.key: passage.relevance for passage in passages if passage.relevance}
         if not relevant:  # HELM fails on it
-            self.unscored.append(f"instance {group.instance.id}, trial {group.trial}: no passage is relevant")
+            self.unscored.append(f"{group.label}: no passage is relevant")
             return
         ranked = {passage.key: len(passages) - place for place, passage in enumerate(passages)}
         statistics = self._metric.measure(relevant, ranked)

@@ -92,23 +92,22 @@ def choose(setting: Setting, group: Group) -> Choice | str:
     method = setting.adapter_spec.method
     if not asks_about_references(setting.adapter_spec):
         raise SpecificationError(f"the run has requests for references, but its method is {method!r}")
-    where = f"instance {group.instance.id}, trial {group.trial}"
     sums: dict[tuple[int, str], tuple[int | float, int]] = {}
     for state in group.references:
         logprob, num_tokens = _answer_logprob(state, cast("TokenCounter", setting.tokens))
         if math.isnan(logprob):
-            return f"{where}: a log probability of reference {state.reference_index} is not a number"
+            return f"{group.label}: a log probability of reference {state.reference_index} is not a number"
         sums[state.reference_index or 0, state.request_mode or "original"] = (logprob, num_tokens)
     modes = ("original", "calibration") if method == _CALIBRATED_METHOD else ("original",)
     scores: list[float] = []
     for index in range(len(group.instance.references)):
         if any((index, mode) not in sums for mode in modes):
-            return f"{where}: reference {index} has no request"
+            return f"{group.label}: reference {index} has no request"
         logprob, num_tokens = sums[index, "original"]
         if method == _CALIBRATED_METHOD:
             scores.append(logprob - sums[index, "calibration"][0])
         elif num_tokens == 0:
-            return f"{where}: reference {index} has no tokens"
+            return f"{group.label}: reference {index} has no tokens"
         else:
             scores.append(logprob / num_tokens)
     best = max(scores)

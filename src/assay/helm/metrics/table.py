@@ -128,10 +128,10 @@ class _Context:
         layout = self.layouts.get(names)
         if layout is None:
             columns = [self._column(name) for name in names]
-            places = tuple(
+            indices = tuple(
                 names.index(name) if name in names else -1 for name in ("max_prob", "exact_match", "logprob")
             )
-            layout = self.layouts[names] = _Layout(columns, *places)
+            layout = self.layouts[names] = _Layout(columns, *indices)
         return layout
 
     def _column(self, name: str) -> Column:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 from assay.errors import UnsupportedTaskError
-from assay.helm.metrics.whole_run import WholeRunMetric, where
+from assay.helm.metrics.whole_run import WholeRunMetric, instance_label
 from assay.helm.scoring.scorer import require_package
 from assay.helm.stats import Moments
 
@@ -30,7 +30,7 @@ class MachineTranslationMetric(WholeRunMetric):
         references, completions = state.instance.references, state.answer.completions
         if len(references) != 1 or len(completions) != 1:
             raise UnsupportedTaskError(
-                f"machine translation: {where(state.instance)} has {len(references)} references and "
+                f"machine translation: {instance_label(state.instance)} has {len(references)} references and "
                 f"{len(completions)} completions, and one of each is expected"
             )
         return completions[0].text, references[0].output.text

@@ -120,6 +120,6 @@ def moments_of(named: Named) -> list[tuple[str, Moments]]:
     return [(name, Moments.of(value)) for name, value in named]
 
 
-def where(instance: Instance) -> str:
+def instance_label(instance: Instance) -> str:
     """An instance's name in messages."""
     return f"instance {instance.id}"

@@ -105,16 +105,16 @@ def answer_requests(
         JournalError: the journal of an interrupted run cannot be used.
     """
     asked = source.prepare([one.request for one in state.request_states])
-    calls = [_call(run_spec.name, place, source.payload(request)) for place, request in enumerate(asked)]
+    calls = [_call(run_spec.name, index, source.payload(request)) for index, request in enumerate(asked)]
     with _open_journal(run_spec, calls, source, journals, fresh) as journal:
         progress.loaded({run_spec.name: len(calls)}, journal.answers, journal.path)
         responses = source.answer(calls, asked, journal, progress)
         states = list(state.request_states)
         failures = {}
-        for place, response in enumerate(responses):
-            states[place] = _with_response(states[place], asked[place], response, source)
+        for index, response in enumerate(responses):
+            states[index] = _with_response(states[index], asked[index], response, source)
             if isinstance(response, Failure):
-                failures[place] = response
+                failures[index] = response
         cut = sum(
             new.prompt_truncated > old.prompt_truncated for new, old in zip(states, state.request_states, strict=True)
         )
@@ -128,9 +128,9 @@ def _is_empty(response: Response, request: Request) -> bool:
     return not any(completion.text for completion in response.completions)
 
 
-def _call(run: str, place: int, payload: bytes) -> Call:
-    key = request_key((run, place, 0, 0), "helm", payload)
-    return Call(run, place, 0, 0, "generate_until", payload, key)
+def _call(run: str, index: int, payload: bytes) -> Call:
+    key = request_key((run, index, 0, 0), "helm", payload)
+    return Call(run, index, 0, 0, "generate_until", payload, key)
 
 
 def _open_journal(run_spec: RunSpec, calls: Sequence[Call], source: Source, journals: Path, fresh: bool) -> Journal:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from assay.helm.running.runs import RunToAnswer
     from assay.helm.tokenization import TokenizerService
 
-_Place = tuple[int, "InstanceKey", int | None, str | None]
+_RequestKey = tuple[int, "InstanceKey", int | None, str | None]
 
 
 def check_results_can_be_written(
@@ -80,9 +80,9 @@ def _lost_when_answered_again(
 
 
 def _with_earlier_results(state: ScenarioState, before: StateFile, returns_tokens: bool) -> ScenarioState:
-    results = {_place(one): one.result for one in before if one.result is not None}
+    results = {_request_key(one): one.result for one in before if one.result is not None}
     states = [
-        msgspec.structs.replace(one, result=_without_tokens(results.get(_place(one)), returns_tokens))
+        msgspec.structs.replace(one, result=_without_tokens(results.get(_request_key(one)), returns_tokens))
         for one in state.request_states
     ]
     return msgspec.structs.replace(state, request_states=states)
@@ -95,5 +95,5 @@ def _without_tokens(result: RequestResult | None, returns_tokens: bool) -> Reque
     return msgspec.structs.replace(result, completions=completions)
 
 
-def _place(state: RequestState) -> _Place:
+def _request_key(state: RequestState) -> _RequestKey:
     return state.train_trial_index, instance_key(state.instance), state.reference_index, state.request_mode

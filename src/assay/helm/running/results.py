@@ -55,8 +55,8 @@ def truncate_sequence(
     stops = [*request.stop_sequences, *([end_of_text_token] if end_of_text_token else [])]
     text, tokens = sequence.text, sequence.tokens
     for stop in stops:
-        place = text.find(stop)
-        text = text if place < 0 else text[:place]
+        start = text.find(stop)
+        text = text if start < 0 else text[:start]
         tokens = _before(tokens, stop)
     if len(tokens) > request.max_tokens:
         tokens = tokens[: request.max_tokens]
