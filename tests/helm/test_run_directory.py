@@ -8,7 +8,7 @@ import pytest
 
 from assay.errors import FileFormatError, MissingDependencyError, OutputError
 from assay.helm import MetricSpec, PerturbationDescription, RequestState, RunSpec, ScenarioSpec, ScenarioState
-from assay.helm.evaluation import evaluate, plan
+from assay.helm.evaluation import evaluate, plan_metrics
 from assay.helm.metrics.base import Metric
 from assay.helm.metrics.registry import create_metric
 from assay.helm.run_directory import RUN_SPEC, SCENARIO, SCENARIO_STATE, metrics_of, read_run_spec, run_entry
@@ -200,7 +200,7 @@ def test_only_the_first_metric_if_asked(tokenizer: EncoderService) -> None:
 def test_without_a_tokenizer_what_needs_none_is_computed() -> None:
     run = state([generation(0, result("yes"))])
     metrics = [create_metric(exact_match()), create_metric(MetricSpec(f"{BASIC}BasicReferenceMetric"))]
-    planned = plan(metrics, run, has_tokenizer=False)
+    planned = plan_metrics(metrics, run, has_tokenizer=False)
     assert planned.left_out == [
         "BasicGenerationMetric: num_prompt_tokens and what depends on it is left out: it needs --tokenizer hf:PATH"
     ]
@@ -214,7 +214,7 @@ def test_a_metric_of_references_needs_a_tokenizer() -> None:
     run = state([], method="multiple_choice_separate_original")
     metric = create_metric(MetricSpec(f"{BASIC}BasicReferenceMetric"))
     assert isinstance(metric, Metric)
-    assert plan([metric], run, has_tokenizer=False).left_out == [
+    assert plan_metrics([metric], run, has_tokenizer=False).left_out == [
         "BasicReferenceMetric is left out: it needs --tokenizer hf:PATH"
     ]
     with pytest.raises(MissingDependencyError, match="BasicReferenceMetric needs a tokenizer and was given none"):

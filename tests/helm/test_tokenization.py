@@ -121,5 +121,5 @@ def test_a_text_is_counted_once(opt: OptTokenizer, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(opt, "tokenize", tokenize)
     counter = TokenCounter(opt, "m/m")
-    assert [counter.encoded("a b"), counter.encoded("a b"), counter.split("a b")] == [2, 2, 2]
+    assert [counter.count_ids("a b"), counter.count_ids("a b"), counter.count_strings("a b")] == [2, 2, 2]
     assert [(request.encode, request.tokenizer) for request in asked] == [(True, "m/m"), (False, "m/m")]

@@ -81,7 +81,7 @@ class Evaluated:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MetricPlan:
     """Which metrics can be computed."""
 
     metrics: list[Metric | InstalledHelmMetric]
@@ -89,12 +89,12 @@ class Plan:
     """For each metric or statistic that cannot be computed, a line with the reason."""
 
 
-def plan(
+def plan_metrics(
     metrics: Sequence[Metric | InstalledHelmMetric],
     source: ScenarioState | StateFile,
     has_tokenizer: bool,
     unsafe_code: UnsafeCode | None = None,
-) -> Plan:
+) -> MetricPlan:
     """Find out before anything runs which metrics can be computed.
 
     In language modelling runs, where an instance may have several requests, HELM computes only its language modelling
@@ -123,7 +123,7 @@ def plan(
             missing = None if has_tokenizer else metric.left_out_without_tokenizer(adapter_spec)
             if missing:
                 left_out.append(f"{name}: {missing} is left out: it needs {_OPTION}")
-    return Plan(possible, left_out)
+    return MetricPlan(possible, left_out)
 
 
 def evaluate(

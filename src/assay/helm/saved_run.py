@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.errors import MissingDependencyError, NothingMeasuredError, SpecificationError
-from assay.helm.evaluation import plan
+from assay.helm.evaluation import plan_metrics
 from assay.helm.metrics.registry import create_metric
 from assay.helm.options import MetricOptions
 from assay.helm.run_directory import RunFiles, metrics_of, write_run
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.helm.evaluation import Evaluated
     from assay.helm.installed_helm import InstalledHelmMetric
     from assay.helm.metrics.base import Metric
-    from assay.helm.selection import Run
+    from assay.helm.selection import SavedRun
     from assay.helm.stats import Stat
 
 _DEFAULT_OPTIONS = MetricOptions()
@@ -94,8 +94,8 @@ def evaluate(
     chosen = _chosen([metrics] if isinstance(metrics, str) else metrics, found, options)
     service = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
     unsafe_code = options.unsafe_code(found.folder)
-    planned = plan(chosen, found.state, service is not None, unsafe_code)
-    if not planned.metrics or (_are_of_answers(chosen) and not _are_of_answers(planned.metrics)):
+    planned = plan_metrics(chosen, found.state, service is not None, unsafe_code)
+    if not planned.metrics or (_score_answers(chosen) and not _score_answers(planned.metrics)):
         raise NothingMeasuredError("; ".join(["no metric of the answers can be computed", *planned.left_out]))
     for line in planned.left_out:
         note(line)
@@ -113,11 +113,11 @@ def evaluate(
     return ScoredRun(folder=folder, evaluated=evaluated, left_out=tuple(planned.left_out))
 
 
-def _are_of_answers(metrics: Sequence[Metric | InstalledHelmMetric]) -> bool:
+def _score_answers(metrics: Sequence[Metric | InstalledHelmMetric]) -> bool:
     return any(metric.needs_answers for metric in metrics)
 
 
-def _chosen(names: Sequence[str], run: Run, options: MetricOptions) -> list[Metric | InstalledHelmMetric]:
+def _chosen(names: Sequence[str], run: SavedRun, options: MetricOptions) -> list[Metric | InstalledHelmMetric]:
     if names:
         return [create_metric(spec) for spec in select_metrics(names, run.run_spec)]
     if run.run_spec is None:

@@ -27,7 +27,7 @@ _GENERATION = "helm.benchmark.metrics.basic_metrics.BasicGenerationMetric"
 
 
 @dataclass(frozen=True)
-class Run:
+class SavedRun:
     """A run on disk."""
 
     folder: Path
@@ -36,7 +36,7 @@ class Run:
     state: StateFile
 
 
-def find_run(path: Path, run_spec: Path | None = None) -> Run:
+def find_run(path: Path, run_spec: Path | None = None) -> SavedRun:
     """Find a run by its directory or its ``scenario_state.json``.
 
     Args:
@@ -53,7 +53,7 @@ def find_run(path: Path, run_spec: Path | None = None) -> Run:
     folder = state_path.parent
     spec_path = run_spec or (folder / RUN_SPEC if (folder / RUN_SPEC).is_file() else None)
     scenario = folder / SCENARIO
-    return Run(
+    return SavedRun(
         folder,
         None if spec_path is None else read_run_spec(spec_path),
         scenario if scenario.is_file() else None,
@@ -163,5 +163,5 @@ def load_tokenizer(description: str) -> TokenizerService:
     if not callable(getattr(encoder, "encode", None)) or not callable(getattr(encoder, "decode", None)):
         raise SpecificationError(f"the tokenizer {description!r} has no encode and decode")
     service = EncoderService(encoder)
-    TokenCounter(service, description).encoded(SAMPLE_TEXT)  # so that it fails before anything is asked or scored
+    TokenCounter(service, description).count_ids(SAMPLE_TEXT)  # so that it fails before anything is asked or scored
     return service

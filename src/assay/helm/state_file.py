@@ -20,7 +20,7 @@ _LIST_ENDS = b"\n  ]"
 _ITEM_BEGINS = b"\n    {"
 _ITEM_ENDS = b"\n    }"
 _OBJECT_FOLLOWS = re.compile(rb"\s*:\s*\{")
-_KEPT = 256
+_OVERLAP = 256
 """Bytes of a chunk that are searched again with the next one."""
 
 
@@ -50,14 +50,14 @@ class StateFile:
             raise FileFormatError(f"{path} cannot be read: {error.strerror}") from None
         self._whole = self._read_whole() if head is None else None
         self._items_begin = 0 if head is None else len(head) + len(_LIST_BEGINS)
-        self._around: dict[str, Any] = {}
+        self._other_keys: dict[str, Any] = {}
         """The file's other keys, before and after its request states."""
         if self._whole is not None:
             self.adapter_spec = self._whole.adapter_spec
         elif head is not None:
-            self._around = parse_json(head + _LIST_BEGINS + b"]\n}", self.name)
-            del self._around["request_states"]
-            spec = self._around.pop("adapter_spec")
+            self._other_keys = parse_json(head + _LIST_BEGINS + b"]\n}", self.name)
+            del self._other_keys["request_states"]
+            spec = self._other_keys.pop("adapter_spec")
             self.adapter_spec = AdapterSpec.from_builtins(spec, f"{self.name}: adapter_spec")
 
     def __iter__(self) -> Iterator[RequestState]:
@@ -89,7 +89,7 @@ class StateFile:
                     if _OBJECT_FOLLOWS.match(text, index):
                         return True
                     index = text.find(quoted, index)
-                kept = text[-_KEPT:]
+                kept = text[-_OVERLAP:]
         return False
 
     def load(self) -> ScenarioState:
@@ -97,12 +97,12 @@ class StateFile:
         if self._whole is not None:
             return self._whole
         states = list(self)
-        return self._whole or self._with_what_is_around(states)  # the layout may change in the middle
+        return self._whole or self._with_other_keys(states)  # the layout may change in the middle
 
-    def _with_what_is_around(self, states: list[RequestState]) -> ScenarioState:
-        around = dict(self._around)
-        annotators = around.pop("annotator_specs", None)
-        return ScenarioState(self.adapter_spec, states, annotators, extras=tuple(around.items()) or None)
+    def _with_other_keys(self, states: list[RequestState]) -> ScenarioState:
+        others = dict(self._other_keys)
+        annotators = others.pop("annotator_specs", None)
+        return ScenarioState(self.adapter_spec, states, annotators, extras=tuple(others.items()) or None)
 
     def _read_head(self, file: IO[bytes]) -> bytes | None:
         text = file.read(_CHUNK)
@@ -150,7 +150,7 @@ class StateFile:
                     text, start, begin = text[begin:] + chunk, start + begin, 0
                 else:
                     raise self._cut_off(text[begin:], comma, start + len(text))
-            self._around |= self._parse_tail(text[tail_begins:] + file.read(), start + tail_begins)
+            self._other_keys |= self._parse_tail(text[tail_begins:] + file.read(), start + tail_begins)
 
     def _parse_tail(self, text: bytes, offset: int) -> dict[str, Any]:
         before = b'{"": []'

@@ -188,11 +188,11 @@ class TokenCounter:
         self._tokenizer = tokenizer
         self._count = lru_cache(maxsize=_CACHE_SIZE)(self._ask)
 
-    def encoded(self, text: str) -> int:
+    def count_ids(self, text: str) -> int:
         """The number of token ids."""
         return self._count(text, True)
 
-    def split(self, text: str) -> int:
+    def count_strings(self, text: str) -> int:
         """The number of token strings."""
         return self._count(text, False)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from assay.errors import FileFormatError, SpecificationError
-from assay.helm.running.runs import helm_name, read_run, renamed
+from assay.helm.running.runs import helm_name, read_run, with_model
 from tests.helm.running.runs import write_run
 
 
@@ -25,7 +25,7 @@ from tests.helm.running.runs import write_run
 def test_the_model_in_a_runs_name(tmp_path: Path, before: str, after: str) -> None:
     run = read_run(write_run(tmp_path), "m/m")
     run = dataclasses.replace(run, run_spec=msgspec.structs.replace(run.run_spec, name=before))
-    assert renamed(run, "local/new").run_spec.name == after
+    assert with_model(run, "local/new").run_spec.name == after
 
 
 def test_names_have_a_creator() -> None:

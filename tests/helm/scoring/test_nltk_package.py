@@ -47,9 +47,9 @@ def test_only_the_thread_that_asked_finds_packages_missing() -> None:
 def test_tokens_and_stems_need_neither_scipy_nor_scikit_learn() -> None:
     loaded = run(
         "import sys\n"
-        "from assay.helm.scoring.scorer import Answer, Scorer\n"
+        "from assay.helm.scoring.scorer import AnswerTexts, Scorer\n"
         "scorer = Scorer(['rouge_l', 'bleu_1'], 1)\n"
-        "assert scorer.score(Answer(('The dogs are running.',), ('Dogs ran.',)))[1] > 0\n"
+        "assert scorer.score(AnswerTexts(('The dogs are running.',), ('Dogs ran.',)))[1] > 0\n"
         "print(*sorted({name.partition('.')[0] for name in sys.modules}))\n"
         "import sklearn.linear_model, scipy.stats  # found again\n"
     ).split()

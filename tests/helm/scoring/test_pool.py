@@ -7,11 +7,11 @@ import pytest
 
 from assay.helm.scoring import pool as pool_module
 from assay.helm.scoring.pool import ScoringPool
-from assay.helm.scoring.scorer import Answer, Scorer
+from assay.helm.scoring.scorer import AnswerTexts, Scorer
 
 NAMES = ["exact_match", "f1_score", "absolute_value_difference"]
 BATCHES = [
-    [Answer((f"gold {batch}", "other"), (f"gold {index}", "other \ud800", "9" * 30)) for index in range(4)]
+    [AnswerTexts((f"gold {batch}", "other"), (f"gold {index}", "other \ud800", "9" * 30)) for index in range(4)]
     for batch in range(6)
 ]
 
@@ -39,7 +39,7 @@ def test_processes_change_no_value() -> None:
 def test_work_reaches_other_processes() -> None:
     pool = ScoringPool(Scorer(["exact_match"], 1), parallelism=2)
     try:
-        assert pool.submit([Answer(("a",), ("a",))]).result() == [[1]]
+        assert pool.submit([AnswerTexts(("a",), ("a",))]).result() == [[1]]
         assert [worker.poll() for worker in pool._workers] == [None]
     finally:
         pool.close()
@@ -49,17 +49,17 @@ def test_a_killed_process_loses_no_batch() -> None:
     pool = ScoringPool(Scorer(["exact_match"], 1), parallelism=2)
     try:
         for _ in range(3):
-            pool.submit([Answer(("a",), ("a",))]).result()
+            pool.submit([AnswerTexts(("a",), ("a",))]).result()
         for worker in pool._workers:
             os.kill(worker.pid, signal.SIGKILL)
             worker.wait()
-        assert [pool.submit([Answer(("a",), ("b",))]).result() for _ in range(4)] == [[[0]]] * 4
+        assert [pool.submit([AnswerTexts(("a",), ("b",))]).result() for _ in range(4)] == [[[0]]] * 4
     finally:
         pool.close()
 
 
 def test_one_process_scores_here() -> None:
     pool = ScoringPool(Scorer(["exact_match"], 1), parallelism=1)
-    assert pool.submit([Answer(("a",), ("a",))]).done()
+    assert pool.submit([AnswerTexts(("a",), ("a",))]).done()
     assert not pool._workers
     pool.close()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import MissingDependencyError, SpecificationError, UnknownMetricError
-from assay.helm.scoring.scorer import SCORES, Answer, Scorer, check_names
+from assay.helm.scoring.scorer import SCORES, AnswerTexts, Scorer, check_names
 from assay.helm.scoring.text import Text
 
 pytest.importorskip("nltk")
@@ -100,11 +100,11 @@ def test_no_text_breaks_a_score(name: str, gold: str, prediction: str) -> None:
 def test_the_best_of_several_answers_has_its_own_name() -> None:
     scorer = Scorer(["exact_match", "f1_score"], 3)
     assert scorer.stat_names == ("exact_match", "exact_match@3", "f1_score", "f1_score@3")
-    assert scorer.score(Answer(("x", "y z"), ("y", "y z"))) == [0, 1, pytest.approx(2 / 3), 1.0]
+    assert scorer.score(AnswerTexts(("x", "y z"), ("y", "y z"))) == [0, 1, pytest.approx(2 / 3), 1.0]
 
 
 def test_the_first_answer_alone_has_no_second_name() -> None:
-    assert Scorer(["exact_match"], 1).score(Answer(("x",), ("y", "x"))) == [0]
+    assert Scorer(["exact_match"], 1).score(AnswerTexts(("x",), ("y", "x"))) == [0]
 
 
 @pytest.mark.parametrize(

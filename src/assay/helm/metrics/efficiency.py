@@ -28,7 +28,7 @@ def efficiency(state: RequestState, tokens: TokenCounter | None, predates_deploy
         runtime, batch_size = result.batch_request_time, result.batch_size
 
     request = state.request
-    num_prompt_tokens = None if tokens is None else tokens.encoded(_prompt(request))
+    num_prompt_tokens = None if tokens is None else tokens.count_ids(_prompt(request))
     num_completion_tokens = sum(len(completion.tokens) for completion in result.completions)
     num_output_tokens: int | None = num_completion_tokens
     if request.echo_prompt:

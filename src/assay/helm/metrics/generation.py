@@ -13,7 +13,7 @@ from assay.helm.metrics.requests import language_modeling_statistics, perplexity
 from assay.helm.metrics.table import Named, Perturbations, TrialTable
 from assay.helm.scoring.code import CODE_SCORES, CodeScorer
 from assay.helm.scoring.pool import Scores, ScoringPool
-from assay.helm.scoring.scorer import Answer, Scorer, check_names, stat_names
+from assay.helm.scoring.scorer import AnswerTexts, Scorer, check_names, stat_names
 from assay.helm.structs import plain_number
 from assay.scoring.deadline import SCORING_SECONDS, Deadline, DeadlineError
 
@@ -82,7 +82,7 @@ class AnswerEvaluation(Evaluation):
             self.unscored.append(f"{group.label}: its answer is matched with output_mapping_pattern, and {error}")
         self._collect(self._scores.ready())
 
-    def catch_up(self) -> None:
+    def flush(self) -> None:
         """Wait for the scores of all answers so far."""
         self._collect(self._scores.rest())
 
@@ -96,7 +96,7 @@ class AnswerEvaluation(Evaluation):
 
     def finish(self) -> list[Stat]:
         """The run's statistics."""
-        self.catch_up()
+        self.flush()
         return self._table.finish()
 
     def close(self) -> None:
@@ -142,7 +142,7 @@ class _Scored(NamedTuple):
     """A group that is being scored."""
 
     group: Group
-    answer: Answer | None
+    answer: AnswerTexts | None
     runs: Sequence[Future[RunResult]]
     """The runs of its programs, if scores need them."""
 
@@ -221,7 +221,7 @@ class _AnswerScores:
         return [confidence, *((name, by_name[name]) for name in self._stat_names)]
 
 
-def _answer_of(adapter_spec: AdapterSpec, group: Group) -> Answer | None:
+def _answer_of(adapter_spec: AdapterSpec, group: Group) -> AnswerTexts | None:
     """The texts that a group is scored on; ``None`` if the instance has no references.
 
     Raises:
@@ -237,7 +237,7 @@ def _answer_of(adapter_spec: AdapterSpec, group: Group) -> Answer | None:
         if adapter_spec.output_mapping_pattern:
             predictions = _extract(adapter_spec.output_mapping_pattern, predictions)
         predictions = [state.output_mapping.get(text, "") for text in predictions]
-    return Answer(golds, tuple(predictions))
+    return AnswerTexts(golds, tuple(predictions))
 
 
 def _likeliest_first(state: RequestState) -> list[GeneratedOutput]:

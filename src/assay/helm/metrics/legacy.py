@@ -9,7 +9,7 @@ from assay.helm.metrics.base import Evaluation, Metric, Setting
 from assay.helm.metrics.calibration import calibration_with_count
 from assay.helm.metrics.generation import AnswerEvaluation, BasicGenerationMetric
 from assay.helm.metrics.language_modeling import LanguageModelingTable
-from assay.helm.metrics.reference import Choice, asks_about_references, choose
+from assay.helm.metrics.reference import Choice, choose, scores_references
 from assay.helm.metrics.requests import perplexity, request_statistics
 from assay.helm.metrics.table import Named, Perturbations, TrialTable
 from assay.helm.stats import MetricName, Moments, PerInstanceStats, Stat
@@ -35,7 +35,7 @@ class BasicMetric(BasicGenerationMetric):
 
     def is_computable(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:
         """Only a tokenizer can tell which of a request's tokens are the reference's."""
-        return has_tokenizer or not asks_about_references(adapter_spec)
+        return has_tokenizer or not scores_references(adapter_spec)
 
 
 class _Basic(AnswerEvaluation):
@@ -49,7 +49,7 @@ class _Basic(AnswerEvaluation):
             return
         statistics = self.further_statistics(group)
         if statistics:
-            self.catch_up()  # keep the order of the instances
+            self.flush()  # keep the order of the instances
             self.add_statistics(group, statistics)
 
     def further_statistics(self, group: Group) -> Named:
@@ -141,7 +141,7 @@ def estimated_cost(request: Request, tokens: TokenCounter | None) -> int | None:
     prompts = (provider == "openai") + request.echo_prompt
     if prompts and tokens is None:
         return None
-    cost = output + (prompts * tokens.encoded(request.prompt) if prompts and tokens is not None else 0)
+    cost = output + (prompts * tokens.count_ids(request.prompt) if prompts and tokens is not None else 0)
     return max(cost - _GOOSEAI_FREE_TOKENS, 0) if provider == "gooseai" else cost
 
 

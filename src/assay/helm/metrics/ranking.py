@@ -71,7 +71,7 @@ class RankingMetric(Metric):
         """Start the evaluation of a run."""
         return _Evaluation(self, setting)
 
-    def judge(self, state: RequestState) -> tuple[int, float]:
+    def sort_key(self, state: RequestState) -> tuple[int, float]:
         """A passage's sort key: the model's judgement, then its log probability."""
         completions = state.answer.completions
         text, logprob = (completions[0].text, completions[0].logprob) if completions else ("missing", 0.0)
@@ -99,7 +99,7 @@ class _Evaluation(Evaluation):
         if not group.references:
             return
         passages = [
-            _Passage.of(state) for state in sorted(group.references, key=self._metric.judge, reverse=True)
+            _Passage.of(state) for state in sorted(group.references, key=self._metric.sort_key, reverse=True)
         ]  # the sort is stable, as HELM's
         relevant = {passage.key: passage.relevance for passage in passages if passage.relevance}
         if not relevant:  # HELM fails on it

@@ -31,10 +31,10 @@ class BasicReferenceMetric(Metric):
 
     def is_computable(self, adapter_spec: AdapterSpec, has_tokenizer: bool) -> bool:
         """Only a tokenizer can tell which of a request's tokens are the reference's."""
-        return has_tokenizer or not asks_about_references(adapter_spec)
+        return has_tokenizer or not scores_references(adapter_spec)
 
 
-def asks_about_references(adapter_spec: AdapterSpec) -> bool:
+def scores_references(adapter_spec: AdapterSpec) -> bool:
     """Whether a run has a request for each reference."""
     return adapter_spec.method in (*_MEAN_METHODS, _CALIBRATED_METHOD)
 
@@ -90,7 +90,7 @@ def choose(setting: Setting, group: Group) -> Choice | str:
         SpecificationError: The run's method has no requests for references.
     """
     method = setting.adapter_spec.method
-    if not asks_about_references(setting.adapter_spec):
+    if not scores_references(setting.adapter_spec):
         raise SpecificationError(f"the run has requests for references, but its method is {method!r}")
     sums: dict[tuple[int, str], tuple[int | float, int]] = {}
     for state in group.references:
@@ -120,7 +120,7 @@ def choose(setting: Setting, group: Group) -> Choice | str:
 
 def _answer_logprob(state: RequestState, tokens: TokenCounter) -> tuple[int | float, int]:
     reference = state.instance.references[state.reference_index or 0].output.text
-    num_tokens = tokens.split(f" {reference}")  # as in the prompt, with a space before it
+    num_tokens = tokens.count_strings(f" {reference}")  # as in the prompt, with a space before it
     answer = state.answer.completions[0].tokens[-num_tokens:]
     return sum(token.logprob for token in answer), num_tokens
 

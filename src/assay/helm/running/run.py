@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from assay._util.event_loops import refuse_inside_event_loop
 from assay._util.interruption import interruptible
 from assay.errors import NothingMeasuredError, SamplesFailedError, SpecificationError
-from assay.helm.evaluation import plan
+from assay.helm.evaluation import plan_metrics
 from assay.helm.options import EntryOptions, LocalModel, MetricOptions, suite_folder
 from assay.helm.run_directory import RunFiles, available_metrics, write_run
 from assay.helm.running.answering import answer_requests
@@ -211,7 +211,7 @@ def _prepare(
     if importlib.util.find_spec("helm") is not None:  # otherwise their metrics, which are HELM's, cannot be computed
         import_plugins(entry.plugins)
     possible = available_metrics(run.run_spec, options.first_metric_only)
-    planned = plan(possible.metrics, run.state, service is not None, unsafe_code)
+    planned = plan_metrics(possible.metrics, run.state, service is not None, unsafe_code)
     return _Job(
         run=run,
         source=answerer.source,

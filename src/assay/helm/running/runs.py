@@ -69,10 +69,10 @@ def read_run(path: Path, model: str) -> RunToAnswer:
     run = find_run(path)
     if run.run_spec is None:
         raise SpecificationError(f"{run.folder} has no {RUN_SPEC}, which has the run's name and metrics")
-    return renamed(RunToAnswer(run.run_spec, run.scenario, run.state.load(), run.folder), model)
+    return with_model(RunToAnswer(run.run_spec, run.scenario, run.state.load(), run.folder), model)
 
 
-def renamed(run: RunToAnswer, model: str) -> RunToAnswer:
+def with_model(run: RunToAnswer, model: str) -> RunToAnswer:
     """The run with another model's name in all its records, and without results."""
     old = run.run_spec.adapter_spec
     adapter_spec = msgspec.structs.replace(old, model=model, **_deployment(old.model_deployment, model))
@@ -84,7 +84,7 @@ def renamed(run: RunToAnswer, model: str) -> RunToAnswer:
         state=msgspec.structs.replace(
             run.state,
             adapter_spec=adapter_spec,
-            request_states=[_renamed(one, model) for one in run.state.request_states],
+            request_states=[_with_model(one, model) for one in run.state.request_states],
         ),
     )
 
@@ -124,7 +124,7 @@ def _name_with(name: str, model: str) -> str:
     return scenario + colon + ",".join(others)
 
 
-def _renamed(state: RequestState, model: str) -> RequestState:
+def _with_model(state: RequestState, model: str) -> RequestState:
     old = state.request
     request = msgspec.structs.replace(old, model=model, **_deployment(old.model_deployment, model))
     return msgspec.structs.replace(state, request=request, result=None)

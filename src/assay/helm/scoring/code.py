@@ -119,7 +119,7 @@ def pass_at_k(count: int, num_right: int, k: int) -> float:
     return 1.0 - float(np.prod(1.0 - k / np.arange(count - num_right + 1, count + 1)))
 
 
-def carried_problem(reference: Reference) -> Problem | None:
+def problem_of(reference: Reference) -> Problem | None:
     """The problem in a reference, if it has one.
 
     Raises:
@@ -170,7 +170,7 @@ class _Problems:
 
     def find(self, instance: Instance, reference: Reference) -> Problem | None:
         return (
-            carried_problem(reference)
+            problem_of(reference)
             or self._by_prompt.get(instance.input.text)
             or self._by_solution.get(reference.output.text)
         )

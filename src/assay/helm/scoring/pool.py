@@ -11,7 +11,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING, cast
 
-from assay.helm.scoring.scorer import Answer, Score, Scorer
+from assay.helm.scoring.scorer import AnswerTexts, Score, Scorer
 from assay.helm.scoring.worker import ScorerSpec, decode_scores, receive, score_batch, send
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class ScoringPool:
         self._workers: list[subprocess.Popen[bytes]] = []
         self._here = threading.Lock()
 
-    def submit(self, batch: Sequence[Answer]) -> Future[Scores]:
+    def submit(self, batch: Sequence[AnswerTexts]) -> Future[Scores]:
         """Score a batch."""
         if self._limit > 1 and self._spent > _SECONDS_BEFORE_WORKERS:
             if self._threads is None:
@@ -71,11 +71,11 @@ class ScoringPool:
             worker.wait()
         self._workers = []
 
-    def _score_here(self, batch: Sequence[Answer]) -> Scores:
+    def _score_here(self, batch: Sequence[AnswerTexts]) -> Scores:
         with self._here:
             return score_batch(self._scorer, batch)
 
-    def _score_in_worker(self, batch: Sequence[Answer]) -> Scores:
+    def _score_in_worker(self, batch: Sequence[AnswerTexts]) -> Scores:
         try:
             worker = getattr(self._local, "worker", None)
             if worker is None:

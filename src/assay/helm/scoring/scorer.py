@@ -64,7 +64,7 @@ _MAX_CACHED_CHARACTERS = 100_000
 """In all cached texts together; their n-grams take about fifty times as many bytes."""
 
 
-class Answer(NamedTuple):
+class AnswerTexts(NamedTuple):
     """The texts that one request is scored on."""
 
     golds: tuple[str, ...]
@@ -100,7 +100,7 @@ class Scorer:
         """The names of the values that `score` returns, in order."""
         return stat_names(self.names, self.num_outputs)
 
-    def score(self, answer: Answer) -> list[Score]:
+    def score(self, answer: AnswerTexts) -> list[Score]:
         """For each name, the best score of the first prediction over all right answers, then of all predictions."""
         golds = [self._text(gold) for gold in answer.golds]
         predictions = [Text(prediction) for prediction in answer.predictions]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from assay.helm.scoring.scorer import Answer, Score, Scorer
+from assay.helm.scoring.scorer import AnswerTexts, Score, Scorer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ def decode_scores(body: bytes) -> list[list[Score]]:
     return msgspec.msgpack.decode(body, type=list[list[Score]])
 
 
-def score_batch(scorer: Scorer, answers: Sequence[Answer]) -> list[list[Score]]:
+def score_batch(scorer: Scorer, answers: Sequence[AnswerTexts]) -> list[list[Score]]:
     """Score a batch of answers."""
     return [scorer.score(answer) for answer in answers]
 
@@ -66,7 +66,7 @@ def main() -> None:
     spec = msgspec.msgpack.decode(first, type=ScorerSpec)
     scorer = Scorer(spec.names, spec.num_outputs)
     while (body := receive(requests)) is not None:
-        send(replies, score_batch(scorer, msgspec.msgpack.decode(body, type=list[Answer])))
+        send(replies, score_batch(scorer, msgspec.msgpack.decode(body, type=list[AnswerTexts])))
 
 
 if __name__ == "__main__":
