@@ -1,6 +1,6 @@
-"""Why a run scored low: the model, or the harness? See docs/triage.md.
+"""Triage: did a run score low because of the model or because of the harness? See docs/triage.md.
 
-It may import ``checks``, ``rescoring``, ``runs`` and what stands below them.
+The package may import ``checks``, ``rescoring``, ``runs`` and what stands below them.
 """
 
 from assay.diagnosis.findings import TITLES, Cause, Confidence, Example, Finding, Triage

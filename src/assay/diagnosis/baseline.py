@@ -1,4 +1,4 @@
-"""The baseline's samples beside those of the run, paired as for a comparison."""
+"""Pairs the baseline's samples with the run's, as for a comparison."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _TASKS_NAMED = 3
 def baseline_of(
     path: Path, samples: RunSamples, metrics: Mapping[str, str | None], *, score_again: bool = False
 ) -> Baseline:
-    """The baseline at `path` beside a run.
+    """The baseline at `path`, paired with a run.
 
     Args:
         path: a run or a baseline file.
         samples: the run.
-        metrics: by task of the run that is looked at, the metric key; None: none is.
-        score_again: see what its answers would score now, if other versions made it.
+        metrics: by task under triage, the metric key; None if the task has no usable metric.
+        score_again: if other versions made the baseline, score its answers again with the present ones.
 
     Raises:
         FileFormatError: a run is missing or damaged, or the two have no task in common.

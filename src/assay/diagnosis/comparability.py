@@ -1,4 +1,4 @@
-"""Causes that lie between two runs: task, data, prompts, settings or lm-eval are not the baseline's."""
+"""Detects differences from the baseline: in task, data, prompts, settings or the version of lm-eval."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def mismatches(evidence: Evidence) -> Iterator[Found]:
     """Settings, documents and prompts that differ from the baseline's."""
     if evidence.baseline is None:
         return
-    told: dict[Cause, dict[str, list[str]]] = {}
+    mismatches_by_cause: dict[Cause, dict[str, list[str]]] = {}
     for task, differences in evidence.baseline.mismatches.items():
         for each in differences:
-            told.setdefault(_cause_of(each), {}).setdefault(task, []).append(each)
-    for cause, by_task in told.items():
+            mismatches_by_cause.setdefault(_cause_of(each), {}).setdefault(task, []).append(each)
+    for cause, by_task in mismatches_by_cause.items():
         affected = [sample for sample in evidence.scored if sample.task in by_task]
         yield judge(
             evidence,
@@ -64,7 +64,7 @@ def baseline_is_part(evidence: Evidence) -> Iterator[Found]:
 
 
 def _by_task(words: Mapping[str, str]) -> str:
-    """What is said of each task; of many, the first few."""
+    """A message for each task; of many tasks, for the first few."""
     shown = "; ".join(f"{task}: {said}" for task, said in list(words.items())[:_TASKS_SHOWN])
     return shown + (f"; and {len(words) - _TASKS_SHOWN} tasks more" if len(words) > _TASKS_SHOWN else "")
 
@@ -95,7 +95,7 @@ def other_lm_eval(evidence: Evidence) -> Iterator[Found]:
 
 
 def sampled(evidence: Evidence) -> Iterator[Found]:
-    """Answers drawn at random: a score of such a run is one of many."""
+    """Answers are sampled, so the score varies from run to run."""
     affected = [sample for sample in evidence.scored if sample.temperature > 0]
     if not affected:
         return

@@ -1,4 +1,4 @@
-"""Causes that show in what answers say: right ones that were not extracted, loops, gibberish, refusals."""
+"""Detects causes in what answers say: right answers that were not extracted, loops, gibberish, refusals."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _SIGNS = (
     (Sign.WRONG_LANGUAGE, Cause.WRONG_LANGUAGE, 0.1, "look at the system prompt, the chat template and the weights"),
     (Sign.REFUSED, Cause.REFUSED, 0.05, "look at the system prompt and at filters between client and model"),
 )
-"""Sign, its cause, the share of answers from which it counts without a baseline, and what to do."""
+"""Sign, its cause, the least share of answers without a baseline, and what to do."""
 _BEYOND_BASELINE = 0.03
 
 
 def not_extracted(evidence: Evidence) -> Iterator[Found]:
-    """Right answers in the text that the filter took for wrong ones."""
+    """Texts with a right answer that the filter missed."""
     yield from _missed(
         evidence,
         Cause.EXTRACTION_MISSED,

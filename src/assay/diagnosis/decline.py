@@ -1,4 +1,4 @@
-"""What is left when the harness is not to blame: guessing, and answers that got worse."""
+"""Detects guessing, and answers that are worse than the baseline's for no reason in the harness."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WEIGHT = 0.9
 
 
 def chance_level(evidence: Evidence) -> Iterator[Found]:
-    """Multiple-choice scores that guessing would give, too. A small model may do no better."""
+    """Multiple-choice scores that guessing would reach. A small model may do no better."""
     offered = [sample for sample in evidence.scored if sample.choices > 1]
     if len(offered) < _FEWEST:
         return
@@ -55,7 +55,7 @@ def answers_worse(evidence: Evidence, causes: Sequence[Found]) -> Iterator[Found
 
     Args:
         evidence: the run and its baseline.
-        causes: what was found to be material in the harness.
+        causes: the causes found in the harness.
     """
     if evidence.loss.against is not Reference.BASELINE or not evidence.loss.is_real:
         return

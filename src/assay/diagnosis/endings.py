@@ -1,4 +1,4 @@
-"""Causes that show in how answers end: cut off, stopped, empty, reasoning in the wrong place."""
+"""Detects causes in how answers end: cut off, stopped, empty, reasoning in the wrong place."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 
 _TRUNCATED_SHARE = 0.05
 _TRUNCATED_AGAINST_COMPLETED = 0.5
-"""Truncated answers score less than this part of what completed ones do; else the limit is not what ails them."""
+"""Truncated answers must score less than this share of what completed ones do; else the limit is not the cause."""
 _NEAR_LIMIT = 0.8
 _LEAST_LIMIT = 16
-"""Tokens that are advised at least: fewer hold no answer."""
+"""Least number of tokens to advise: fewer hold no answer."""
 _EMPTY_SHARE = 0.02
 _ANSWER_FOUND = 0.3
-"""Share of reasonings that end with the right answer, from which the content is taken to have gone there."""
+"""If this share of the reasoning ends with the right answer, the parser put the answer there."""
 _STOPPED_SHARE = 0.05
 _STOPPED_LENGTH = 0.5
-"""An answer is short if it has less than this part of the characters that right ones have, or the baseline's had."""
+"""An answer is short if it has less than this share of the characters of right answers, or of the baseline's answer."""
 _FEWEST_RIGHT = 10
 _STOPPED_AT_ONCE = 3
-"""Tokens; a stop string at the very beginning takes about as many."""
+"""Tokens of an answer that begins with a stop string, at most."""
 _LEAKED_SHARE = 0.05
-_WIDE_STOP = 12
-"""Characters of a stop string that a text may well hold by itself, unlike ``<|im_end|>``."""
+_ORDINARY_STOP = 12
+"""Longest stop string, in characters, that ordinary text may contain, unlike ``<|im_end|>``."""
 
 
 def truncated(evidence: Evidence) -> Iterator[Found]:
-    """Answers cut off at the token limit, other than those that had not come to their end for another reason."""
+    """Answers that were cut off at the token limit, other than loops and texts that ran on."""
     generated = evidence.generated
     affected = [sample for sample in generated if _is_cut_off(sample)]
     completed = [sample for sample in generated if sample.outcome is not Outcome.TRUNCATED]
@@ -63,7 +63,7 @@ def truncated(evidence: Evidence) -> Iterator[Found]:
         Suspicion(
             cause=Cause.TRUNCATED,
             evidence=words,
-            advice=f"raise max_gen_toks (--gen-kwargs max_gen_toks=N): {_how_many(evidence, affected, completed)}",
+            advice=f"raise max_gen_toks (--gen-kwargs max_gen_toks=N): {_advised_limit(evidence, affected, completed)}",
             affected=affected,
             of=len(generated),
             confidence=Confidence.CERTAIN,
@@ -75,7 +75,7 @@ def truncated(evidence: Evidence) -> Iterator[Found]:
 
 
 def _is_cut_off(sample: SampleFacts) -> bool:
-    # Loops end nowhere; and who goes on with the next turn has not seen where its own ends.
+    # A loop never ends, and a text that continues with the next turn missed its own end: a higher limit helps neither.
     return sample.outcome is Outcome.TRUNCATED and not {Sign.REPETITIVE, Sign.TEMPLATE_MARKERS} & set(sample.signs)
 
 
@@ -89,8 +89,8 @@ def _tokens(count: int | str) -> str:
     return "1 token" if count == 1 else f"{count} tokens"
 
 
-def _how_many(evidence: Evidence, affected: Sequence[SampleFacts], completed: Sequence[SampleFacts]) -> str:
-    """How many tokens would have been enough, as far as other answers tell."""
+def _advised_limit(evidence: Evidence, affected: Sequence[SampleFacts], completed: Sequence[SampleFacts]) -> str:
+    """Advice on the token limit, from the lengths of other answers."""
     twins = [evidence.twin_facts(sample) for sample in affected]
     needed = sorted(
         twin.completion_tokens
@@ -109,7 +109,7 @@ def _how_many(evidence: Evidence, affected: Sequence[SampleFacts], completed: Se
 
 
 def without_content(evidence: Evidence) -> Iterator[Found]:
-    """Answers without content: swallowed by the reasoning, stopped inside it, or nothing at all."""
+    """Answers without content: the answer is in the reasoning, the reasoning was stopped, or there is neither."""
     generated = evidence.generated
     empty = [sample for sample in generated if sample.outcome is Outcome.EMPTY]
     open_thoughts = [sample for sample in generated if _is_stopped_thought(sample)]
@@ -117,12 +117,12 @@ def without_content(evidence: Evidence) -> Iterator[Found]:
     answered = sum(sample.answer_in_reasoning for sample in reasoned)
     if reasoned and answered >= _ANSWER_FOUND * len(reasoned):
         if exceeds_baseline(evidence, _is_empty, generated, least=_EMPTY_SHARE):
-            yield judge(evidence, _swallowed(generated, reasoned, answered))
+            yield judge(evidence, _answered_in_reasoning(generated, reasoned, answered))
     elif exceeds_baseline(evidence, _is_stopped_in_thought, generated, least=_EMPTY_SHARE):
         yield judge(evidence, _stopped_in_reasoning(generated, [*reasoned, *open_thoughts]))
     nothing = [sample for sample in empty if not sample.has_reasoning]
     if nothing and exceeds_baseline(evidence, _is_empty, generated, least=_EMPTY_SHARE):
-        yield judge(evidence, _nothing(generated, nothing))
+        yield judge(evidence, _without_anything(generated, nothing))
 
 
 def _is_empty(sample: SampleFacts) -> bool:
@@ -137,7 +137,9 @@ def _is_stopped_in_thought(sample: SampleFacts) -> bool:
     return _is_stopped_thought(sample) or (_is_empty(sample) and sample.has_reasoning)
 
 
-def _swallowed(generated: Sequence[SampleFacts], reasoned: Sequence[SampleFacts], answered: int) -> Suspicion:
+def _answered_in_reasoning(
+    generated: Sequence[SampleFacts], reasoned: Sequence[SampleFacts], answered: int
+) -> Suspicion:
     return Suspicion(
         cause=Cause.ANSWER_IN_REASONING,
         evidence=f"{percent(len(reasoned), len(generated))} answers have empty content and reasoning beside it; "
@@ -151,7 +153,7 @@ def _swallowed(generated: Sequence[SampleFacts], reasoned: Sequence[SampleFacts]
 
 
 def _stopped_in_reasoning(generated: Sequence[SampleFacts], affected: Sequence[SampleFacts]) -> Suspicion:
-    stops = ", ".join(map(repr, _wide_stops(affected)))
+    stops = ", ".join(map(repr, _ordinary_stops(affected)))
     unfinished = sum(sample.is_unfinished or sample.is_open_thought for sample in affected)
     return Suspicion(
         cause=Cause.STOPPED_IN_REASONING,
@@ -164,9 +166,9 @@ def _stopped_in_reasoning(generated: Sequence[SampleFacts], affected: Sequence[S
     )
 
 
-def _nothing(generated: Sequence[SampleFacts], nothing: Sequence[SampleFacts]) -> Suspicion:
+def _without_anything(generated: Sequence[SampleFacts], nothing: Sequence[SampleFacts]) -> Suspicion:
     tokens = [sample.completion_tokens for sample in nothing if sample.completion_tokens is not None]
-    stops = _wide_stops(nothing)
+    stops = _ordinary_stops(nothing)
     words = f"{percent(len(nothing), len(generated))} answers are empty"
     if tokens:
         words += f", of {_tokens(round(median(tokens)))} (median)"
@@ -190,7 +192,7 @@ def _nothing(generated: Sequence[SampleFacts], nothing: Sequence[SampleFacts]) -
 
 
 def stopped_early(evidence: Evidence) -> Iterator[Found]:
-    """Answers that break off without a result, where a stop string may well have stood in the text."""
+    """Answers that break off without a result and may have contained a stop string."""
     generated = evidence.generated
     right = [sample.characters for sample in generated if (sample.score or 0.0) >= 1]
     short = _STOPPED_LENGTH * median(right) if len(right) >= _FEWEST_RIGHT else 0.0
@@ -201,7 +203,7 @@ def stopped_early(evidence: Evidence) -> Iterator[Found]:
     affected = [sample for sample in generated if breaks_off(sample) and not _is_as_long(evidence, sample)]
     if not affected or not exceeds_baseline(evidence, breaks_off, generated, least=_STOPPED_SHARE):
         return
-    stops = ", ".join(map(repr, _wide_stops(affected)))
+    stops = ", ".join(map(repr, _ordinary_stops(affected)))
     yield judge(
         evidence,
         Suspicion(
@@ -222,24 +224,24 @@ def _lacks_result(sample: SampleFacts) -> bool:
         and not sample.signs
         and sample.missed is None
         and not sample.is_open_thought
-        and bool(_wide_stops([sample]))
+        and bool(_ordinary_stops([sample]))
     )
 
 
 def _is_as_long(evidence: Evidence, sample: SampleFacts) -> bool:
-    """Whether the baseline's answer to the same document was not much longer."""
+    """Whether the answer is at least half as long as the baseline's to the same document."""
     twin = evidence.twin_facts(sample)
     return twin is not None and sample.characters > _STOPPED_LENGTH * twin.characters
 
 
-def _wide_stops(samples: Sequence[SampleFacts]) -> list[str]:
-    """The stop strings that a text may hold by itself."""
+def _ordinary_stops(samples: Sequence[SampleFacts]) -> list[str]:
+    """The stop strings that ordinary text may contain."""
     stops = dict.fromkeys(stop for sample in samples for stop in sample.stops)
-    return [stop for stop in stops if len(stop) <= _WIDE_STOP and not stop.startswith(("<", "[/"))]
+    return [stop for stop in stops if len(stop) <= _ORDINARY_STOP and not stop.startswith(("<", "[/"))]
 
 
 def reasoning_leaked(evidence: Evidence) -> Iterator[Found]:
-    """Reasoning tags in the content."""
+    """Answers with reasoning tags in the content."""
     generated = evidence.generated
     affected = [sample for sample in generated if _is_leaked(sample)]
     if not exceeds_baseline(evidence, _is_leaked, generated, least=_LEAKED_SHARE):

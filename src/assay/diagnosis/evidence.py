@@ -1,4 +1,4 @@
-"""What detectors look at: a run's facts, the baseline's beside them, and the loss that is to be explained."""
+"""The input of detectors: the facts of a run and its baseline, and the loss to explain."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.results.document import ResultsDocument
 
 _SMALLEST_LOSS = 0.01
-"""A mean that is less far below the baseline's needs no explanation."""
+"""A smaller loss against the baseline needs no explanation."""
 _SIGNIFICANT = 0.01
 _FEWEST_OTHERS = 10
 _LEAST_OTHERS = 0.1
@@ -30,7 +30,7 @@ class Twin(msgspec.Struct, frozen=True, kw_only=True):
 
     score: float | None
     facts: SampleFacts | None = None
-    """None where only the baseline's scores are known."""
+    """None if only the baseline's scores are known."""
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,31 +38,31 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     twins: dict[tuple[str, int], Twin]
-    """By task and document of the run under triage."""
+    """By task and document number of the run under triage."""
     mismatches: dict[str, tuple[str, ...]] = {}
-    """By task, what differs besides the answers, in words."""
+    """By task, messages on differences other than the answers."""
     partial: dict[str, str] = {}
-    """By task, which part of the documents it asked, where the run asked others."""
+    """By task, a message that the baseline asked only part of the run's documents."""
     lm_eval: str = "?"
     document: ResultsDocument | None = None
-    """What its results file says; None where only its scores are known."""
+    """Its results file; None if only its scores are known."""
     scored_now: dict[str, tuple[float, float]] = {}
-    """By task, its score then and that of the same answers now, where these were scored again and differ."""
+    """By task, the old and the new score of the same answers, if they were scored again and differ."""
 
     @property
     def has_facts(self) -> bool:
-        """Whether more than scores is known of it."""
+        """Whether more than its scores is known."""
         return any(twin.facts is not None for twin in self.twins.values())
 
 
 class Reference(StrEnum):
-    """What a score is measured against."""
+    """What the loss is measured against."""
 
     BASELINE = "baseline"
     CHECK = "check"
     """A threshold that is not met."""
     FULL = "full"
-    """The full score: nothing says what the model can do."""
+    """The full score, if nothing tells what the model can reach."""
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -87,18 +87,18 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gain(self) -> float:
-        """By how much the score would rise if they were repaired; 0 where that is not known."""
+        """How much the score would rise if they were repaired; 0 if that is not known."""
         return 0.0 if self.score is None or self.repaired is None else max(0.0, self.repaired - self.score)
 
 
 class Evidence:
-    """Everything that is known of one run.
+    """Everything that is known about one run.
 
     Args:
-        facts: of every sample.
-        document: what its results file says.
+        facts: the facts of every sample.
+        document: the results file.
         baseline: an earlier run, if there is one.
-        metrics: the keys of the metrics that the facts' scores are of.
+        metrics: keys of the metrics behind the facts' scores.
     """
 
     def __init__(
@@ -134,12 +134,12 @@ class Evidence:
 
     @cached_property
     def differences(self) -> list[float]:
-        """Score minus the baseline's, for each pair."""
+        """For each pair, the run's score minus the baseline's."""
         return [_score(sample) - twin.score for sample, twin in self.pairs if twin.score is not None]
 
     @cached_property
     def loss_p_value(self) -> float:
-        """One-sided, that the run scores no worse than the baseline; 1 without one."""
+        """One-sided p-value of "the run is no worse than the baseline"; 1 without a baseline."""
         differences = [difference for difference in self.differences if difference]
         if all(abs(difference) == 1 for difference in differences):
             return mcnemar(differences.count(-1), differences.count(1), "worse")
@@ -147,7 +147,7 @@ class Evidence:
 
     @cached_property
     def loss(self) -> Loss:
-        """What there is to explain: against the baseline, an unmet threshold, or else against the full score."""
+        """The loss to explain: against the baseline, else against an unmet threshold, else against the full score."""
         if self.pairs and self.baseline_score is not None:
             ours = _mean(_score(sample) for sample, _ in self.pairs) or 0.0
             size = self.baseline_score - ours
@@ -162,23 +162,23 @@ class Evidence:
 
     @property
     def shortfall(self) -> float:
-        """How far the score is below the minimum that is not passed; negative where only its verdict is missing."""
+        """How far the score is below the minimum of an unmet check; negative if the score alone would pass."""
         score = self.score or 0.0
         return max((check.min - score for check in self.unmet_here if check.min), default=0.0)
 
     @cached_property
     def unmet(self) -> list[CheckResult]:
-        """The run's checks that are not passed."""
+        """The run's checks that do not pass."""
         return [check for check in self.document.additions.checks or () if check.verdict is not Verdict.PASS]
 
     @cached_property
     def unmet_here(self) -> list[CheckResult]:
-        """Those of them on a metric that the facts' scores are of."""
+        """The unmet checks on one of ``metrics``."""
         return [check for check in self.unmet if check.metric in self.metrics]
 
     @property
     def _is_judged_worse(self) -> bool:
-        """Whether a check against a baseline has found so, at the error rate that it was given."""
+        """Whether a check against a baseline failed."""
         return any(check.baseline and check.verdict is Verdict.FAIL for check in self.unmet)
 
     def estimate(
@@ -187,14 +187,14 @@ class Evidence:
         """What the score would be without the affected samples, and with them repaired.
 
         Args:
-            affected: of the scored samples.
-            repaired_to: the score that one would have; None: the baseline's, or, without one, the others' mean. Too few
-                others tell nothing.
+            affected: some of the scored samples.
+            repaired_to: the score that a repaired sample would have; None: the baseline's or, without one, the mean of
+                the other samples if there are enough of them.
         """
         places = {sample.place for sample in affected}
         untouched = [sample for sample in self.scored if sample.place not in places]
         others = _mean(_score(sample) for sample in untouched)
-        telling = others if self.tells_of_others(len(untouched)) else None
+        telling = others if self.has_enough_others(len(untouched)) else None
         if self.score is None or not places:
             return Estimate(score=self.score, without=self.score, repaired=self.score)
         total = fsum(_score(sample) for sample in untouched)
@@ -205,8 +205,8 @@ class Evidence:
             total += expected
         return Estimate(score=self.score, without=others, repaired=total / len(self.scored))
 
-    def tells_of_others(self, count: int) -> bool:
-        """Whether so many unaffected samples are enough to tell what the affected ones would score."""
+    def has_enough_others(self, count: int) -> bool:
+        """Whether `count` unaffected samples are enough to estimate what the affected ones would score."""
         return count >= max(_FEWEST_OTHERS, _LEAST_OTHERS * len(self.scored))
 
     def _expected(self, sample: SampleFacts, others: float | None) -> float | None:
@@ -214,7 +214,7 @@ class Evidence:
         return others if twin is None or twin.score is None else twin.score
 
     def in_baseline(self, shows: Callable[[SampleFacts], bool]) -> float | None:
-        """The share of the baseline's samples that show something; None where more than its scores is not known."""
+        """The share of the baseline's samples for which `shows` is true; None if only its scores are known."""
         if self.baseline is None or not self.baseline.has_facts:
             return None
         known = [twin.facts for _, twin in self.pairs if twin.facts is not None]

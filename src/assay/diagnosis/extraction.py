@@ -1,6 +1,6 @@
-"""Finds right answers that a filter has missed: reads what a text concludes, and compares that with the gold answer.
+"""Finds right answers that a filter missed: reads a text's conclusion and compares it with the gold answer.
 
-Made for precision. Only a text's own conclusion counts, never a number or letter that merely occurs in it.
+It favours precision: only the conclusion counts, never a number or letter that merely occurs in the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _LONGEST_GOLD = 160
 _END = 600
-"""Characters at a text's end in which its conclusion is looked for, where no phrase marks it."""
+"""If no phrase marks the conclusion, it is looked for in this many characters at the end of the text."""
 _LONGEST_LINE = _LONGEST_GOLD
 
 
@@ -36,7 +36,7 @@ class Where(StrEnum):
 
 
 class Conclusion(msgspec.Struct, frozen=True):
-    """What a text gives as its answer."""
+    """What a text states as its answer."""
 
     where: Where
     text: str
@@ -56,12 +56,12 @@ _UNITS = re.compile(r"[$€£%*`\"'“”‘’]|\\\$|\\%")
 _ENCLOSED = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
 _HEDGE = re.compile(r"\b(?:or|and)\b[\s(\[]*[A-Za-z]\b(?![a-z])")
 _FORMULA = re.compile(r"[\d\\^+=]")
-"""In an answer whose beginning is another answer: x^2 begins x^2 + 1."""
+"""Marks of a formula, which a longer text may merely begin with: x^2 + 1 begins with x^2."""
 _END_OF_SENTENCE = re.compile(r"\n|(?<=[^\d\s.])\.(?:\s|$)|(?<=\d)\.(?:\s|$)")
 
 
 def gold_of(target: str) -> str | None:
-    r"""The answer itself in a task's target; None where the target is no short answer.
+    r"""The answer in a task's target; None if the target is not a short answer.
 
     GSM8K's targets are worked solutions that end in ``#### 18``, MATH's hold a ``\boxed{}``.
     """
@@ -76,10 +76,10 @@ def gold_of(target: str) -> str | None:
 
 
 def missed_answer(text: str, gold: str) -> Where | None:
-    """Where the gold answer stands in a text as its conclusion; None where the text concludes otherwise.
+    """Where a text states the gold answer as its conclusion; None if it concludes otherwise.
 
     Args:
-        text: what a filter was given.
+        text: the text that a filter was given.
         gold: from :func:`gold_of`.
     """
     own = before_next_question(text)
@@ -90,19 +90,19 @@ def missed_answer(text: str, gold: str) -> Where | None:
 
 
 def before_next_question(text: str) -> str:
-    """The text up to where it goes on with a question of its own."""
+    """The text up to where it continues with a question of its own."""
     found = NEXT_QUESTION.search(text, 1)
     own = text[: found.start()] if found else text
     return own if own.strip() else text
 
 
 def conclusion_of(text: str, gold: str) -> Conclusion | None:
-    """What a text gives as its answer; `gold` says of which kind that is."""
+    """What a text states as its answer; `gold` tells whether to look for a number."""
     return next(_conclusions(text, is_number=number_in(gold) is not None and _is_only_number(gold)), None)
 
 
 def agrees(said: str, gold: str) -> bool:
-    """Whether a conclusion says the gold answer: the same number, letter or words, however they are written."""
+    """Whether a conclusion is the gold answer: the same number, letter or words, in whatever notation."""
     said = said.strip()
     letter = _LETTER_GOLD.match(gold)
     if letter:
@@ -144,7 +144,7 @@ def _conclusions(text: str, *, is_number: bool) -> Iterator[Conclusion]:
 
 
 def _after_last(pattern: re.Pattern[str], text: str) -> str | None:
-    """The sentence after the last place where the pattern is found and something follows."""
+    """The sentence after the last match that something follows."""
     for found in reversed(list(pattern.finditer(text))):
         sentence = _END_OF_SENTENCE.split(text[found.end() :], maxsplit=1)[0].strip()
         if sentence.strip(" *:."):

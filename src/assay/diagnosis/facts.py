@@ -1,4 +1,4 @@
-"""Each sample reduced to what detectors look at: a few figures and signs, so that no run is too large."""
+"""Reduces each sample to the few figures and signs that detectors need, so that even large runs fit into memory."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from assay.types import Answer
 
 _PROMPT_END = 3000
-"""Characters of a prompt that are looked at."""
+"""Characters at the end of a prompt that are analysed."""
 _LONGEST = 20_000
-"""Characters of an answer that are looked at, from both ends."""
+"""Characters of an answer that are analysed, half from each end."""
 _DIGITS = 16
-"""Of a hash: 64 bits."""
+"""Hexadecimal digits kept of a hash: 64 bits."""
 _COMPARES_WITH_TARGET = frozenset({"exact_match", "em", "acc", "math_verify", "quasi_exact_match"})
-"""Metrics under which an answer is right if it is the target."""
+"""Metrics that compare the answer with the target."""
 _SAID_TO_BE_THE_ANSWER = (Where.BOXED, Where.HASHES, Where.PHRASE, Where.BEFORE_NEXT_QUESTION)
 _CONCLUDED = ".!?)}]\"'”’`*。！？"
 
 
 class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What is known of one sample, under the metric that is looked at."""
+    """What is known about one sample, under the metric of the triage."""
 
     task: str
     doc_id: int
@@ -43,21 +43,21 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     failure: FailureCause | None = None
     outcome: Outcome = Outcome.FAILED
     signs: frozenset[Sign] = frozenset()
-    """What the text shows, whether it is right or not."""
+    """Signs in the text, whether the answer is right or wrong."""
     missed: Where | None = None
-    """Where the right answer stands, if the filter missed it."""
+    """Where the text states the right answer, if the filter missed it."""
     other_filter: bool = False
     """Another filter of the task found the right answer."""
     is_generated: bool = False
-    """The answer is text, no log-probability."""
+    """The answer is text, not a log-probability."""
     has_reasoning: bool = False
-    """The server gave reasoning apart from the content."""
+    """The server returned reasoning separately from the content."""
     answer_in_reasoning: bool = False
     """The reasoning ends with the right answer."""
     is_unfinished: bool = False
-    """What there is of it, text or reasoning, breaks off."""
+    """The text (or, without text, the reasoning) breaks off."""
     is_open_thought: bool = False
-    """The last mark of reasoning in the content is one that opens it."""
+    """The last reasoning tag in the content is an opening one."""
     finish_reason: str | None = None
     characters: int = 0
     """Of content and reasoning together."""
@@ -65,17 +65,17 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     prompt_tokens: int | None = None
     prompt_characters: int = 0
     messages: int = 0
-    """Turns of the conversation; 0 for plain text."""
+    """Messages of the conversation; 0 for plain text."""
     choices: int = 0
-    """Answers to choose from, where the document says how many."""
+    """How many answers the document offers; 0 if that is not known."""
     max_tokens: int | None = None
-    """The token limit that was asked for."""
+    """The token limit of the request."""
     temperature: float = 0.0
     stops: tuple[str, ...] = ()
-    """The stop strings that were asked for."""
+    """The stop strings of the request."""
     extracted: str = ""
     model: str | None = None
-    """The model in the reply, where it is not the one asked for."""
+    """The model named in the reply, if it is not the one asked for."""
     endpoint: str | None = None
     time: float | None = None
     prompt_hash: int | None = None
@@ -94,15 +94,15 @@ def facts_of_run(
 
     Args:
         samples: the run.
-        metrics: by task, the metric key that is looked at; None: no score is known.
-        reader: reads the samples, those of other tasks too.
+        metrics: by task, the metric key; None: the task has no usable metric.
+        reader: reads the samples; it may also return those of other tasks.
     """
     for batch in batches(samples.of_tasks(metrics) if reader is None else reader(samples)):
         yield from [facts_of(sample, metrics[sample.task]) for sample in batch if sample.task in metrics]
 
 
 def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
-    """The facts of one sample under one metric key; without one, nothing but that there is an answer."""
+    """The facts of one sample under one metric key; without a key, only whether it was answered."""
     if sample.failure is not None:
         endpoint = next((response.endpoint for response in sample.responses if response.endpoint), None)
         return SampleFacts(
@@ -132,22 +132,22 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
         outcome=Outcome.ANSWERED if filtered is None else filtered.outcome,
         other_filter=is_wrong and any(other is not None and document_mean(other) >= 1 for other in others),
         extracted="" if filtered is None else sys.intern(filtered.extracted[:80]),
-        choices=_choices(sample, first),
+        choices=_number_of_choices(sample, first),
         model=next((sys.intern(answer.model) for answer in answers if answer.model), None),
         endpoint=next((sys.intern(answer.endpoint) for answer in answers if answer.endpoint), None),
         time=max(sample.times, default=None),
         prompt_tokens=None if first is None else first.prompt_tokens,
         prompt_hash=int(sample.prompt_hash[:_DIGITS], 16) if sample.prompt_hash else None,
-        **_of_prompt(prompt, text),
+        **_prompt_facts(prompt, text),
         **(
-            _of_answer(first, sample, text[-_PROMPT_END:], metric if is_wrong else None)
+            _answer_facts(first, sample, text[-_PROMPT_END:], metric if is_wrong else None)
             if first is not None and first.logprob is None
             else {}
         ),
     )
 
 
-def _of_prompt(prompt: Prompt | None, text: str) -> dict[str, Any]:
+def _prompt_facts(prompt: Prompt | None, text: str) -> dict[str, Any]:
     if prompt is None:
         return {}
     settings = prompt.settings
@@ -164,17 +164,17 @@ def _of_prompt(prompt: Prompt | None, text: str) -> dict[str, Any]:
 
 
 def _stops(until: Any) -> tuple[str, ...]:
-    return _kept(tuple(map(str, until)) if isinstance(until, list) else (until,) if isinstance(until, str) else ())
+    return _shared(tuple(map(str, until)) if isinstance(until, list) else (until,) if isinstance(until, str) else ())
 
 
 @functools.lru_cache(maxsize=64)
-def _kept(stops: tuple[str, ...]) -> tuple[str, ...]:
-    """The same tuple for the same stop strings, which nearly all samples share."""
+def _shared(stops: tuple[str, ...]) -> tuple[str, ...]:
+    """One tuple for equal stop strings, which nearly all samples have; it saves memory."""
     return stops
 
 
-def _of_answer(answer: Answer, sample: RunSample, prompt_end: str, missing: str | None) -> dict[str, Any]:
-    """What the answer shows; more if it lacks a full score under the metric `missing`."""
+def _answer_facts(answer: Answer, sample: RunSample, prompt_end: str, missing: str | None) -> dict[str, Any]:
+    """The facts of an answer; more of them if it has no full score under the metric `missing`."""
     text, reasoning = _shortened(answer.text or ""), _shortened(answer.reasoning or "")
     facts: dict[str, Any] = {
         "is_generated": True,
@@ -197,7 +197,7 @@ def _of_answer(answer: Answer, sample: RunSample, prompt_end: str, missing: str 
 
 
 def _missed(text: str, gold: str | None, *, is_whole: bool) -> Where | None:
-    """Where the right answer stands; in a text that is cut off only if the text says that it is the answer."""
+    """Where the text states the right answer; a text that was cut off must mark it as the answer."""
     where = None if gold is None else missed_answer(_after_thoughts(text), gold)
     return where if is_whole or where in _SAID_TO_BE_THE_ANSWER else None
 
@@ -208,7 +208,7 @@ def _ends_in_thought(text: str) -> bool:
 
 
 def _after_thoughts(text: str) -> str:
-    """The text after the last mark of reasoning; all of it where nothing follows."""
+    """The text after the last reasoning tag; the whole text if nothing follows the tag."""
     after = REASONING_TAG.split(text)[-1] if has_marks(text) else text
     return after if after.strip() else text
 
@@ -219,29 +219,29 @@ def _shortened(text: str) -> str:
     return text[: _LONGEST // 2] + text[-_LONGEST // 2 :]
 
 
-class _Offering(msgspec.Struct, frozen=True):
-    """What of a document may hold the answers to choose from."""
+class _Choices(msgspec.Struct, frozen=True):
+    """The fields of a document that may hold the answers to choose from."""
 
     choices: Any = None
     options: Any = None
     endings: Any = None
 
 
-_offering = msgspec.json.Decoder(_Offering)
+_choices_decoder = msgspec.json.Decoder(_Choices)
 
 
-def _offering_of(sample: RunSample) -> _Offering | None:
-    """None for a document that is no record."""
+def _choices_of(sample: RunSample) -> _Choices | None:
+    """The choices of a document; None if the document is not an object."""
     try:
-        return _offering.decode(sample.doc)
+        return _choices_decoder.decode(sample.doc)
     except (msgspec.DecodeError, UnicodeEncodeError):  # no record, or JSON that only the standard library takes
         document = sample.document
-        return _Offering(*map(document.get, _Offering.__struct_fields__)) if isinstance(document, dict) else None
+        return _Choices(*map(document.get, _Choices.__struct_fields__)) if isinstance(document, dict) else None
 
 
-def _choices(sample: RunSample, first: Answer | None) -> int:
-    """How many answers a document offers, in the shapes that lm-eval's tasks have."""
-    offering = _offering_of(sample)
+def _number_of_choices(sample: RunSample, first: Answer | None) -> int:
+    """How many answers a document offers, in the formats of lm-eval's tasks."""
+    offering = _choices_of(sample)
     if offering is None:
         return 0
     for value in (offering.choices, offering.options, offering.endings):

@@ -1,4 +1,4 @@
-"""What a triage finds: causes from a closed set, each with figures, examples and what to do."""
+"""The result of a triage: causes from a closed set, each with figures, examples and advice."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ class Cause(StrEnum):
     TASK_CHANGED = "task_changed"
     DATA_CHANGED = "data_changed"
     BASELINE_PARTIAL = "baseline_partial"
-    """No fault: the baseline's run was stopped early or limited."""
+    """Not a fault: the baseline's run was stopped early or limited."""
     PROMPTS_CHANGED = "prompts_changed"
     LM_EVAL_CHANGED = "lm_eval_changed"
     HARNESS_CHANGED = "harness_changed"
-    """The baseline's own answers score less now than then."""
+    """The baseline's own answers score less now than they did."""
     NOT_GREEDY = "not_greedy"
     """Answers are sampled: scores differ from run to run."""
     TRUNCATED = "truncated"
     STOPPED_IN_REASONING = "stopped_in_reasoning"
-    """A stop string was met inside the reasoning."""
+    """A stop string ended the reasoning."""
     STOPPED_EARLY = "stopped_early"
-    """A stop string was met before the answer."""
+    """A stop string ended the text before the answer."""
     REASONING_LEAKED = "reasoning_leaked"
-    """Reasoning stands in the answer."""
+    """The content contains reasoning."""
     ANSWER_IN_REASONING = "answer_in_reasoning"
-    """The content is empty, and the answer stands in the reasoning."""
+    """The content is empty, and the reasoning contains the answer."""
     EMPTY = "empty"
     EXTRACTION_MISSED = "extraction_missed"
-    """The right answer stands in the text, and the filter took something else, or nothing."""
+    """The text states the right answer, but the filter extracted something else, or nothing."""
     RUN_ON = "run_on"
-    """The text goes on after the answer, with a question of its own for example, and the filter took what came last."""
+    """The text continues after the answer, for example with a question of its own, and the filter read that."""
     REPETITIVE = "repetitive"
     GIBBERISH = "gibberish"
     WRONG_LANGUAGE = "wrong_language"
@@ -55,7 +55,7 @@ class Cause(StrEnum):
     ONE_LENGTH_BAND = "one_length_band"
     CHANCE_LEVEL = "chance_level"
     ANSWERS_WORSE = "answers_worse"
-    """No cause in the harness: the model answers worse than in the baseline."""
+    """The model answers worse than in the baseline, for no reason in the harness."""
 
 
 TITLES: dict[Cause, str] = {
@@ -94,7 +94,7 @@ TITLES: dict[Cause, str] = {
     Cause.CHANCE_LEVEL: "the score is what guessing gives",
     Cause.ANSWERS_WORSE: "the answers themselves are worse",
 }
-"""How a person reads them."""
+"""The causes as text."""
 
 
 FAULTS = frozenset(
@@ -109,11 +109,11 @@ FAULTS = frozenset(
         Cause.HARNESS_CHANGED,
     }
 )
-"""What is wrong with server or harness whatever the score is: a passed check is no excuse for it."""
+"""Faults of server or harness that are reported even if every check passes."""
 
 
 class Confidence(StrEnum):
-    """How sure a finding is to be what it says."""
+    """How sure a finding is."""
 
     CERTAIN = "certain"
     """Seen directly."""
@@ -127,11 +127,11 @@ class Example(msgspec.Struct, frozen=True):
     task: str
     doc_id: int
     shown: str = ""
-    """The telling part of it; a model's or server's words, as they came."""
+    """The part that shows the finding; unfiltered text of a model or server."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One possible cause, and what speaks for it."""
+    """One possible cause and the evidence for it."""
 
     cause: Cause
     evidence: str
@@ -139,36 +139,36 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
     """What to do about it."""
     samples: int
-    """Affected ones."""
+    """How many samples are affected."""
     of: int
-    """Samples that were looked at."""
+    """How many samples were examined."""
     confidence: Confidence
     is_cause: bool = True
-    """Whether it can explain a material part of the loss. The others are remarks."""
+    """Whether it can explain a material part of the loss; if not, it is a remark."""
     weight: float = 0.0
-    """What findings are ranked by: the share of the loss that it can explain, less the surer it is not."""
+    """Its rank among findings: the share of the loss that it can explain, reduced if it is not certain."""
     score: float | None = None
-    """Mean score of the samples looked at."""
+    """Mean score of the examined samples."""
     score_without: float | None = None
-    """The same without the affected samples."""
+    """Mean score without the affected samples."""
     score_repaired: float | None = None
-    """The same if the affected samples scored as in the baseline, or, without one, as the others do."""
+    """Mean score if the affected samples scored as in the baseline or, without one, as the others do."""
     examples: tuple[Example, ...] = ()
     """Three at most."""
 
     @property
     def title(self) -> str:
-        """The cause in words."""
+        """The cause as text."""
         return TITLES[self.cause]
 
     @property
     def is_certain_fault(self) -> bool:
-        """Whether it is worth being told where every check passes, too."""
+        """Whether it is reported even if every check passes."""
         return self.cause in FAULTS and self.confidence is Confidence.CERTAIN
 
     @property
     def explains(self) -> float | None:
-        """The gain in score if the affected samples were repaired; None where that cannot be told."""
+        """The gain in score if the affected samples were repaired; None if that is not known."""
         if self.score is None or self.score_repaired is None:
             return None
         return self.score_repaired - self.score
@@ -181,23 +181,23 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     """The results file."""
     baseline: str | None = None
     metrics: dict[str, str] = {}
-    """By task, the metric key that was looked at."""
+    """By task, the metric key that was used."""
     samples: int
-    """Samples looked at, failed ones included."""
+    """How many samples were examined, failed ones included."""
     score: float | None
-    """Mean over the scored ones."""
+    """Mean over the scored samples."""
     baseline_score: float | None = None
     """The baseline's mean over the same documents."""
     unmet_checks: int = 0
-    """Checks of the run that are not passed."""
+    """How many checks of the run do not pass."""
     headline: str
-    """The most probable cause, or that none was found, in one line."""
+    """One line: the most probable cause, or that none was found."""
     findings: tuple[Finding, ...] = ()
-    """Causes first, the most probable one at the top; then remarks."""
+    """Causes, the most probable first; then remarks."""
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """Plain data for the run's own results file, which need not name itself."""
+        """Plain data for the run's results file, without the file's own name."""
         record: dict[str, Any] = msgspec.to_builtins(self)
         del record["run"]
         return record
@@ -209,5 +209,5 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def faults(self) -> tuple[Finding, ...]:
-        """The findings that are certain faults, also if they cost nothing."""
+        """The findings that are certain faults, even if they cost no score."""
         return tuple(finding for finding in self.findings if finding.is_certain_fault)

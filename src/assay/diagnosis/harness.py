@@ -1,4 +1,4 @@
-"""The harness alone: whether the baseline's own answers, scored again now, score otherwise than then."""
+"""Detects a changed harness: the baseline's own answers, scored again, have other scores than before."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def harness_changed(evidence: Evidence) -> Iterator[Found]:
-    """The loss that the baseline's answers would have today, too."""
+    """The part of the loss that the baseline's own answers also have when they are scored again."""
     before = evidence.baseline
     if before is None or not before.scored_now:
         return
@@ -54,10 +54,10 @@ def harness_changed(evidence: Evidence) -> Iterator[Found]:
 
 
 def scored_again(baseline: RunSamples, run: RunSamples, metrics: Mapping[str, str]) -> dict[str, tuple[float, float]]:
-    """The baseline's scores then and now, by task, where they differ.
+    """By task, the baseline's old and new scores, if they differ.
 
-    Scored again only if the run was made by the packages that are installed, the baseline by others, and its journal is
-    there; else there is nothing to learn from it.
+    The baseline is scored again only if the installed packages made the run, others made the baseline, and the
+    baseline's journal exists.
     """
     from assay.rescoring.rescore import score
 

@@ -1,6 +1,6 @@
-"""Makes findings: estimates what the affected samples cost, and decides whether that is material.
+"""Makes findings: estimates how much score the affected samples cost, and decides whether that is material.
 
-The thresholds (docs/triage.md) are strict, because a weak but healthy model has some of everything.
+The thresholds (docs/triage.md) are strict, because even a healthy model shows some of every sign.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 _FACTORS = {Confidence.CERTAIN: 1.0, Confidence.LIKELY: 0.8, Confidence.POSSIBLE: 0.5}
 _MATERIAL = {Reference.BASELINE: (0.01, 0.2), Reference.CHECK: (0.02, 0.25), Reference.FULL: (0.05, 0.1)}
-"""Least gain in score, and least share of the loss, that make a finding a cause."""
+"""Least gain in score and least share of the loss for a cause."""
 _FEWEST = 5
-"""Least number of affected samples that make a cause: fewer are anecdotes."""
+"""Least number of affected samples for a cause."""
 _MOST = 0.5
-"""Where nothing tells what the affected samples would score: least share of all that is missing to the full score."""
+"""Least share of what is missing to the full score, if nothing tells what the affected samples would score."""
 _HARMLESS = 0.5
-"""Samples that score more than this part of what the others do are not harmed by what they show."""
+"""A sign is harmless if samples with it score more than this share of what the others do."""
 _HARMLESS_ALONE = 0.25
-"""The same as a score, where there are no others."""
+"""A sign is harmless if samples with it score more than this, and there are no others."""
 
 
 class Found(NamedTuple):
@@ -50,14 +50,14 @@ class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
     of: int
     confidence: Confidence
     repaired_to: Callable[[SampleFacts], float] | None = None
-    """The score that an affected sample would have; None: the baseline's, or, without one, the others' mean."""
+    """The score that a repaired sample would have; None: the baseline's or, without one, the mean of the others."""
     may_be_cause: bool = True
     show: Callable[[SampleFacts], str] | None = None
-    """The telling part of an example."""
+    """The text of an example."""
 
 
 def judge(evidence: Evidence, suspicion: Suspicion) -> Found:
-    """Turn a suspicion into a finding: by the score that would be gained if the affected samples were repaired."""
+    """Turn a suspicion into a finding, by the gain in score if the affected samples were repaired."""
     affected = [sample for sample in suspicion.affected if sample.score is not None]
     estimate = evidence.estimate(affected, suspicion.repaired_to)
     is_cause, share = is_material(evidence, estimate.gain), share_of_loss(evidence, estimate.gain)
@@ -84,9 +84,9 @@ def judge(evidence: Evidence, suspicion: Suspicion) -> Found:
 
 
 def judge_all(evidence: Evidence, suspicion: Suspicion) -> Found:
-    """Judge what concerns every sample: seen directly, and able to explain the whole loss, if there is one.
+    """Judge a suspicion that concerns every sample, and could explain the whole loss.
 
-    Where there is no baseline to tell what the affected samples would score, that it is there has to do.
+    Without a baseline nothing tells what the samples would score, so its presence alone makes it a cause.
     """
     found = judge(evidence, suspicion)
     loss = evidence.loss
@@ -103,51 +103,51 @@ def judge_all(evidence: Evidence, suspicion: Suspicion) -> Found:
 
 
 def is_material(evidence: Evidence, gain: float) -> bool:
-    """Whether a gain in score is worth being called a cause."""
+    """Whether a gain in score is large enough for a cause."""
     least, share = _MATERIAL[evidence.loss.against]
     return evidence.loss.is_real and gain >= max(least, share * evidence.loss.size)
 
 
 def share_of_loss(evidence: Evidence, gain: float) -> float:
-    """How much of the loss a gain would make good, between 0 and 1."""
+    """The share of the loss that a gain would recover, from 0 to 1."""
     return min(1.0, gain / evidence.loss.size) if evidence.loss.is_real else 0.0
 
 
 def _share_of_missing(evidence: Evidence, affected: Sequence[SampleFacts]) -> float:
-    """How much of what is missing to the full score the affected samples miss."""
+    """The affected samples' share of what is missing to the full score."""
     missing = sum(1 - (sample.score or 0.0) for sample in evidence.scored)
     return sum(1 - (sample.score or 0.0) for sample in affected) / missing if missing else 0.0
 
 
 def is_harmless(evidence: Evidence, affected: Sequence[SampleFacts]) -> bool:
-    """Whether samples score about as well as the others in spite of what they show, so that it is their model's way.
+    """Whether samples score about as well as the others in spite of a sign, so that it is normal for this model.
 
-    Where the baseline's texts are known, what they do not show is no such way.
+    False if the baseline's texts are known, because they tell what is normal.
     """
     if evidence.baseline is not None and evidence.baseline.has_facts:
         return False
     places = {sample.place for sample in affected}
     others = [sample for sample in evidence.generated if sample.place not in places]
-    if not evidence.tells_of_others(len(others)):
+    if not evidence.has_enough_others(len(others)):
         return mean_score(affected) > _HARMLESS_ALONE
     return mean_score(affected) > _HARMLESS * mean_score(others)
 
 
 def as_remark(found: Found) -> Found:
-    """The same finding, told but not blamed."""
+    """The same finding as a remark."""
     return Found(msgspec.structs.replace(found.finding, is_cause=False), found.places)
 
 
 def exceeds_baseline(
     evidence: Evidence, shows: Callable[[SampleFacts], bool], samples: Sequence[SampleFacts], *, least: float
 ) -> bool:
-    """Whether so many more samples show something than in the baseline, whose own share is what is normal.
+    """Whether a larger share of samples shows a sign than in the baseline.
 
     Args:
         evidence: the run and its baseline.
-        shows: the sign that is looked for.
-        samples: those that may show it.
-        least: the share, beyond the baseline's, from which it counts; without a baseline, the share itself.
+        shows: whether a sample shows the sign.
+        samples: the samples to examine.
+        least: the least excess over the baseline's share; without a baseline, the least share.
     """
     if not samples:
         return False
@@ -167,10 +167,10 @@ def examples_of(
 
 
 def percent(part: int, whole: int) -> str:
-    """A share as people read it: ``31 of 250 (12 %)``."""
+    """A share as text: ``31 of 250 (12%)``."""
     return f"{part} of {whole} ({part / whole:.0%})" if whole else f"{part} of 0"
 
 
 def mean_score(samples: Sequence[SampleFacts]) -> float:
-    """Mean score of scored samples; NaN where there are none."""
+    """Mean score of scored samples; NaN if there are none."""
     return sum(sample.score or 0.0 for sample in samples) / len(samples) if samples else float("nan")

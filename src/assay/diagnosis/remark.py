@@ -13,7 +13,7 @@ _LENGTH = 600
 
 
 def triage_remark(triage: Triage) -> str | None:
-    """One line for the end of a run, if there is anything to tell: a cause or certain fault, and how to see more."""
+    """The headline and how to see more, in one line; None if there is no cause, certain fault or unmet check."""
     if not (triage.causes or triage.faults or triage.unmet_checks):
         return None
     return f"triage: {printable(triage.headline, _LENGTH)}; more: assay triage {triage.run}"

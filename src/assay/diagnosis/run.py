@@ -1,4 +1,4 @@
-"""Runs all detectors over a run, ranks what they find, and says the most probable cause in one line."""
+"""Runs all detectors on a run, ranks their findings, and states the most probable cause in one line."""
 
 from __future__ import annotations
 
@@ -59,20 +59,20 @@ _DETECTORS: tuple[Detector, ...] = (
 def triage(
     run: str | Path, baseline: str | Path | None = None, *, score_again: bool = True, tasks: Sequence[str] = ()
 ) -> Triage:
-    """Say why a finished run scored as it did: the most probable cause, then all that was found.
+    """Find out why a finished run scored as it did: the most probable cause, then all findings.
 
     Args:
-        run: a results file, a samples file or a folder of results (its newest run); Assay's or lm-eval's.
-        baseline: an earlier run of the same tasks, of any of these kinds, or a baseline file. None: the one that the
-            run's own checks name, if they do and it is there.
-        score_again: if a baseline that is named here was made by other versions of the packages, score its answers
-            again to see what that alone changes; loads its tasks and their data.
+        run: a results file, a samples file or a folder of results (its newest run), of Assay or lm-eval.
+        baseline: an earlier run of the same tasks, named likewise, or a baseline file. None: the one that the run's own
+            checks name, if it exists.
+        score_again: if `baseline` was made by other versions of the packages, score its answers again to see what that
+            alone changes. This loads its tasks and their data.
         tasks: the tasks to explain; all if empty.
 
     Raises:
         FileFormatError: a run is missing or damaged.
         SpecificationError: the run lacks a task of `tasks`.
-        JournalError: a run's journal is there and cannot be read.
+        JournalError: a run's journal exists but cannot be read.
     """
     with RunSamples(results_file_of(run)) as samples:
         named = _baseline_in_checks(samples) if baseline is None else baseline
@@ -80,31 +80,31 @@ def triage(
 
 
 def needs_explanation(checks: Sequence[CheckResult]) -> bool:
-    """Whether the end of a run is to be explained: where a check is not passed, or there is none to tell."""
+    """Whether to explain a run's scores at its end: if a check does not pass, or there are no checks."""
     return not checks or any(check.verdict is not Verdict.PASS for check in checks)
 
 
 def explain_scores(
     results_file: Path, checks: Sequence[CheckResult], reader: SampleReader | None = None
 ) -> Triage | None:
-    """:func:`triage` for the end of a run: what goes wrong here is logged, and costs no results.
+    """:func:`triage` for the end of a run. Errors are logged only, so that they cost no results.
 
     Args:
-        results_file: the run's.
-        checks: its checks; where all are passed, only faults that are certain are told.
+        results_file: the run's results file.
+        checks: the run's checks; if all pass, only certain faults are reported.
         reader: reads the run's samples.
     """
     try:
         with RunSamples(results_file) as samples:
             triage = triage_samples(samples, _baseline_in_checks(samples), reader=reader)
-        return triage if needs_explanation(checks) else _faults_alone(triage)
+        return triage if needs_explanation(checks) else _only_faults(triage)
     except Exception as error:
         _log.warning("the scores in %s could not be explained (%s: %s)", results_file, type(error).__name__, error)
         return None
 
 
-def _faults_alone(triage: Triage) -> Triage | None:
-    """What a passed run has to be told of: that it is not the run it seems to be; None if nothing is seen."""
+def _only_faults(triage: Triage) -> Triage | None:
+    """The triage of a run whose checks all pass: only its certain faults; None if there are none."""
     if not triage.faults:
         return None
     headline = f"every check passes, and yet: {'; '.join(f'{each.title}: {each.evidence}' for each in triage.faults)}"
@@ -119,7 +119,7 @@ def triage_samples(
     reader: SampleReader | None = None,
     tasks: Sequence[str] = (),
 ) -> Triage:
-    """Say why a run scored as it did; see :func:`triage`."""
+    """Find out why a run scored as it did; see :func:`triage`."""
     looked_at = metrics_of(samples)
     if missing := [name for name in tasks if name not in looked_at]:
         raise SpecificationError(f"{samples.file} has no task '{missing[0]}'; it has {', '.join(looked_at)}")
@@ -132,7 +132,7 @@ def triage_samples(
 
 
 def diagnose(evidence: Evidence) -> Triage:
-    """What the evidence says: everything found, ranked, and the headline."""
+    """Run all detectors; rank their findings and write the headline."""
     found = _ranked(evidence)
     return Triage(
         baseline=None if evidence.baseline is None else evidence.baseline.source,
@@ -140,15 +140,15 @@ def diagnose(evidence: Evidence) -> Triage:
         score=evidence.score,
         baseline_score=evidence.baseline_score,
         unmet_checks=len(evidence.unmet),
-        headline=_headline(evidence, found) + _certain_all_the_same(found) + _stand_in_words(evidence),
+        headline=_headline(evidence, found) + _note_on_faults(found) + _note_on_metric(evidence),
         findings=tuple(each.finding for each in found),
     )
 
 
 def metrics_of(samples: RunSamples) -> dict[str, str | None]:
-    """By task that is looked at, the metric: that of an unmet check, else the first share of which more is better.
+    """By task to examine, the metric: that of an unmet check, else the first one where more is better.
 
-    None where the task has no such metric, as where all its samples failed: only failures are then seen.
+    None if the task has no such metric, for example because all its samples failed; then only failures are detected.
     """
     document = samples.document
     unmet = [check for check in document.additions.checks or () if check.verdict is not Verdict.PASS]
@@ -160,7 +160,7 @@ def metrics_of(samples: RunSamples) -> dict[str, str | None]:
         directions, entry = document.higher_is_better.get(task, {}), document.results[task]
         keys = [key for key in score_keys(entry) if directions.get(MetricKey.read(key).metric) is not False]
         wanted = below.get(task)
-        # Scores of another metric have to be shares to stand for those that were demanded.
+        # Another metric can replace the check's only if it is a share of right answers.
         chosen[task] = (
             wanted
             if wanted in [*keys, *_of_all_answers(samples, task)]
@@ -183,7 +183,7 @@ def _is_share(value: Any) -> bool:
 
 
 def _baseline_in_checks(samples: RunSamples) -> str | None:
-    """The first that a check names of a task that is looked at."""
+    """The baseline of the first check on an examined task whose baseline exists."""
     document, looked_at = samples.document, metrics_of(samples).keys()
     for check in document.additions.checks or ():
         name = check.baseline
@@ -193,14 +193,14 @@ def _baseline_in_checks(samples: RunSamples) -> str | None:
 
 
 def _ranked(evidence: Evidence) -> list[Found]:
-    """Causes by the share of the loss that they can explain, equal ones in the detectors' order; then remarks."""
+    """Causes by the share of the loss that they can explain, ties in the detectors' order; then remarks."""
     found = [each for detector in _DETECTORS for each in detector(evidence)] if evidence.facts else []
     found += answers_worse(evidence, [each for each in found if each.finding.is_cause])
     return sorted(found, key=lambda each: (each.finding.is_cause, round(each.finding.weight, 2)), reverse=True)
 
 
-def _stand_in_words(evidence: Evidence) -> str:
-    """Say which metric stands for that of an unmet check, where that is none of which more is better."""
+def _note_on_metric(evidence: Evidence) -> str:
+    """A note on which metric was used, if less is better for the metric of an unmet check."""
     others = dict.fromkeys(check.metric for check in evidence.unmet if check not in evidence.unmet_here)
     if not others:
         return ""
@@ -216,8 +216,8 @@ def _gain(evidence: Evidence, finding: Finding) -> str:
     return f" (score {finding.score:.3f}, repaired about {finding.score_repaired:.3f})"
 
 
-def _certain_all_the_same(found: list[Found]) -> str:
-    """Faults that are seen, where none is blamed for anything."""
+def _note_on_faults(found: list[Found]) -> str:
+    """A note on certain faults, if there is no cause."""
     if any(each.finding.is_cause for each in found):
         return ""
     faults = [each.finding for each in found if each.finding.is_certain_fault]

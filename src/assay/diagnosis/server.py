@@ -1,4 +1,4 @@
-"""Causes at the server: failures, another model, and what it makes of a prompt before the model sees it."""
+"""Detects causes at the server: failures, another model, and changes to the prompt before the model sees it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _CONSTANT = 0.95
 """Share of prompts whose token counts must differ by the same number."""
 _TOKENIZER_SHARE = 0.2
 _MARKED_SHARE = 0.1
-_USUAL = 0.5
-"""Share of the baseline's replies from which another name counts as the server's custom."""
+_USUAL_NAME_SHARE = 0.5
+"""If more than this share of the baseline's replies names another model too, the server always does so."""
 _CHARACTERS_A_TOKEN = 4.0
 _FAILURE_ADVICE = {
     FailureCause.CONTEXT_TOO_LONG: "serve the model with a longer context, or lower max_gen_toks",
@@ -51,7 +51,7 @@ _FAILURE_ADVICE = {
 
 
 def server_failures(evidence: Evidence) -> Iterator[Found]:
-    """Requests without an answer. They have no score, so what they cost is certainty, not score."""
+    """Requests without an answer. They have no score, so they make the score less certain, not lower."""
     failed = [sample for sample in evidence.facts if sample.failure not in (None, FailureCause.UNSCORABLE)]
     causes = Counter(sample.failure for sample in failed if sample.failure is not None)
     if causes:
@@ -101,12 +101,12 @@ def wrong_model(evidence: Evidence) -> Iterator[Found]:
     named = Counter(sample.model for sample in evidence.scored if sample.model)
     strangers = {name: count for name, count in named.items() if _bare(name) != _bare(asked)}
     usual = evidence.in_baseline(lambda twin: twin.model in strangers)
-    if not strangers or (usual is not None and usual > _USUAL):
+    if not strangers or (usual is not None and usual > _USUAL_NAME_SHARE):
         return
     affected = [sample for sample in evidence.scored if sample.model in strangers]
     names = ", ".join(f"{name!r} ({count})" for name, count in strangers.items())
     listed = {_bare(name) for name in _served(evidence.document)}
-    # A server with one model may take any name for it, and reply with its own; nothing is wrong with that.
+    # A server with one model may accept any name and reply with its own; that is no fault.
     is_alias = len(strangers) == 1 and len(affected) == len(evidence.scored) and _bare(asked) not in listed
     is_other = evidence.baseline is not None and evidence.baseline.has_facts
     yield judge_all(
@@ -128,16 +128,16 @@ def other_server(evidence: Evidence) -> Iterator[Found]:
     now, before = evidence.document, None if evidence.baseline is None else evidence.baseline.document
     if before is None:
         return
-    told = []
+    differences = []
     if before.model_name != now.model_name:
-        told.append(f"asked for {now.model_name!r}, the baseline for {before.model_name!r}")
+        differences.append(f"asked for {now.model_name!r}, the baseline for {before.model_name!r}")
     listed = [sorted(_served(document)) for document in (before, now)]
     if all(listed) and listed[0] != listed[1]:
-        told.append(f"the server lists {', '.join(listed[1])}; the baseline's listed {', '.join(listed[0])}")
-    if told:
+        differences.append(f"the server lists {', '.join(listed[1])}; the baseline's listed {', '.join(listed[0])}")
+    if differences:
         suspicion = Suspicion(
             cause=Cause.WRONG_MODEL,
-            evidence="; ".join(told),
+            evidence="; ".join(differences),
             advice="make sure that this is the model that you mean to compare",
             affected=evidence.scored,
             of=len(evidence.scored),
@@ -147,7 +147,7 @@ def other_server(evidence: Evidence) -> Iterator[Found]:
 
 
 def probed(evidence: Evidence) -> Iterator[Found]:
-    """What the probe saw of templates and BOS tokens before the run."""
+    """Faults of templates and BOS tokens that the probe found before the run."""
     baseline = None if evidence.baseline is None else evidence.baseline.document
     before = {} if baseline is None else baseline.additions.probe_findings
     seen = evidence.document.additions.probe_findings
@@ -161,12 +161,12 @@ def probed(evidence: Evidence) -> Iterator[Found]:
         if name == "chat_template" and evidence.document.provenance.model.get("endpoint", "chat") != "chat":
             continue
         yield judge_all(
-            evidence, _of_prompts(evidence, cause, f"the probe saw: {finding.get('evidence', '')}", evidence.scored)
+            evidence, _about_prompts(evidence, cause, f"the probe saw: {finding.get('evidence', '')}", evidence.scored)
         )
 
 
 def prompt_tokens(evidence: Evidence) -> Iterator[Found]:
-    """Equal prompts that the server counts more or fewer tokens in than in the baseline."""
+    """Equal prompts that have more or fewer tokens than in the baseline, by the server's count."""
     counted = [
         (sample, sample.prompt_tokens - twin.facts.prompt_tokens)
         for sample, twin in evidence.pairs
@@ -184,22 +184,22 @@ def prompt_tokens(evidence: Evidence) -> Iterator[Found]:
         cause = _cause_of(common, evidence)
         words = f"{percent(times, len(counted))} equal prompts have {abs(common)} "
         words += f"{'token' if abs(common) == 1 else 'tokens'} {'more' if common > 0 else 'fewer'} than in the baseline"
-        yield judge_all(evidence, _of_prompts(evidence, cause, words, affected))
+        yield judge_all(evidence, _about_prompts(evidence, cause, words, affected))
         return
     by_turns = {(sample.messages, more) for sample, more in counted}
     turns = {messages for messages, _ in by_turns}
     if len(by_turns) == len(turns) > 1 and all(more < 0 for _, more in by_turns):
         words = f"equal prompts have fewer tokens than in the baseline, {min(more for _, more in by_turns)} at most, "
         words += "by the number of their turns"
-        yield judge_all(evidence, _of_prompts(evidence, Cause.CHAT_TEMPLATE_MISSING, words, affected))
+        yield judge_all(evidence, _about_prompts(evidence, Cause.CHAT_TEMPLATE_MISSING, words, affected))
     elif len(changed) >= _TOKENIZER_SHARE * len(counted):
         span = f"{min(more for _, more in changed):+d} to {max(more for _, more in changed):+d}"
         words = f"{percent(len(changed), len(counted))} equal prompts have other numbers of tokens than in the baseline"
-        yield judge_all(evidence, _of_prompts(evidence, Cause.TOKENIZER_CHANGED, f"{words} ({span})", affected))
+        yield judge_all(evidence, _about_prompts(evidence, Cause.TOKENIZER_CHANGED, f"{words} ({span})", affected))
 
 
 def template_markers(evidence: Evidence) -> Iterator[Found]:
-    """Answers in which the model plays the other role, too, or writes the template's own marks."""
+    """Answers with turns of the user, or with a chat template's markers."""
     marked = [sample for sample in evidence.generated if _is_marked(sample)]
     share = len(marked) / len(evidence.generated) if evidence.generated else 0.0
     if share - (evidence.in_baseline(_is_marked) or 0.0) < _MARKED_SHARE:
@@ -208,10 +208,10 @@ def template_markers(evidence: Evidence) -> Iterator[Found]:
         f"{percent(len(marked), len(evidence.generated))} answers hold marks of a chat template or turns of the user"
     )
     words += f"; they score {mean_score(marked):.2f}"
-    # In a chat nothing of the kind belongs into an answer, not even into a right one. Plain text may well go on so.
+    # In a chat no answer may contain them, not even a right one. Plain text may continue with another turn.
     is_chat = any(sample.messages for sample in marked)
     affected = [sample for sample in marked if (sample.score or 0.0) < 1] if is_chat else marked
-    found = judge(evidence, _of_prompts(evidence, Cause.CHAT_TEMPLATE_MISSING, words, affected, Confidence.LIKELY))
+    found = judge(evidence, _about_prompts(evidence, Cause.CHAT_TEMPLATE_MISSING, words, affected, Confidence.LIKELY))
     yield as_remark(found) if not is_chat and is_harmless(evidence, marked) else found
 
 
@@ -244,7 +244,7 @@ _ADVICE = {
 }
 
 
-def _of_prompts(
+def _about_prompts(
     evidence: Evidence,
     cause: Cause,
     words: str,
@@ -262,7 +262,7 @@ def _of_prompts(
 
 
 def _bare(name: str) -> str:
-    """A model's name without folder, revision, tag and file type, which servers add or leave out."""
+    """A model's name without folder, revision, tag and file type, which servers may add or remove."""
     last = name.rstrip("/").rpartition("/")[2].partition("@")[0].lower()
     return last.removesuffix(":latest").removesuffix(".gguf")
 

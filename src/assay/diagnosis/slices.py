@@ -1,7 +1,7 @@
-"""Causes that sit in one slice: an endpoint, a stretch of time, a task or a length of prompts that carries the loss.
+"""Detects a loss in one slice of the samples: an endpoint, a stretch of time, a task or a length of prompts.
 
-Every slice that is looked at counts in the correction of the p-values (Holm). Tasks and lengths differ in difficulty
-by nature, so they are looked at only against a baseline, document by document.
+The p-values are corrected for all slices that are tested (Holm). Tasks and lengths differ in difficulty by nature, so
+they are tested only against a baseline, document by document.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _SIGNIFICANT = 0.001
 _WORSE_BY = 0.1
 """Least difference in mean score between a slice and the rest."""
 _FEWEST = 20
-"""Samples in a slice, and beside it."""
+"""Least number of samples in a slice, and outside it."""
 _LARGEST = 0.6
-"""Greatest share of all samples that is still a slice."""
+"""Greatest share of all samples in a slice."""
 _CARRIES = 0.5
 """Least share of the loss against a baseline."""
 _BREAKDOWN = 0.25
-"""Without a baseline: a stretch of time is blamed if it scores at most this part of what the rest does."""
+"""Without a baseline, a stretch of time is a cause only if it scores at most this share of what the rest does."""
 _SPANS = 10
 _BANDS = 4
 _ADVICE = {
@@ -53,12 +53,12 @@ class _Slice(NamedTuple):
 
     @property
     def places(self) -> frozenset[tuple[str, int]]:
-        """Of its samples; made when asked for, because those of all slices together are large."""
+        """Task and document of its samples; not stored, because those of all slices together are large."""
         return frozenset(sample.place for sample in self.samples)
 
 
 def slices(evidence: Evidence) -> Iterator[Found]:
-    """The slice that carries the loss, where there is one."""
+    """Slices that score significantly worse than the rest."""
     samples, values = _compared(evidence)
     looked_at = [
         part for part in _slices_of(samples, evidence) if _FEWEST <= len(part.samples) <= len(samples) - _FEWEST
@@ -79,7 +79,7 @@ def slices(evidence: Evidence) -> Iterator[Found]:
 
 
 def _compared(evidence: Evidence) -> tuple[list[SampleFacts], list[float]]:
-    """The samples and what is compared of them: differences from the baseline, or scores."""
+    """The samples, and the values to compare: differences from the baseline, or scores."""
     if evidence.loss.against is Reference.BASELINE:
         return [sample for sample, _ in evidence.pairs], evidence.differences
     return evidence.scored, [sample.score or 0.0 for sample in evidence.scored]
@@ -145,12 +145,12 @@ def _found(
         carries = share_of_loss(evidence, found.finding.explains or 0.0) >= _CARRIES
         is_much = _mean_difference(evidence, places) <= -_WORSE_BY
     else:
-        # Documents are asked in their order, which may be by difficulty: only a breakdown tells itself apart from that.
+        # Documents may be asked in order of difficulty, so only a breakdown is evidence against a stretch of time.
         carries = cause is not Cause.ONE_TIME_SPAN or ours <= _BREAKDOWN * others
         is_much = others - ours >= _WORSE_BY
     if not is_much:
         return
-    if cause in (Cause.ONE_TASK, Cause.ONE_LENGTH_BAND):  # where the loss is, not yet why
+    if cause in (Cause.ONE_TASK, Cause.ONE_LENGTH_BAND):  # they tell where the loss is, not why
         finding = msgspec.structs.replace(found.finding, weight=0.75 * found.finding.weight)
         found = Found(finding, found.places)
     yield found if carries else as_remark(found)

@@ -1,6 +1,6 @@
-"""What a text alone shows: loops, gibberish, leaked reasoning, template markers, refusals, another script.
+"""Finds signs in a text: loops, gibberish, leaked reasoning, template markers, refusals, another script.
 
-Model output is hostile input: every pattern here takes linear time, and long texts are looked at in part.
+Model output is hostile input: every pattern here takes linear time, and of long texts only parts are examined.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _REPETITIONS = 4
 _SHORTEST_LOOP = 200
 _LOOP_CLOSE = 16
 _LOOP_PACKED = 0.35
-"""Share to which a loop packs at most; what packs worse need not be looked at closely."""
+"""A loop compresses at least to this share; a text that does not is no loop."""
 _PACKED_LENGTH = 1500
 _PACKED_SHARE = 0.08
-"""Ordinary prose of that length packs to about 0.45 of its size, worked arithmetic to 0.25."""
+"""Ordinary prose of that length compresses to about 0.45 of its size, worked arithmetic to 0.25."""
 _FEWEST_CHARACTERS = 20
 _HEAD = 400
 _LOOKED_AT = 1200
-"""Characters of a text that are looked at for its language."""
+"""Characters of a text from which its language is recognised."""
 
 
 class Sign(StrEnum):
-    """Something that a text shows."""
+    """A sign in a text."""
 
     REASONING_TAGS = "reasoning_tags"
     TEMPLATE_MARKERS = "template_markers"
@@ -54,7 +54,7 @@ NEXT_QUESTION = re.compile(
     r"^[ ]{0,4}(?:\*\*)?(?:Q|Question|Problem|Input|Instruction|User|Human)(?: ?\d+)?(?:\*\*)? ?[:.]", re.MULTILINE
 )
 """Where a text begins a question of its own."""
-# Words without which the patterns cannot match: to look for these is far quicker.
+# A pattern can match only if the text has one of these words, and searching for words is far quicker.
 _ROLES = ("user", "human", "assistant")
 _REFUSING = ("sorry", "apolog", "unfortunately", "able to", "cannot", "can't", "can’t", "won't", "won’t", "as an ai")
 _CODING = ("def ", "return", "{", "}", ";", "```")
@@ -77,7 +77,7 @@ _COMMON_ENGLISH = frozenset(
 )
 _FEWEST_WORDS = 40
 _ENGLISH = 0.12
-"""Share of these words from which a prompt counts as English; English prose has about 0.45."""
+"""Least share of these words in an English prompt; English prose has about 0.45."""
 _NOT_ENGLISH = 0.05
 _FEWEST_LETTERS = 40
 
@@ -86,13 +86,12 @@ _NONE: frozenset[Sign] = frozenset()
 
 
 def signs_of(text: str, prompt: str, target: str = "") -> frozenset[Sign]:
-    """Everything that a text shows.
+    """All signs in an answer.
 
     Args:
         text: the model's answer.
-        prompt: the end of what it was asked, whose language the answer should have.
-        target: what a right answer says; where it is a text itself, in another language than the prompt, so may the
-            answer be.
+        prompt: the end of the prompt, whose language the answer should have.
+        target: the right answer; if it is in another language than the prompt, the answer may be too.
     """
     return frozenset(_signs(text, prompt, target)) or _NONE
 
@@ -113,7 +112,7 @@ def _signs(text: str, prompt: str, target: str) -> Iterator[Sign]:
 
 
 def has_marks(text: str) -> bool:
-    """Whether the text can hold tags or marks at all; far quicker than to look for them."""
+    """Whether the text can contain tags or markers at all; far quicker than searching for them."""
     return "<" in text or "[" in text or "◁" in text
 
 
@@ -135,7 +134,7 @@ def is_repetitive(text: str) -> bool:
         return True
     if len(stripped) < _SHORTEST_LOOP:
         return False
-    # In a loop the last few characters stand there before, too; to look for these is far quicker.
+    # In a loop the last few characters also occur earlier; searching for them is far quicker.
     may_loop = stripped[-_LOOP_CLOSE:] in stripped[-_TAIL:-1]
     return (
         may_loop
@@ -147,7 +146,7 @@ def is_repetitive(text: str) -> bool:
 
 
 def is_gibberish(text: str) -> bool:
-    """Whether the text is made of broken characters, or of words in which scripts are mixed."""
+    """Whether the text has many broken characters, or words of mixed scripts."""
     sample = text[:_LOOKED_AT]
     broken = sum(sample.count(character) for character in "\ufffd\x00")
     if broken >= 3 and broken > len(sample) / 100:
@@ -162,7 +161,7 @@ def is_gibberish(text: str) -> bool:
 
 
 def is_in_another_language(text: str, prompt: str) -> bool:
-    """Whether the text is written in another script than the prompt, or is no English where the prompt is."""
+    """Whether the text has another script than the prompt, or is not English although the prompt is."""
     text, prompt = text[:_LOOKED_AT], prompt[-_LOOKED_AT:]
     if _is_foreign_to_ascii(text) or _is_foreign_to_ascii(prompt):
         asked, said = scripts_of(prompt), scripts_of(text)
@@ -185,12 +184,12 @@ def is_refusal(text: str) -> bool:
 
 
 def _is_foreign_to_ascii(text: str) -> bool:
-    """Whether so much of the text is not ASCII that its script may be another than Latin."""
+    """Whether more than a tenth of the text is not ASCII, so that its script may not be Latin."""
     return not text.isascii() and len(text.encode("ascii", "ignore")) < 0.9 * len(text)
 
 
 def scripts_of(text: str) -> Counter[str]:
-    """How many letters of each script there are."""
+    """By script, how many letters the text has."""
     return Counter(_script(ord(letter)) for word in _WORD.findall(text) for letter in word)
 
 
@@ -217,7 +216,7 @@ _SCRIPTS = (
 
 
 def _is_surely_english(text: str) -> bool:
-    """Whether even the words without punctuation tell; far quicker than to look at all of them."""
+    """Whether the words without punctuation suffice to recognise English; far quicker than stripping all words."""
     words = text.lower().split()
     return len(list(filter(_COMMON_ENGLISH.__contains__, words))) >= _NOT_ENGLISH * len(words)
 
@@ -234,7 +233,7 @@ def _bare_word(word: str) -> str:
 
 
 def _ends_in_loop(tail: str) -> bool:
-    """Whether the tail's end is one piece several times over, by the prefix function of its reverse (Knuth 1977)."""
+    """Whether the tail ends in one piece repeated several times, by the prefix function of its reverse (Knuth 1977)."""
     backwards = tail[::-1]
     borders = [0] * len(backwards)
     for place in range(1, len(backwards)):
@@ -249,6 +248,6 @@ def _ends_in_loop(tail: str) -> bool:
 
 
 def _packed(text: str) -> float:
-    """The share of its size to which the text packs."""
+    """The compressed size of the text as a share of its size."""
     plain = text.encode("utf-8", "replace")
     return len(zlib.compress(plain)) / len(plain)

@@ -54,7 +54,7 @@ _EVERYWHERE = 0.07
 _EVERYWHERE_SCORES = 0.01
 _NEAR = (0.065, 0.35, 0.34, 0.337)
 _FAR = (0.218, 0.75, 0.37, 0.511)
-"""What most wealth is for: a gap between truth and threshold, the greatest stake for it, its spread, and the share."""
+"""Where most wealth goes: the gap between truth and threshold, the greatest stake for it, its spread, the share."""
 _BEYOND_THE_BAR = 1e-9
 """By how much, relative to the bar, a cut stake still exceeds it: rounding must not keep the wealth below."""
 _ROUNDING = 1e-9
@@ -62,13 +62,13 @@ _ROUNDING = 1e-9
 _PRECISION = 1e-6
 """Of a confidence bound, relative to it."""
 BLOCK = 64
-"""How many values of many runs, or many nulls of one run, are looked at together."""
+"""How many values of many runs, or nulls of one run, are processed together."""
 
 
 class Stakes(msgspec.Struct, frozen=True):
     """How the initial wealth of 1 is divided among the gamblers.
 
-    Any division is valid; it only decides which truths are found out fastest.
+    Any division is valid; it only decides which truths are found fastest.
     """
 
     weights: tuple[float, ...]

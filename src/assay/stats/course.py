@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from assay.stats.sequential import SequentialTest
 
 _FIRST = 40
-"""Documents at the start of which every one is kept: there most is decided."""
+"""All of the first documents are kept, because most is decided there."""
 _MOST = 240
 _STRONGEST = 12.0
 """Evidence is shown up to ten to this power; a wealth can be infinite."""
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True):
-    """A test's evidence after some of the documents that it saw. The tuples have one entry each of ``seen``."""
+    """A test's evidence after some of its documents. All tuples have one entry for each entry of ``seen``."""
 
     threshold: float
     alpha: float
@@ -33,7 +33,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     estimate: tuple[float | None, ...]
     """Mean score (or difference) so far; None while no document has one."""
     low: tuple[float, ...]
-    """The confidence sequence: all of it holds at once, each end with probability 1 − α."""
+    """Lower end of the confidence sequence. It holds at all places at once, each end with probability 1 − α."""
     high: tuple[float, ...]
     for_pass: tuple[float, ...]
     """Decimal logarithm of the evidence against "should not pass"; log10(1/α) decides."""
@@ -66,7 +66,7 @@ def course_of(test: SequentialTest) -> Course:
 
 
 def _kept(seen: int) -> NDArray[np.int64]:
-    """Which documents stay, counted from 0; the last one always does."""
+    """Which documents are kept, counted from 0; the last one always is."""
     if seen <= _MOST:
         return np.arange(seen)
     spread = np.linspace(_FIRST, seen - 1, _MOST - _FIRST).round().astype(np.int64)

@@ -1,4 +1,4 @@
-"""One plan followed in many random orders side by side: for planning, forecasts and simulations."""
+"""Simulates one plan in many random orders at once, for planning, forecasts and tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def decide_many(
     plan: SequentialPlan, orders: Floats, alphas: Sequence[float] | None = None, *, weights: Floats | None = None
 ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Follow a plan in many random orders side by side: how often it passes, after how many documents.
+    """Simulate a plan in many random orders at once: how often it passes, and after how many documents.
 
     For planning and for simulations: "how many documents would this check need if the server were healthy?" is
     ``decide_many(plan, permuted(baseline_scores, runs, seed))``.
@@ -32,8 +32,8 @@ def decide_many(
     Args:
         plan: The plan; its ``alpha`` is used unless ``alphas`` are given.
         orders: Shape (runs, N): each row all N scores of a benchmark in the order asked. None may be missing.
-        alphas: Error rates to be tried at once.
-        weights: Theirs, of the same shape, where the mean sought is a weighted one.
+        alphas: Error rates to try at once.
+        weights: The documents' weights, of the same shape; None if all count the same.
 
     Returns:
         Two arrays of shape (runs, number of alphas): whether it passed (else it failed), after how many documents.

@@ -1,11 +1,11 @@
-"""How far two runs of one unchanged server lie apart: the standard deviation of their difference, and its upper limit.
+"""How much two runs of one unchanged server differ: standard deviation of the difference, and its upper limit.
 
-What varies from run to run are single documents, and few of them, so the number of those seen to vary is what is known
-of the noise. A subtask of five documents in which none varied may still be as noisy as the others, and where subtasks
-weigh alike it then outweighs them all. So each subtask's rate of varying documents has a gamma distribution, which
-knows what the subtask itself showed and, as if it were one varying document, what the others showed. The upper limit is
-a quantile of the gamma distribution that has mean and variance of the weighted sum, as Fay and Feuer (1997), Statistics
-in Medicine 16:791, have it for weighted sums of Poisson counts.
+Only a few documents vary from run to run, so the noise is estimated from the number of documents that varied. A subtask
+of five documents in which none varied may still be as noisy as the others, and if all subtasks count the same, it then
+outweighs them. So each subtask's rate of varying documents has a gamma distribution, from the subtask's own documents
+and, with the weight of one varying document, from the others. The upper limit is a quantile of the gamma distribution
+with the mean and variance of the weighted sum, as in Fay and Feuer (1997), Statistics in Medicine 16:791, for weighted
+sums of Poisson counts.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Reruns(NamedTuple):
     """Shape (documents, runs): each document's score, or the sum of its verdicts; NaN where it failed. Each has at
     least two."""
     weight: float
-    """Of the subtask in the aggregate; weights need not sum to 1."""
+    """The subtask's weight in the aggregate; weights need not sum to 1."""
     values: int
-    """What the subtask's score divides the sum by: its documents, or all their verdicts."""
+    """By what the subtask's score divides the sum: the number of its documents, or of all their verdicts."""
 
 
 class RerunNoise(NamedTuple):
-    """The noise of the difference between two runs, in the scale of the score."""
+    """The noise of the difference between two runs, on the scale of the score."""
 
     deviation: float
-    """Standard deviation, as seen."""
+    """Observed standard deviation."""
     at_most: float
     """Its upper limit."""
     shares: tuple[float, ...]
@@ -60,8 +60,8 @@ def rerun_noise(subtasks: Sequence[Reruns], confidence: float = 0.95) -> RerunNo
     and rate n + N'/(F' + 1), of which N' and F' are the documents and events of all other subtasks.
 
     Args:
-        subtasks: of a group; one for a task alone.
-        confidence: of the upper limit, one-sided.
+        subtasks: the subtasks of a group, or a single task.
+        confidence: one-sided confidence of the upper limit.
 
     Raises:
         NothingMeasuredError: no document has scores in two runs.
@@ -90,7 +90,7 @@ def rerun_noise(subtasks: Sequence[Reruns], confidence: float = 0.95) -> RerunNo
 
 
 def _event(noise: Sequence[Floats], subtasks: Sequence[Reruns]) -> float:
-    """2·s² of a typical document that varies; where none did, of one that goes from worst to best in a single run."""
+    """2·s² of a typical varying document; if none varied, of one that moves from worst to best in a single run."""
     seen = np.concatenate(noise)
     if seen.any():
         return float((seen**2).sum() / seen.sum())
@@ -98,7 +98,7 @@ def _event(noise: Sequence[Floats], subtasks: Sequence[Reruns]) -> float:
 
 
 def _span(subtasks: Sequence[Reruns]) -> float:
-    """From the worst score to the best; where all are alike, from nothing to that."""
+    """Distance from the worst score to the best; if all are equal, from 0 to that score."""
     scores = np.concatenate([subtask.scores.ravel() for subtask in subtasks])
     low, high = float(np.nanmin(scores)), float(np.nanmax(scores))
     return (high - low) or max(abs(low), abs(high)) or 1.0

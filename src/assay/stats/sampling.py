@@ -1,4 +1,4 @@
-"""In which order documents are asked, and how much each counts."""
+"""The random order of documents, and the weight of each."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 def random_order(n: int, seed: int) -> list[int]:
-    """The numbers 0 … n − 1 in an order that depends on the seed alone: on no library's version, on no machine.
+    """The numbers 0 … n − 1 in an order that depends on the seed alone, not on a library's version or the machine.
 
-    The test's error rate is over this order. One seed for ever makes every repetition ask the same documents first and
-    repeat the same error, so let it vary from run to run and record it.
+    The test's error rate is over this order. With a fixed seed every run would ask the same documents first and repeat
+    the same error, so the seed should vary from run to run, and be recorded.
     """
     return sorted(range(n), key=lambda i: hashlib.sha256(f"{seed}:{i}".encode()).digest())
 
 
 def permuted(scores: NDArray[np.float64], runs: int, seed: int) -> NDArray[np.float64]:
-    """Shape (runs, N): the scores in as many random orders."""
+    """Shape (runs, N): the scores in `runs` random orders."""
     return np.random.default_rng(seed).permuted(np.tile(scores, (runs, 1)), axis=1)
 
 
@@ -44,7 +44,7 @@ def document_weights(sizes: Sequence[int], weights: Sequence[float]) -> list[Fra
         weights: Share of each subtask in the aggregate; they need not sum to 1.
 
     Returns:
-        Exact fractions, so that a threshold that the aggregate meets exactly is met.
+        Exact fractions, so that an aggregate equal to the threshold passes.
 
     Raises:
         SpecificationError: A size or weight is not positive, or there are not as many of one as of the other.

@@ -1,9 +1,9 @@
 """Pass or fail from as few documents as the evidence needs: a sequential test against a threshold.
 
-What is tested is the mean score that all N documents of a benchmark would give. They are asked in random order; after
-each one, one portfolio (:mod:`assay.stats.betting`) bets that the mean reaches the threshold and another that it does
-not. The first whose wealth reaches 1/α decides, and the chance of a wrong decision is at most α in each direction,
-whenever one looks. When all N are seen, arithmetic decides.
+The test is about the mean score of all N documents of a benchmark. They are asked in random order. After each document,
+one portfolio (:mod:`assay.stats.betting`) bets that the mean reaches the threshold, and another that it does not. The
+first whose wealth reaches 1/α decides, and the chance of a wrong decision is at most α in each direction, whenever one
+looks. When all N are seen, arithmetic decides.
 
 The order must be random and the documents must be given in that order: answers that arrive early are the short ones,
 and they are not a fair sample.
@@ -40,7 +40,7 @@ _LEAST_FOR_A_FORECAST = 8
 
 
 class SequentialTest:
-    """Follows one plan, document by document.
+    """Runs one plan, document by document.
 
     Example::
 
@@ -54,7 +54,7 @@ class SequentialTest:
         self.plan = plan
         self.decision = Decision.OPEN
         self.decided_after: int | None = None
-        """How many documents had been seen when the decision fell."""
+        """After how many documents the decision was made."""
         self.failed = 0
         """How many of the documents seen had no score."""
         self._scores: list[float] = []
@@ -117,7 +117,7 @@ class SequentialTest:
 
     @property
     def weights(self) -> Floats:
-        """Their weights."""
+        """The weights of the documents seen."""
         return np.array(self._weights, dtype=np.float64)
 
     @property
@@ -131,10 +131,9 @@ class SequentialTest:
         """Mean of the scores seen, each with its weight and divided by the sum of weights: no score of the full run.
 
         Where the evidence decided when to stop, it is biased away from the threshold: the test stops just when the
-        documents seen were clearer than the rest (true mean 0.70, threshold 0.90: 0.63 on average
-        at alpha 0.01). :meth:`interval`
-        holds whenever one stops. Only where the number of documents was fixed beforehand, or all were seen, is it
-        unbiased, up to a bias of order 1/n where weights differ.
+        documents seen were clearer than the rest (true mean 0.70, threshold 0.90: 0.63 on average at alpha 0.01).
+        :meth:`interval` holds whenever one stops. The estimate is unbiased only if the number of documents was fixed
+        beforehand or all were seen, up to a bias of order 1/n where weights differ.
 
         Raises:
             NothingMeasuredError: No document has a score yet.
@@ -182,15 +181,15 @@ class SequentialTest:
     def forecast(self, runs: int = 200, seed: int = 0) -> int | None:
         """How many more documents will probably decide: the median of simulations.
 
-        In each of them the documents to come score like ones drawn at random from those seen and from two more, a worst
-        and a best one (Laplace's rule of succession): a dozen right answers do not say that all are right.
+        Each simulation draws the remaining documents' scores from those seen and from two more, a worst and a best one
+        (Laplace's rule of succession), because a dozen right answers do not mean that all are right.
 
         Args:
-            runs: Simulations.
-            seed: Of their random numbers.
+            runs: Number of simulations.
+            seed: Seed of their random numbers.
 
         Returns:
-            None while fewer than eight documents have scores: they fit any number.
+            None if fewer than eight documents have scores, which is too few for a forecast.
 
         Raises:
             NothingMeasuredError: No document has a score yet.
@@ -229,7 +228,7 @@ def confidence_sequence(
     Args:
         plan: The plan; each bound may fail with probability ``plan.alpha``.
         scores: The scores of the documents seen, in the random order; NaN where one failed.
-        weights: Theirs, where the mean sought is a weighted one.
+        weights: The documents' weights; None if all count the same.
 
     Returns:
         Lower and upper bounds, one each a document; neither ever gets worse.

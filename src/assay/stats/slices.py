@@ -1,4 +1,4 @@
-"""Whether one slice of the samples scores worse than the rest, within strata that are compared like with like.
+"""Tests whether one slice of the samples scores worse than the rest of the same strata.
 
 Sources: Mantel and Haenszel (1959), J. Natl. Cancer Inst. 22:719 (strata); Strasser and Weber (1999), Math. Methods
 Statist. 8:220 (mean and variance of a sum over a random subset, the strata's scores being given).
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def worse_slice(values: ArrayLike, in_slice: ArrayLike, strata: Sequence[Any] | None = None) -> float:
-    """One-sided p-value that the slice's mean is as low as it is although it is a random part of each stratum.
+    """One-sided p-value: the chance that a random part of each stratum has a mean as low as the slice's.
 
     Exact (hypergeometric) where there is one stratum and only two distinct values; else by the normal approximation
     with a correction for continuity of half the smallest step.
@@ -31,7 +31,7 @@ def worse_slice(values: ArrayLike, in_slice: ArrayLike, strata: Sequence[Any] | 
         strata: each sample's stratum, a task for example; None: all samples are alike.
 
     Returns:
-        The p-value; 1 where nothing can be told: an empty slice, one that is all there is, or values that never vary.
+        The p-value; 1 if the slice is empty, has all samples, or the values never vary.
 
     Raises:
         NothingMeasuredError: There are no values.
@@ -49,7 +49,7 @@ def worse_slice(values: ArrayLike, in_slice: ArrayLike, strata: Sequence[Any] | 
 
 
 def _exact(is_high: np.ndarray[Any, Any], inside: np.ndarray[Any, Any]) -> float:
-    """The hypergeometric distribution function: so few high values in the slice, or fewer."""
+    """The hypergeometric distribution function: the chance of as few high values in the slice, or fewer."""
     total, high, taken = len(inside), int(is_high.sum()), int(inside.sum())
     seen = int((is_high & inside).sum())
     possible = range(max(0, taken - (total - high)), seen + 1)
