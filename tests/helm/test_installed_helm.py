@@ -146,12 +146,12 @@ def test_a_metric_of_the_users_own_is_taken_once_it_is_imported(installed_helm: 
     [
         ("code_metrics.APPSMetric", {}, "runs code that the model wrote"),
         ("aliases.APPSMetric", {}, "runs code that the model wrote"),
-        ("unitxt_metrics.UnitxtMetric", {"recipe": "card=a"}, "runs what the recipe in its arguments says"),
+        ("unitxt_metrics.UnitxtMetric", {"recipe": "card=a"}, "runs code from the recipe in its arguments"),
         ("comet_metric.CometMetric", {"task": "a", "model_name": "some/body"}, "loads the model 'some/body'"),
         (
             "output_processing_metric.OutputProcessingMetric",
             {"processor": "os.system", "metric_specs": []},
-            "puts what the model wrote through os.system",
+            "passes the model's answers to os.system",
         ),
         (
             "output_processing_metric.OutputProcessingMetric",

@@ -55,8 +55,8 @@ class InstalledHelmMetric:
         self.class_name = metric_spec.class_name
         self._class = _find_class(self.class_name)
         self._args = metric_spec.args
-        self._runs = _code_run_by(self._class, self._args)
-        self._metric: Any = None if self._runs else self._make()
+        self._runs_code = _code_run_by(self._class, self._args)
+        self._metric: Any = None if self._runs_code else self._make()
 
     def check_permission(self, unsafe_code: UnsafeCode | None) -> None:
         """Refuse a metric that runs code from the model or from a file, unless that is allowed.
@@ -66,9 +66,9 @@ class InstalledHelmMetric:
             MissingDependencyError: A package that the metric needs is not installed.
             SpecificationError: The metric does not take these arguments.
         """
-        if unsafe_code is None and self._runs:
+        if unsafe_code is None and self._runs_code:
             raise UnsupportedTaskError(
-                f"{self.class_name} {self._runs}, in the installed HELM and without a sandbox; "
+                f"{self.class_name} {self._runs_code}, in the installed HELM and without a sandbox; "
                 "--confirm-run-unsafe-code, or unsafe_code=UnsafeCode() in Python, allows it"
             )
         if self._metric is None:
@@ -175,7 +175,7 @@ def _code_run_by(metric_class: type, args: Mapping[str, Any]) -> str | None:
     if any(module.startswith(_RUNS_MODEL_CODE) for module in modules):
         return "runs code that the model wrote"
     if _UNITXT in modules:
-        return "runs what the recipe in its arguments says"
+        return "runs code from the recipe in its arguments"
     model = args.get("model_name")
     if _COMET in modules and model is not None and not str(model).startswith(_COMET_OWN_MODELS):
         return f"loads the model {model!r}, whose files may hold code"
@@ -193,7 +193,7 @@ def _code_run_by_processing(args: Mapping[str, Any]) -> str | None:
         reasons.append("runs code that the model wrote")
     processor = args.get("processor")
     if not str(processor).startswith(_PROCESSORS):
-        reasons.append(f"puts what the model wrote through {processor}")
+        reasons.append(f"passes the model's answers to {processor}")
     return next((reason for reason in reasons if reason), None)
 
 

@@ -18,8 +18,6 @@ GENERATION = "generation"
 CHOICES = "multiple_choice_separate_original"
 SCORING = "language_modeling"
 
-"""lm-eval's, where a task says nothing."""
-
 
 def method_of(sample: RunSample) -> str:
     """HELM's adaptation method that corresponds to a sample's requests."""

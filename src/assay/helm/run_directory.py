@@ -168,9 +168,9 @@ def run_entry(
         FewerStatisticsError: They would replace statistics by fewer.
     """
     metrics = metrics_of(run_spec, first_metric_only)
-    said = scenario if scenario is None or isinstance(scenario, Scenario) else Path(scenario)
+    source = scenario if scenario is None or isinstance(scenario, Scenario) else Path(scenario)
     evaluated = write_run(
-        RunFiles(run_spec, said, state),
+        RunFiles(run_spec, source, state),
         metrics,
         Path(output_dir),
         metric_service,
@@ -206,10 +206,7 @@ def write_run(
     with _drafting(output_dir) as draft, ExitStack() as stack:
         spools = [_Spool(stack.enter_context(_scratch(draft))) for _ in metrics]
         evaluated = evaluate(metrics, files.state, metric_service, spools, parallelism, progress, unsafe_code)
-        _write_list_of_stats(draft / STATS, evaluated.stats)
-        with (draft / PER_INSTANCE_STATS).open("wb") as file:
-            write_list(file, (spool.file for spool in spools))
-        _write_inputs(draft, files, output_dir)
+        _write_files(draft, output_dir, files, evaluated.stats, spools)
         if not allow_fewer:
             _refuse_fewer(output_dir, draft, evaluated.failed)
     return evaluated
@@ -227,16 +224,13 @@ def write_scored_run(
 
     Raises:
         OutputError: The files cannot be written.
-        FewerStatisticsError: They would replace statistics by fewer, which is not allowed.
+        FewerStatisticsError: They would replace statistics by fewer, and ``allow_fewer`` is not set.
     """
     with _drafting(output_dir) as draft, _scratch(draft) as scratch:
         spool = _Spool(scratch)
         for record in per_instance_stats:
             spool(record)
-        with (draft / PER_INSTANCE_STATS).open("wb") as file:
-            write_list(file, [spool.file])
-        _write_list_of_stats(draft / STATS, stats)
-        _write_inputs(draft, files, output_dir)
+        _write_files(draft, output_dir, files, stats, [spool])
         if not allow_fewer:
             _refuse_fewer(output_dir, draft)
 
@@ -348,8 +342,13 @@ def _scratch(folder: Path) -> IO[bytes]:
     return tempfile.TemporaryFile(dir=folder)
 
 
-def _write_list_of_stats(path: Path, stats: Iterable[Stat]) -> None:
-    path.write_bytes(dump_json([stat.to_builtins() for stat in stats if is_finite(stat)]))
+def _write_files(
+    draft: Path, output_dir: Path, files: RunFiles, stats: Iterable[Stat], spools: Sequence[_Spool]
+) -> None:
+    (draft / STATS).write_bytes(dump_json([stat.to_builtins() for stat in stats if is_finite(stat)]))
+    with (draft / PER_INSTANCE_STATS).open("wb") as file:
+        write_list(file, (spool.file for spool in spools))
+    _write_inputs(draft, files, output_dir)
 
 
 def _write_inputs(draft: Path, files: RunFiles, output_dir: Path) -> None:

@@ -61,7 +61,7 @@ class StateFile:
             self.adapter_spec = AdapterSpec.from_builtins(spec, f"{self.name}: adapter_spec")
 
     def __iter__(self) -> Iterator[RequestState]:
-        """The request states, in the file's order; each iteration reads the file anew."""
+        """The request states, in the file's order; each iteration reads the file again."""
         if self._whole is not None:
             yield from self._whole.request_states
             return

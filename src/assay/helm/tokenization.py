@@ -152,7 +152,7 @@ def read_tokenizer(transformers: Any, name: str) -> Any:
         name: The tokenizer's directory or its name on the hub.
 
     Raises:
-        ValueError: Its files are missing, for which ``transformers`` makes a tokenizer without a vocabulary.
+        ValueError: Its files are missing, so that ``transformers`` made a tokenizer without a vocabulary.
         Exception: Whatever else ``transformers`` raises.
     """
     tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side="left")

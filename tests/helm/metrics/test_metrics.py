@@ -211,7 +211,7 @@ def test_a_mapping_pattern_that_is_no_expression_is_refused(tokenizer: EncoderSe
     request = RequestState.from_builtins({**value, "output_mapping": {"A": "yes"}})
     spec = AdapterSpec(method="multiple_choice_joint", num_outputs=1, output_mapping_pattern=pattern)
     metric = create_metric(MetricSpec(f"{METRICS}basic_metrics.BasicGenerationMetric", {"names": ["exact_match"]}))
-    with pytest.raises(SpecificationError, match=r"output_mapping_pattern '.* is no regular expression"):
+    with pytest.raises(SpecificationError, match=r"output_mapping_pattern '.* is not a regular expression"):
         metric.evaluate(ScenarioState(spec, [request]), tokenizer)
 
 

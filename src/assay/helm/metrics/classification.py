@@ -47,10 +47,10 @@ class ClassificationMetric(WholeRunMetric):
         self.delimiter = delimiter
         for average in self.averages:
             if average not in _AVERAGES:
-                raise SpecificationError(f"ClassificationMetric: average {average!r} is none of {_AVERAGES}")
+                raise SpecificationError(f"ClassificationMetric: average {average!r} is not one of {_AVERAGES}")
         for score in self.scores:
             if score not in _SCORES:
-                raise SpecificationError(f"ClassificationMetric: score {score!r} is none of {tuple(_SCORES)}")
+                raise SpecificationError(f"ClassificationMetric: score {score!r} is not one of {tuple(_SCORES)}")
 
     def digest(self, state: RequestState) -> _Labels:
         """An answer's true and predicted classes."""

@@ -173,7 +173,7 @@ class _AnswerScores:
 
         Raises:
             DeadlineError: Its answer takes too long to match.
-            SpecificationError: The adapter's output mapping pattern is no regular expression.
+            SpecificationError: The adapter's output mapping pattern is not a regular expression.
         """
         answer = _answer_of(self._spec, group)
         runs: Sequence[Future[RunResult]] = ()
@@ -226,7 +226,7 @@ def _answer_of(adapter_spec: AdapterSpec, group: Group) -> AnswerTexts | None:
 
     Raises:
         DeadlineError: Its answer takes too long to match.
-        SpecificationError: The adapter's output mapping pattern is no regular expression.
+        SpecificationError: The adapter's output mapping pattern is not a regular expression.
     """
     state = group.answer
     if not group.instance.references:
@@ -256,7 +256,7 @@ def _extract(pattern: str, texts: Sequence[str]) -> list[str]:
     try:
         expression = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise SpecificationError(f"output_mapping_pattern {pattern!r} is no regular expression: {error}") from None
+        raise SpecificationError(f"output_mapping_pattern {pattern!r} is not a regular expression: {error}") from None
     deadline = Deadline(SCORING_SECONDS)
     with deadline.watching(), deadline:
         matches = [expression.search(text) for text in texts]

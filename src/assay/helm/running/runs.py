@@ -1,4 +1,4 @@
-"""Reads a run whose requests are to be answered, and puts the model's name into it."""
+"""Reads a run to answer, and puts the new model's name into it."""
 
 from __future__ import annotations
 
