@@ -21,7 +21,7 @@ def test_they_come_in_order_and_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "No such file"), (b"# none\n\n", "names no base URL"), (b"\xff\xfe", "it is no text")],
+    [(None, "No such file"), (b"# none\n\n", "holds no base URL"), (b"\xff\xfe", "it is not a text file")],
 )
 def test_a_file_that_names_none_is_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
     file = tmp_path / "replicas"

@@ -125,7 +125,7 @@ MISTAKES: list[tuple[list[str], int, str]] = [
     (["counting", "--base-url", "127.0.0.1:8000"], 2, "http://"),
     (["counting", "--base-url", "http://a:1", "--base-url", "http://a:1/v1"], 2, "named twice"),
     (["counting", "--base-url", "@missing"], 2, "cannot read the base URLs in missing"),
-    (["counting", "--base-urls-file", "/dev/null"], 2, "/dev/null names no base URL"),
+    (["counting", "--base-urls-file", "/dev/null"], 2, "/dev/null holds no base URL"),
     (["arc_easy"], 2, "log-likelihood"),
     (["counting", "--retry-failed"], 2, "holds no run of these tasks and settings"),
     (["counting", "--retry-failed", "--fresh"], 2, "choose one"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay.engine import TOGETHER, ask_all
+from assay.engine import BATCH_SIZE, ask_all
 from assay.errors import ServerUnreachableError
 from assay.models.concurrency import Concurrency
 from assay.progress import Progress
@@ -57,19 +57,21 @@ class Record:
 
 
 def ask(
-    samples: Iterator[Sample], model: Any, record: Record, concurrency: int, together: int = TOGETHER
+    samples: Iterator[Sample], model: Any, record: Record, concurrency: int, batch_size: int = BATCH_SIZE
 ) -> dict[int, list[str | None]]:
     completed: dict[int, list[str | None]] = {}
 
     def complete(handed_on: Sequence[CompleteSample]) -> None:
-        assert len(handed_on) <= together
+        assert len(handed_on) <= batch_size
         for done, responses in handed_on:
             assert done.doc_id not in completed, "completed twice"
             assert all(request.key in record.kept for request in done.requests), "scored before it was durable"
             completed[done.doc_id] = [response.text for response in responses if isinstance(response, Answer)]
 
     limit = Concurrency(concurrency)
-    asyncio.run(ask_all(samples, model, record, complete, concurrency=limit, observer=Progress(), together=together))
+    asyncio.run(
+        ask_all(samples, model, record, complete, concurrency=limit, observer=Progress(), batch_size=batch_size)
+    )
     return completed
 
 
@@ -84,7 +86,7 @@ def test_every_sample_completes_with_its_responses_in_order(concurrency: int) ->
 
 
 @pytest.mark.parametrize("together", [1, 8])
-def test_samples_are_drawn_only_when_a_worker_is_free(together: int) -> None:
+def test_samples_are_drawn_only_when_a_worker_is_free(batch_size: int) -> None:
     drawn = 0
     ahead: list[int] = []
 
@@ -99,10 +101,10 @@ def test_samples_are_drawn_only_when_a_worker_is_free(together: int) -> None:
             drawn += 1
             yield sample(number)
 
-    ask(draw(), Counting(), Record(), 4, together)
+    ask(draw(), Counting(), Record(), 4, batch_size)
     assert drawn == len(ahead) == 100
     assert ahead[0] == 0, "the first request waited for the samples after it"
-    assert max(ahead) == together - 1
+    assert max(ahead) == batch_size - 1
 
 
 def test_complete_samples_are_handed_on_together_and_none_waits_for_long() -> None:
@@ -123,7 +125,7 @@ def test_complete_samples_are_handed_on_together_and_none_waits_for_long() -> No
             lambda *_: None,
             concurrency=Concurrency(16),
             observer=Round(),
-            together=8,
+            batch_size=8,
         )
     )
     del sizes[0]

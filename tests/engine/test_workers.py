@@ -71,7 +71,7 @@ def work(
 
     async def run() -> None:
         async with asyncio.TaskGroup() as tasks:
-            WorkerPool(doing.step, concurrency, observer, tasks).begin(None if load is None else read)
+            WorkerPool(doing.step, concurrency, observer, tasks).start(None if load is None else read)
 
     _, seconds = run_simulated(run())
     assert (doing.left, doing.at_work) == (0, 0)
@@ -130,7 +130,7 @@ def test_what_a_step_raises_stops_the_others() -> None:
 
     async def run() -> None:
         async with asyncio.TaskGroup() as tasks:
-            WorkerPool(step, Concurrency(3), Progress(), tasks).begin()
+            WorkerPool(step, Concurrency(3), Progress(), tasks).start()
 
     with pytest.raises(ExceptionGroup) as raised:
         run_simulated(run())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from assay._util.durations import duration_words, rate_words
+from assay._util.durations import format_duration, format_rate
 from assay._util.text import printable
 from assay.progress import Progress
 from assay.reports.comparison import comparison_text
@@ -189,7 +189,7 @@ def test_a_run_that_may_stop_early_promises_no_end(monkeypatch: pytest.MonkeyPat
     [(0.2, "0 s"), (90, "1 min 30 s"), (83520, "23 h 12 min"), (259140, "71 h 59 min"), (3.2e7, "370 days")],
 )
 def test_a_time_is_told_in_units_that_can_be_grasped(seconds: float, words: str) -> None:
-    assert duration_words(seconds) == words
+    assert format_duration(seconds) == words
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_time_is_told_in_units_that_can_be_grasped(seconds: float, words: str)
     ],
 )
 def test_a_slow_rate_is_told_by_the_time_of_a_request(requests: int, seconds: float, words: str) -> None:
-    assert rate_words(requests, seconds) == words
+    assert format_rate(requests, seconds) == words
 
 
 def test_a_line_of_progress_without_requests_has_no_rate() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay._util.paths import at_home
+from assay._util.paths import expand_home
 from assay.errors import SpecificationError
 
 if TYPE_CHECKING:
@@ -14,14 +14,14 @@ _LARGEST = 2**20
 
 
 def read_addresses(texts: Iterable[str]) -> tuple[str, ...]:
-    """All base URLs in `texts`, each once, in the order in which they are named.
+    """All base URLs in `texts`, in the order given and without duplicates.
 
     Args:
-        texts: each a URL, several with blanks between them, or ``@FILE``: a file with one URL a line, in which empty
-            lines, and all from a ``#`` at the beginning of a line or after a blank, mean nothing.
+        texts: each is one URL, several URLs separated by spaces, or ``@FILE``: a file with one URL a line. In a file,
+            empty lines are skipped, and so are comments: ``#`` at the start of a line or after a space.
 
     Raises:
-        SpecificationError: a file cannot be read or names no URL, or there is nothing at all.
+        SpecificationError: a file cannot be read or holds no URL, or `texts` is empty.
     """
     addresses: dict[str, None] = {}
     for text in texts:
@@ -34,14 +34,14 @@ def read_addresses(texts: Iterable[str]) -> tuple[str, ...]:
 
 def _in_file(name: str) -> list[str]:
     try:
-        with at_home(name).open(encoding="utf-8-sig") as file:
+        with expand_home(name).open(encoding="utf-8-sig") as file:
             lines = file.read(_LARGEST).splitlines()
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not a text file"
         raise SpecificationError(f"cannot read the base URLs in {name}: {reason}") from None
     named = [url for line in lines for url in _without_comment(line).split()]
     if not named:
-        raise SpecificationError(f"{name} names no base URL: write one a line")
+        raise SpecificationError(f"{name} holds no base URL: write one a line")
     return named
 
 

@@ -1,7 +1,7 @@
-"""Going through things some at a time.
+"""Splits an iterable into batches.
 
-One piece of code for 32 things after another finds itself in the processor's caches; all of the code for one thing and
-then for the next does not, and takes up to twice as long.
+Running one step for 32 items before the next step keeps that step's code in the processor's caches. Running all steps
+for one item after the other takes up to twice as long.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-TOGETHER = 32
-"""Larger batches gain no more."""
+BATCH_SIZE = 32
+"""Larger batches are no faster."""
 _T = TypeVar("_T")
 
 
-def batches(things: Iterable[_T], size: int = TOGETHER) -> Iterator[list[_T]]:
-    """Lists of `size` things, the last one shorter."""
-    remaining = iter(things)
+def batches(items: Iterable[_T], size: int = BATCH_SIZE) -> Iterator[list[_T]]:
+    """Lists of `size` items; the last one may be shorter."""
+    remaining = iter(items)
     while batch := list(islice(remaining, size)):
         yield batch

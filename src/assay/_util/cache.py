@@ -1,4 +1,4 @@
-"""Where Assay keeps what it can compute again: one folder a user, safe to delete at any time."""
+"""The cache folder: one for each user, safe to delete at any time."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from assay._util.paths import at_home
+from assay._util.paths import expand_home
 from assay._util.storage import replace_whole
 
 
 def cache_dir() -> Path:
-    """Return the folder for cached files; it need not exist.
+    """The folder for cached files; it may not exist yet.
 
-    It is ``$ASSAY_CACHE_DIR``, else ``$XDG_CACHE_HOME/assay``, else ``~/.cache/assay``; for a user without a home, a
-    folder of their own among the temporary files.
+    It is ``$ASSAY_CACHE_DIR``, else ``$XDG_CACHE_HOME/assay``, else ``~/.cache/assay``. A user without a home folder
+    gets one in the system's folder for temporary files.
     """
     if own := os.environ.get("ASSAY_CACHE_DIR"):
-        return at_home(own).absolute()
-    shared = at_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+        return expand_home(own).absolute()
+    shared = expand_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     if shared.parts[:1] == ("~",):
         return Path(tempfile.gettempdir()) / f"assay-cache-{os.getuid()}"
     return shared.absolute() / "assay"
 
 
 def store(path: Path, content: bytes) -> bool:
-    """Write a cache file so that a reader sees the old content or the new, never a part.
+    """Replace a cache file in one step, so that readers see the old content or the new.
 
     Returns:
-        Whether it was written. A folder that cannot be written is no error: the work is done again next time.
+        Whether it was written. A folder that is not writable is no error: the content is computed again next time.
     """
     # Several processes may write the same file at once.
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
@@ -42,9 +42,9 @@ def store(path: Path, content: bytes) -> bool:
 
 
 def writable_folder(name: str) -> Path:
-    """Return a folder for cached files that other libraries write.
+    """A folder in which other libraries can cache files.
 
-    It lies in the cache folder; where that cannot be written, it is one that goes when this process ends.
+    It lies in the cache folder. If that is not writable, it is a temporary folder, removed when this process ends.
     """
     folder = cache_dir() / name
     try:

@@ -1,4 +1,4 @@
-"""Code that waits where an event loop runs, and where none does."""
+"""Running coroutines from synchronous code, with or without a running event loop."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ _T = TypeVar("_T")
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs in this thread; asyncio may not be imported yet, or not to its end."""
+    """The event loop that runs in this thread. Works before asyncio is imported, and while it is being imported."""
     running = getattr(sys.modules.get("asyncio.events"), "_get_running_loop", None)
     loop: asyncio.AbstractEventLoop | None = None if running is None else running()
     return loop
 
 
 def refuse_inside_event_loop(call: str, instead: str) -> None:
-    """Refuse a call where an event loop runs in this thread.
+    """Refuse a synchronous call inside a running event loop.
 
     Args:
-        call: the function's name.
-        instead: what to write there.
+        call: the name of the function that was called.
+        instead: the code to write in its place.
 
     Raises:
-        UsageError: one runs.
+        UsageError: an event loop runs in this thread.
     """
     if running_loop() is not None:
         raise UsageError(
-            f"{call}() cannot be called where an event loop runs (a notebook, an async function): there, write "
-            f"`{instead}`"
+            f"{call}() cannot be called inside a running event loop (a notebook, an async function): write "
+            f"`{instead}` there"
         )
 
 
-def result_of(work: Coroutine[Any, Any, _T]) -> _T:
-    """What a coroutine returns that never suspends, with no event loop running while it runs.
+def run_without_loop(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine that never suspends, without an event loop, and return its result.
 
     Raises:
-        RuntimeError: it did suspend.
+        RuntimeError: the coroutine suspended.
     """
     try:
         work.send(None)
@@ -50,4 +50,4 @@ def result_of(work: Coroutine[Any, Any, _T]) -> _T:
         result: _T = done.value
         return result
     work.close()
-    raise RuntimeError("a coroutine that was to run without an event loop waits for something")
+    raise RuntimeError("a coroutine suspended where no event loop runs")

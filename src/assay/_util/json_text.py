@@ -1,4 +1,4 @@
-"""Data as JSON, whatever texts are in it."""
+"""JSON encoding and decoding that also takes lone surrogates, NaN and infinities."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 
 
 def as_json(value: Any) -> bytes:
-    """Structs and plain data as JSON; numbers that it has none for are null.
+    """Encode structs and plain data as JSON; NaN and infinities become null.
 
-    A model may write lone surrogates, which UTF-8 cannot hold. Escaped, they are JSON all the same.
+    A model may write lone surrogates, which UTF-8 cannot represent. They are escaped.
     """
     try:
         return msgspec.json.encode(value)
@@ -21,7 +21,7 @@ def as_json(value: Any) -> bytes:
 
 
 def json_line(value: Any) -> str:
-    """The same as text in one line, for standard output."""
+    """:func:`as_json` as a string on one line, for standard output."""
     return as_json(value).decode()
 
 
@@ -38,7 +38,7 @@ def _plain(value: Any) -> Any:
 
 
 def plain(text: msgspec.Raw | bytes | str) -> Any:
-    """JSON as plain data, also such that only the standard library takes: NaN, infinities, lone surrogates."""
+    """Decode JSON to plain data, including what only the standard library accepts: NaN, infinities, lone surrogates."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError):

@@ -1,4 +1,4 @@
-"""Paths as people write them."""
+"""Helpers for paths: home folders, the working directory, why a file cannot be read."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def at_home(path: str | os.PathLike[str]) -> Path:
-    """The path, a leading ``~`` or ``~user`` made the home folder; as it is where nobody knows that folder.
+def expand_home(path: str | os.PathLike[str]) -> Path:
+    """Expand a leading ``~`` or ``~user``; leave the path unchanged if the home folder is unknown.
 
-    ``Path.expanduser`` raises RuntimeError there: for users that do not exist, and in containers without ``HOME``.
+    ``Path.expanduser`` raises RuntimeError instead: for users that do not exist, and in containers without ``HOME``.
     """
     return Path(os.path.expanduser(path))
 
 
 @contextmanager
 def keep_working_directory() -> Iterator[None]:
-    """Return to the working directory when this block ends: what runs in it, as a task's own code, may leave it."""
+    """Restore the working directory when this block ends: code in it, such as a task's, may change it."""
     try:
-        here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))  # a name may lead elsewhere by then, or nowhere
+        here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))  # its path may have been moved or removed by then
     except OSError:
         yield
         return
@@ -36,5 +36,5 @@ def keep_working_directory() -> Iterator[None]:
 
 
 def why_unreadable(error: OSError | ValueError) -> str:
-    """What kept a file from being opened, in words: the system, or that no path can be like that."""
+    """Why a file could not be opened: the system's reason, or ValueError's for a path that is not valid."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,4 +1,4 @@
-"""Where in a file each document's entries lie."""
+"""File offsets of each document's entries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PlacesByDocument:
-    """Offsets by document: sixteen bytes an entry, in whatever order they come."""
+    """Offsets by document, added in any order. Memory: sixteen bytes an entry."""
 
     def __init__(self) -> None:
         self._documents = array("q")
@@ -21,7 +21,7 @@ class PlacesByDocument:
         self._is_sorted = True
 
     def add(self, doc_id: int, offset: int) -> None:
-        """Note an entry.
+        """Add an entry.
 
         Raises:
             OverflowError: the document's number takes more than 64 bits.
@@ -32,7 +32,7 @@ class PlacesByDocument:
         self._offsets.append(offset)
 
     def of(self, doc_id: int) -> Sequence[int]:
-        """Where a document's entries lie, in the order in which they came."""
+        """The offsets of a document's entries, in the order in which they were added."""
         self._sort()
         first, end = bisect_left(self._documents, doc_id), bisect_right(self._documents, doc_id)
         return self._offsets[first:end]
@@ -41,7 +41,7 @@ class PlacesByDocument:
         return len(self.of(doc_id)) > 0
 
     def documents(self) -> list[int]:
-        """All that have entries, in order."""
+        """All documents that have entries, in ascending order."""
         self._sort()
         return list(dict.fromkeys(self._documents))
 

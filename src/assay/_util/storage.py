@@ -1,6 +1,6 @@
-"""Files written whole or not at all, and what is said where one cannot be written.
+"""Writes files atomically, and builds the errors for files that cannot be written.
 
-The place was chosen badly, or the disk under it is full or fails.
+Such an error says whether the path is wrong, or the disk is full or failing.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _BLOCK = 2**20
-"""Bytes that are written at once."""
+"""Bytes written at a time."""
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _FAILING = frozenset({errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT})
-"""Local disks, network file systems and those in user space."""
+"""Of local disks, network file systems and those in user space."""
 _NO_MORE_FILES = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 def write_whole(file: Path, content: bytes | Iterable[bytes], *, failure: str = "", kept: str = "") -> Path:
-    """Write a file, and its folder where there is none; under its name it is whole or as it was.
+    """Write a file atomically, and make its folder if it is missing.
 
-    Where several processes write the same file, the last one's stays.
+    If several processes write the same file, the last one wins.
 
     Args:
-        file: where; what is there, or what a link there leads to, is replaced. A device or a pipe, such as
+        file: the path. An existing file, or the target of a symbolic link, is replaced. A device or a pipe, such as
             ``/dev/stdout``, is written to.
-        content: what, in parts if it is much.
-        failure: what to say could not be done; by default ``cannot write <file>``.
-        kept: see :func:`unwritten`.
+        content: the content, in chunks if it is large.
+        failure: how the error message begins; by default ``cannot write <file>``.
+        kept: see :func:`write_error`.
 
     Returns:
-        The file.
+        `file`.
 
     Raises:
-        StorageError: the disk is full or fails.
+        StorageError: the disk is full or failing.
         OutputError: the file cannot be written.
     """
     chunks = [content] if isinstance(content, bytes) else content
     try:
-        if _takes_a_stream(file):
+        if _is_stream(file):
             with open(file, "wb", _BLOCK) as stream:
                 stream.writelines(chunks)
         else:
@@ -55,27 +55,27 @@ def write_whole(file: Path, content: bytes | Iterable[bytes], *, failure: str = 
             _refuse_protected(target)
             replace_whole(target, chunks, target.with_name(f".{target.name}.partial"))
     except OSError as error:
-        raise unwritten(failure or f"cannot write {file}", error, kept) from error
+        raise write_error(failure or f"cannot write {file}", error, kept) from error
     return file
 
 
 def replace_whole(
     file: Path, chunks: Iterable[bytes], beside: Path, *, mode: int = 0o666, durable: bool = True
 ) -> None:
-    """Write to another name in the same folder first, and give the file its own once it is whole.
+    """Write a temporary file, then rename it to `file`.
 
     Args:
-        file: where; what is there is replaced.
-        chunks: what.
-        beside: the other name. Nothing is left there where the file cannot be finished.
-        mode: of the file, less the umask.
-        durable: wait until the disk has it.
+        file: the path; an existing file is replaced.
+        chunks: the content.
+        beside: the temporary file, in the same folder. It is removed if writing fails.
+        mode: the file's mode, less the umask.
+        durable: wait for fsync.
 
     Raises:
         OSError: the file cannot be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with open(_alone_at(beside, mode), "wb", _BLOCK) as written:
+    with open(_open_locked(beside, mode), "wb", _BLOCK) as written:
         try:
             written.writelines(chunks)
             written.flush()
@@ -88,14 +88,14 @@ def replace_whole(
             raise
 
 
-def _alone_at(path: Path, mode: int) -> int:
-    """An empty file that no other process writes meanwhile, however many were killed while they did."""
+def _open_locked(path: Path, mode: int) -> int:
+    """Open an empty file and lock it, so that no other process writes it. A killed process leaves no lock behind."""
     while True:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
         try:
             with suppress(OSError):  # not every file system can
                 fcntl.flock(fd, fcntl.LOCK_EX)
-            with suppress(FileNotFoundError):  # else another one has just finished with it
+            with suppress(FileNotFoundError):  # another process has just renamed it: try again
                 if os.path.samestat(os.stat(path), os.fstat(fd)):
                     os.ftruncate(fd, 0)
                     return fd
@@ -105,8 +105,8 @@ def _alone_at(path: Path, mode: int) -> int:
         os.close(fd)
 
 
-def _takes_a_stream(file: Path) -> bool:
-    """Whether a file is a device or a pipe, or stands for one that is open: none to be replaced."""
+def _is_stream(file: Path) -> bool:
+    """Whether a file is a device, a pipe or an open descriptor, which is written to and not replaced."""
     try:
         mode = os.stat(file).st_mode
     except OSError:
@@ -119,26 +119,26 @@ def _refuse_protected(file: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def unwritten(failure: str, error: OSError, kept: str = "") -> OutputError:
-    """The error that says why something could not be written, and what to do.
+def write_error(failure: str, error: OSError, kept: str = "") -> OutputError:
+    """The error for something that could not be written, with what to do about it.
 
     Args:
-        failure: what could not be done, as ``cannot write x.json``.
-        error: what the system said.
-        kept: what is safe all the same, as ``the answers are kept in …``.
+        failure: what could not be done, such as ``cannot write x.json``.
+        error: the system's error.
+        kept: what is not lost, such as ``the answers are kept in …``.
     """
     message = f"{failure}: {error.strerror or error}" + (f"; {kept}" if kept else "")
-    if is_of_storage(error):
-        return StorageError(f"{message}; {_remedy(error.errno)}, then run the same command again")
+    if is_storage_error(error):
+        return StorageError(f"{message}; {_storage_remedy(error.errno)}, then run the same command again")
     return OutputError(f"{message}; make it writable, then run the same command again" if kept else message)
 
 
-def is_of_storage(error: OSError) -> bool:
-    """Whether the disk is to blame, and nothing that was asked for."""
-    return _remedy(error.errno) is not None
+def is_storage_error(error: OSError) -> bool:
+    """Whether the cause is the disk or the system, not the path that was asked for."""
+    return _storage_remedy(error.errno) is not None
 
 
-def _remedy(number: int | None) -> str | None:
+def _storage_remedy(number: int | None) -> str | None:
     if number in _FULL:
         return "make room"
     if number in _FAILING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from assay._util.per_cent import share_instead
+from assay._util.per_cent import share_hint
 from assay.errors import SpecificationError, UnknownMetricError
 from assay.results.verdicts import CheckResult, Verdict
 from assay.tasks.metric_ranges import UNIT
@@ -93,7 +93,7 @@ def _parse_demand(text: str, kind: str) -> tuple[str | None, str, float]:
     except ValueError:
         number = math.nan
     if not metric or not math.isfinite(number):
-        advice = share_instead(value) or "write KEY=VALUE, for example exact_match,strict-match=0.6"
+        advice = share_hint(value) or "write KEY=VALUE, for example exact_match,strict-match=0.6"
         raise SpecificationError(f"'{text}' is no {kind}: {advice}")
     return task, metric, number
 

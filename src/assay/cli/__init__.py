@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay._util.interruption import is_stopping
-from assay._util.storage import is_of_storage, unwritten
+from assay._util.storage import is_storage_error, write_error
 from assay._version import __version__
 from assay.errors import AssayError, StorageError
 
@@ -236,11 +236,11 @@ def leave_pipe() -> None:
 def _end_where_the_system_says_why(error: OSError) -> None:
     if error.errno == errno.ENAMETOOLONG:
         end(f"no file can have so long a name: {error.filename}", 2)
-    if is_of_storage(error):
+    if is_storage_error(error):
         if error.filename is None:
             leave_pipe()
             end(f"cannot write to standard output: {error.strerror}", StorageError.exit_code)
-        failed = unwritten(f"cannot use {error.filename}", error)
+        failed = write_error(f"cannot use {error.filename}", error)
         end(str(failed), failed.exit_code)
 
 

@@ -179,12 +179,12 @@ def _tell_github(report: GateReport) -> None:
 
 def _refuse_unwritable(file: Path) -> None:
     """Make sure, before anything is asked, that a report can be written; its folder is made if there is none."""
-    from assay._util.storage import unwritten
+    from assay._util.storage import write_error
     from assay.errors import OutputError
 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritten(f"cannot write {file}", error) from error
+        raise write_error(f"cannot write {file}", error) from error
     if not os.access(file if file.exists() else file.parent, os.W_OK):
         raise OutputError(f"cannot write {file}: it is not writable")

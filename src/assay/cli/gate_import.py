@@ -22,7 +22,7 @@ def gate_import(files: tuple[Path, ...], output_dir: str, base_url: str | None) 
       assay gate import configs/*.yaml --base-url http://localhost:8000
       assay gate my-model.toml --explain
     """
-    from assay._util.storage import unwritten
+    from assay._util.storage import write_error
     from assay.errors import OutputError
     from assay.gate.inference_configs import read_configs
     from assay.gate.policy_text import policy_text
@@ -37,5 +37,5 @@ def gate_import(files: tuple[Path, ...], output_dir: str, base_url: str | None) 
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            raise unwritten(f"cannot write {path}", error) from None
+            raise write_error(f"cannot write {path}", error) from None
         print(path)

@@ -91,11 +91,11 @@ def _model(options: dict[str, Any]) -> Any:
 
 
 def _write_new(path: Path, text: str) -> None:
-    from assay._util.storage import unwritten
+    from assay._util.storage import write_error
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise unwritten(f"cannot write {path}", error) from None
+        raise write_error(f"cannot write {path}", error) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay._util.per_cent import share_instead
+from assay._util.per_cent import share_hint
 from assay.cli.lm_eval_options import RunCommand
 from assay.cli.remarks import remark
 from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
@@ -24,7 +24,7 @@ class _Share(click.types.FloatParamType):
     """A number that somebody may write in per cent, which is refused with what to write."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, str) and (instead := share_instead(value)):
+        if isinstance(value, str) and (instead := share_hint(value)):
             self.fail(f"{value!r} is no number: {instead}", param, ctx)
         return super().convert(value, param, ctx)
 

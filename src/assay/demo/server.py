@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
-from assay._util.storage import unwritten
+from assay._util.storage import write_error
 from assay.demo.weights import MODEL_NAME, find_model_file
 from assay.errors import MissingDependencyError, ServerUnreachableError
 
@@ -136,7 +136,7 @@ def _start(command: list[str], log_file: Path) -> subprocess.Popen[str]:
         log_file.parent.mkdir(parents=True, exist_ok=True)
         log = log_file.open("wb")
     except OSError as error:
-        raise unwritten(f"cannot write the server's log {log_file}", error) from error
+        raise write_error(f"cannot write the server's log {log_file}", error) from error
     with log:
         return subprocess.Popen(  # noqa: S603 - the command is this package's own
             command,

@@ -1,7 +1,7 @@
-"""Complete samples are handed on some at a time.
+"""Passes complete samples on in batches.
 
-What a request leaves in the processor's caches is of no use to scoring, and the other way round: one sample after
-another is scored in less than half the time that each takes between two requests (docs/benchmarks.md).
+Requests and scoring evict each other from the processor's caches: scoring a batch takes less than half the time of
+scoring each sample between two requests (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     Complete = Callable[[Sequence[CompleteSample]], None]
 
-TOGETHER = 32
-_SOON = 0.01
-"""Seconds that a sample waits for others at most."""
+BATCH_SIZE = 32
+_LONGEST_WAIT = 0.01
+"""Seconds for which a sample waits for others."""
 
 
 class CompletionBatcher:
-    """Hands complete samples on, in the order of completion.
+    """Passes complete samples on, in the order of completion.
 
     Args:
-        complete: takes samples with their responses.
-        observer: is told afterwards.
-        tasks: in which samples wait, so that what `complete` raises stops all.
-        together: samples that are handed on at once.
+        complete: called with samples and their responses.
+        observer: notified after that, for each sample.
+        tasks: run the timer of an incomplete batch. What `complete` raises there stops the whole group.
+        batch_size: samples passed on at once.
     """
 
     def __init__(
@@ -39,35 +39,35 @@ class CompletionBatcher:
         complete: Complete,
         observer: Progress,
         tasks: asyncio.TaskGroup,
-        together: int = TOGETHER,
+        batch_size: int = BATCH_SIZE,
     ) -> None:
         self._complete = complete
         self._observer = observer
         self._tasks = tasks
-        self._together = together
+        self._batch_size = batch_size
         self._waiting: list[CompleteSample] = []
         self._is_due = False
-        self._happened = asyncio.Event()
+        self._handed_on = asyncio.Event()
 
     def add(self, sample: Sample, responses: Sequence[Response]) -> None:
-        """A sample is complete."""
+        """Add a complete sample."""
         self._waiting.append(CompleteSample(sample, responses))
-        if len(self._waiting) >= self._together:
+        if len(self._waiting) >= self._batch_size:
             self._hand_on()
         elif not self._is_due:
             self._is_due = True
             self._tasks.create_task(self._hand_on_soon())
 
     async def next(self) -> None:
-        """Wait until more samples have been handed on."""
+        """Pass waiting samples on now; if none is waiting, wait for the next ones."""
         if self._waiting:
             self._hand_on()
         else:
-            self._happened.clear()
-            await self._happened.wait()
+            self._handed_on.clear()
+            await self._handed_on.wait()
 
     async def _hand_on_soon(self) -> None:
-        await asyncio.sleep(_SOON)
+        await asyncio.sleep(_LONGEST_WAIT)
         self._is_due = False
         self._hand_on()
 
@@ -77,4 +77,4 @@ class CompletionBatcher:
             self._complete(waiting)
         for sample, responses in waiting:
             self._observer.completed(sample, responses)
-        self._happened.set()
+        self._handed_on.set()

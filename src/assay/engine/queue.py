@@ -1,6 +1,6 @@
-"""Samples are built when a worker is free, asked, journaled, and handed on when complete.
+"""The request queue: builds a sample when a worker is free, sends its requests, journals the responses, passes it on.
 
-Nothing here knows what a task or a server is; order, concurrency and interruptions change no result.
+Nothing here knows what a task or a server is. Order, concurrency and interruptions change no result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
 
-from assay.engine.completion_batcher import TOGETHER, CompletionBatcher
+from assay.engine.completion_batcher import BATCH_SIZE, CompletionBatcher
 from assay.engine.workers import WorkerPool
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ class Model(Protocol):
     """Where answers come from."""
 
     async def ask(self, request: Request) -> Response:
-        """Answer `request`, or say as data why there is no answer."""
+        """Answer `request`; without an answer, return the failure."""
 
 
 class Record(Protocol):
     """The durable record of answers."""
 
     def lookup(self, key: str) -> Response | None:
-        """The answer kept for this request, if there is one."""
+        """The recorded answer to this request, if there is one."""
 
     def append(self, request: Request, response: Response) -> None:
-        """Keep a response; it is durable when this returns."""
+        """Record a response; it is durable when this returns."""
 
 
 async def ask_all(
@@ -51,24 +51,23 @@ async def ask_all(
     observer: Progress,
     prepare: Prepare = lambda *_: None,
     load: Callable[[], Awaitable[ServerLoad | None]] | None = None,
-    together: int = TOGETHER,
+    batch_size: int = BATCH_SIZE,
 ) -> None:
-    """Put every sample's requests to `model` and hand samples to `complete` soon after their last response is in.
+    """Send every sample's requests to `model`, and pass samples to `complete` soon after their last response.
 
     Args:
-        samples: the work, in the order in which it should leave; drawn from only when a worker is free. None in it
-            means that nothing more may be asked before another sample is complete.
-        model: answers; whatever it raises stops all work (an unanswered request is data, not an exception).
-        record: answers that it already has are not asked for again.
-        complete: called in the order of completion.
-        concurrency: says how many requests may be outstanding, and is told of each.
-        observer: is told of every response and every complete sample.
-        prepare: gives what a sample must wait for between its last response and `complete`, while others go on; None
-            where that is nothing.
-        load: asks the server for its load, see :meth:`WorkerPool.begin`.
-        together: samples that are drawn at once, and handed on at once when complete, because one after another costs
-            half of one at a time (see :mod:`assay.engine.completion_batcher`); 1 where what is asked next depends on
-            what is complete.
+        samples: samples in the order in which to send them; one is built only when a worker is free. None means: send
+            nothing more until another sample is complete.
+        model: answers requests. An exception from it stops everything; a request that fails is data.
+        record: what it has an answer to is not asked again.
+        complete: called with samples in the order of completion.
+        concurrency: limits the number of outstanding requests; notified of each.
+        observer: notified of every response and every complete sample.
+        prepare: returns a coroutine to await between a sample's last response and `complete`, or None. Other samples
+            go on meanwhile.
+        load: asks the server for its load, see :meth:`WorkerPool.start`.
+        batch_size: samples built at once, and passed on at once when complete. Batches halve the cost of a sample (see
+            :mod:`assay.engine.completion_batcher`). 1 if what is asked next depends on complete samples.
     """
     now = asyncio.get_running_loop().time
 
@@ -76,27 +75,27 @@ async def ask_all(
         while not queue.ready:
             if not await queue.draw():
                 return False
-        pending, place = queue.ready.popleft()
-        request = pending.sample.requests[place]
+        pending, position = queue.ready.popleft()
+        request = pending.sample.requests[position]
         sent = concurrency.sent(now())
         response = await model.ask(request)
         record.append(request, response)
         concurrency.ended(sent, request.task, response, now())
         observer.responded(request, response)
-        queue.fill_in(pending, place, response)
+        queue.set_response(pending, position, response)
         return True
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            batcher = CompletionBatcher(complete, observer, tasks, together)
-            queue = _Queue(samples, record, batcher, prepare, tasks, together)
-            WorkerPool(ask_next, concurrency, observer, tasks).begin(load)
+            batcher = CompletionBatcher(complete, observer, tasks, batch_size)
+            queue = _Queue(samples, record, batcher, prepare, tasks, batch_size)
+            WorkerPool(ask_next, concurrency, observer, tasks).start(load)
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
 
 
 class _Pending:
-    """A sample some of whose responses are still out."""
+    """A sample that still waits for some of its responses."""
 
     __slots__ = ("missing", "responses", "sample")
 
@@ -107,7 +106,7 @@ class _Pending:
 
 
 class _Queue:
-    """Requests that still need asking, drawn lazily from the samples; shared by all workers."""
+    """Requests that are still to be sent, drawn lazily from the samples. Shared by all workers."""
 
     def __init__(
         self,
@@ -116,46 +115,51 @@ class _Queue:
         batcher: CompletionBatcher,
         prepare: Prepare,
         tasks: asyncio.TaskGroup,
-        together: int,
+        batch_size: int,
     ) -> None:
         self._samples = samples
         self._record = record
         self._batcher = batcher
         self._prepare = prepare
         self._tasks = tasks
-        self._together = together
-        self._at_once = 1
-        """Samples drawn next: a single one at first, so that its requests leave without delay."""
+        self._batch_size = batch_size
+        self._draw_count = 1
+        """How many samples to draw next: one at first, so that the first requests leave at once."""
         self.ready: deque[tuple[_Pending, int]] = deque()
-        """Which responses of which samples are to be asked for next."""
+        """Requests to send next: a sample and the position of the request in it."""
 
     async def draw(self) -> bool:
-        """Start the next samples; whether there were any. Where nothing may be asked yet, wait for one to be complete.
+        """Draw the next samples. If nothing may be sent yet, wait until a sample is complete.
 
-        Others may take what there is to be asked while this waits.
+        Other workers may take from `ready` during the wait, so look again.
+
+        Returns:
+            Whether there were any samples left.
         """
         sample, drawn = None, 0
-        for sample in islice(self._samples, self._at_once):
+        for sample in islice(self._samples, self._draw_count):
             drawn += 1
             if sample is None:
                 break
             self._start(sample)
         if not drawn:
             return False
-        self._at_once = min(2 * self._at_once, self._together)
+        self._draw_count = min(2 * self._draw_count, self._batch_size)
         if not self.ready:
-            # With all answers kept, let others have a turn: the next ones may be kept as well.
+            # All answers were recorded already, and the next samples' may be too: let other workers run.
             await (self._batcher.next() if sample is None else asyncio.sleep(0))
         return True
 
     def _start(self, sample: Sample) -> None:
         pending = _Pending(sample, [self._record.lookup(request.key) for request in sample.requests])
-        self.ready.extend((pending, place) for place, response in enumerate(pending.responses) if response is None)
+        self.ready.extend(
+            (pending, position) for position, response in enumerate(pending.responses) if response is None
+        )
         if pending.missing == 0:
             self._finish(pending)
 
-    def fill_in(self, pending: _Pending, place: int, response: Response) -> None:
-        pending.responses[place] = response
+    def set_response(self, pending: _Pending, position: int, response: Response) -> None:
+        pending.responses[position] = response
         pending.missing -= 1
         if pending.missing == 0:
             self._finish(pending)

@@ -1,8 +1,8 @@
-"""Whose sample leaves next: one of the task with the longest answers, so that no long one is left to the end.
+"""Decides which task's sample comes next: the one with the longest answers, so that no long one is left to the end.
 
-Each task's samples are drawn in the task's own order, on which its few-shot examples may depend; only the turns between
-tasks are free, and they change no result. Within a task document order already keeps together what begins with the same
-examples. Between tasks it does too: a task is left for another only where that one's answers are clearly longer.
+Each task's samples keep the task's own order, on which its few-shot examples may depend. Switching between tasks
+changes no result. Samples of one task share a prefix, which servers cache, so the schedule switches only to a task
+whose answers are clearly longer.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
     from assay.types import Response, Sample
 
-_TRIED = 4
-"""Samples of each task asked first, to learn how long its answers are."""
-_TOLD = 2
-"""Answers from which on a task's own mean counts, not what was expected of it."""
-_TURN = 12
-"""Samples drawn between two looks at which task is longest."""
+_FIRST_SAMPLES = 4
+"""Samples of each task to start with, to learn how long its answers are."""
+_ENOUGH_ANSWERS = 2
+"""Answers after which a task's own mean replaces the expected length."""
+_TURN_LENGTH = 12
+"""Samples drawn before comparing the tasks' lengths again."""
 _SCOUTS = 4
-"""Samples of the task with the shortest answers that follow each such turn at first: while the engine finds out how
-many requests the server can take, soon answers help it more than long ones."""
-_SCOUTED = 512
-"""Samples of which some are scouts."""
+"""Samples of the task with the shortest answers that follow each turn at first: short answers show sooner how many
+requests the server can take."""
+_SCOUT_UNTIL = 512
+"""Samples after which there are no more scouts."""
 _CLEARLY_LONGER = 1.25
 
 
 @dataclass(eq=False)
 class Stream:
-    """Samples that must leave in this order: one task's, or those of several tasks that depend on each other's order.
+    """Samples that must be sent in this order: of one task, or of several tasks that depend on each other's order.
 
     Args:
-        tasks: their names.
-        samples: built as they are drawn.
-        expected: tokens of an answer, as far as is known beforehand; only the order that it gives matters.
+        tasks: the tasks' names.
+        samples: the samples, built as they are drawn.
+        expected: tokens of an answer, as far as known beforehand. It is only compared with other streams'.
     """
 
     tasks: Sequence[str]
@@ -49,21 +49,21 @@ class Stream:
     _tokens: int = 0
 
     def learn(self, tokens: int) -> None:
-        """An answer had so many tokens."""
+        """Record the length of an answer."""
         self._answers += 1
         self._tokens += tokens
 
     @property
     def length(self) -> float:
-        """Tokens of an answer, on average."""
-        return self._tokens / self._answers if self._answers >= _TOLD else self.expected
+        """Mean tokens of an answer."""
+        return self._tokens / self._answers if self._answers >= _ENOUGH_ANSWERS else self.expected
 
 
 class LongestFirst:
-    """Iterates over the samples of all streams; a few of each first, then by what their answers showed.
+    """Iterates over the samples of all streams: a few of each first, then those with the longest answers.
 
     Args:
-        streams: of no task more than one.
+        streams: at most one for each task.
     """
 
     def __init__(self, streams: Sequence[Stream]) -> None:
@@ -75,29 +75,29 @@ class LongestFirst:
         return self._turns
 
     def learn(self, sample: Sample, responses: Sequence[Response]) -> None:
-        """A sample is complete."""
+        """Record the lengths of a complete sample's answers."""
         stream = self._by_task[sample.task]
         for response in responses:
             if isinstance(response, Answer):
                 stream.learn(work_of(response))
 
     def _take_turns(self) -> Iterator[Sample]:
-        for stream in self._to_try():
-            yield from self._draw(stream, _TRIED)
+        for stream in self._uncertain_streams():
+            yield from self._draw(stream, _FIRST_SAMPLES)
         current, drawn = None, 0
         while self._left:
             longest = max(self._left, key=lambda stream: stream.length)
             if current not in self._left or longest.length > _CLEARLY_LONGER * current.length:
                 current = longest
-            yield from self._draw(current, _TURN)
-            drawn += _TURN
-            if drawn < _SCOUTED and (others := [stream for stream in self._left if stream.expected > 1]):
+            yield from self._draw(current, _TURN_LENGTH)
+            drawn += _TURN_LENGTH
+            if drawn < _SCOUT_UNTIL and (others := [stream for stream in self._left if stream.expected > 1]):
                 yield from self._draw(min(others, key=lambda stream: stream.length), _SCOUTS)
 
-    def _to_try(self) -> list[Stream]:
-        """Those whose length the order depends on, the quickest to tell first.
+    def _uncertain_streams(self) -> list[Stream]:
+        """Streams whose answers' length is uncertain, shortest first.
 
-        Answers of a single token, as choices have, hold no surprise.
+        Answers to multiple-choice questions are a single token.
         """
         unsure = [stream for stream in self._left if stream.expected > 1]
         return sorted(unsure, key=lambda stream: stream.expected) if len(unsure) > 1 else []

@@ -1,4 +1,4 @@
-"""As many workers as the limit of concurrency allows: hired when it rises, let go when it falls."""
+"""A pool of workers that grows and shrinks with the concurrency limit."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from assay.progress import Progress
 
 _LOAD_EVERY = 1.0
-"""Seconds between looks at the server's load."""
+"""Seconds between queries of the server's load."""
 
 
 class WorkerPool:
-    """Workers that do one step of the same work after another, until there is none left.
+    """Workers that repeat `step` until no work is left.
 
     Args:
-        step: does the next piece of work; False if there was none.
-        concurrency: says how many may work.
-        observer: is told when that changes.
-        tasks: the workers', so that what a step raises stops all.
+        step: does the next piece of work; returns False if there is none.
+        concurrency: limits the number of workers.
+        observer: notified when that limit changes.
+        tasks: runs the workers. What a step raises stops the whole group.
     """
 
     def __init__(
@@ -38,16 +38,16 @@ class WorkerPool:
         self._observer = observer
         self._tasks = tasks
         self._size = 0
-        self._told = 0
+        self._announced = 0
         self._is_done = False
         self._watching: asyncio.Task[None] | None = None
 
-    def begin(self, load: Callable[[], Awaitable[ServerLoad | None]] | None = None) -> None:
-        """Hire the first workers.
+    def start(self, load: Callable[[], Awaitable[ServerLoad | None]] | None = None) -> None:
+        """Start the first workers.
 
         Args:
-            load: asks the server for its load, where the concurrency wants to know. None from it means that the server
-                does not tell; an OSError, that it may tell later.
+            load: asks the server for its load, if the concurrency needs it. It returns None if the server does not
+                report its load, and raises OSError if it may do so later.
         """
         if load is not None and self._concurrency.is_searching:
             self._watching = self._tasks.create_task(self._watch(load))
@@ -55,8 +55,8 @@ class WorkerPool:
 
     def _start_workers(self) -> None:
         limit = self._concurrency.limit
-        if limit != self._told:
-            self._told = limit
+        if limit != self._announced:
+            self._announced = limit
             self._observer.limited(limit)
         while self._size < limit and not self._is_done:
             self._size += 1

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from assay._util.event_loops import refuse_inside_event_loop, result_of
+from assay._util.event_loops import refuse_inside_event_loop, run_without_loop
 from assay._util.interruption import interruptible, run_stoppable
 from assay._util.paths import keep_working_directory
-from assay.engine import TOGETHER, ask_all
+from assay.engine import BATCH_SIZE, ask_all
 from assay.engine.schedule import LongestFirst
 from assay.evaluation.any_order import SamplesInAnyOrder
 from assay.evaluation.finish import Evaluation, conclude
@@ -91,7 +91,7 @@ def evaluate(
             async def stoppable(work: Coroutine[Any, Any, _T]) -> _T:
                 return run_stoppable(runner, work)
 
-            evaluation = result_of(_evaluate(specification, progress or Progress(), stoppable, sample_reader))
+            evaluation = run_without_loop(_evaluate(specification, progress or Progress(), stoppable, sample_reader))
         if finish:
             evaluation.finish()
         return evaluation
@@ -190,7 +190,7 @@ async def _answer(plan: RunPlan, writer: RequestWriter, state: RunState, progres
             observer=progress,
             prepare=state.prepare,
             load=model.load,
-            together=TOGETHER if state.stopper is None else 1,
+            batch_size=BATCH_SIZE if state.stopper is None else 1,
         )
 
 

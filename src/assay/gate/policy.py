@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 import msgspec
 
 from assay._util.address_list import read_addresses
-from assay._util.paths import at_home
+from assay._util.paths import expand_home
 from assay.checks.verdicts import validate_check
 from assay.errors import FileFormatError, SpecificationError
 from assay.gate.wrong_types import type_error_message
@@ -280,7 +280,7 @@ def _resolve_paths(policy: Policy, folder: Path) -> Policy:
     def resolved(path: str | None) -> str | None:
         if path is None:
             return None
-        place = os.path.relpath(folder / at_home(path))
+        place = os.path.relpath(folder / expand_home(path))
         return os.path.abspath(place) if place.startswith(os.pardir) else place
 
     def with_resolved_paths(model: ModelSpec) -> ModelSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from assay._util.per_cent import share_instead
+from assay._util.per_cent import share_hint
 from assay.specification import readable
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def type_error_message(error: msgspec.ValidationError, document: dict[str, Any])
         return f"{where} is a table; it must be {'a list of tables' if advice else wanted}{advice}"
     if isinstance(value, list):
         return f"{where} is a list; it must be {wanted}"
-    instead = share_instead(value) if isinstance(value, str) else ""
+    instead = share_hint(value) if isinstance(value, str) else ""
     return f"{where} is {value!r}; it must be {wanted}{f': {instead}' if instead else ''}"
 
 

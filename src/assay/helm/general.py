@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay._util.storage import unwritten
+from assay._util.storage import write_error
 from assay.errors import OutputError, SpecificationError
 from assay.helm.structs import HelmStruct, plain_value
 
@@ -42,7 +42,7 @@ def write(file_path: str | os.PathLike[str], content: str) -> None:
         raw = content.encode()  # may raise, so before the old file is overwritten
         Path(file_path).write_bytes(raw)
     except OSError as error:
-        raise unwritten(f"{file_path} cannot be written", error) from None
+        raise write_error(f"{file_path} cannot be written", error) from None
     except ValueError as error:  # a lone surrogate
         raise OutputError(f"{file_path} cannot be written: {error}") from None
 

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from assay._util.storage import unwritten
+from assay._util.storage import write_error
 from assay.errors import (
     FewerStatisticsError,
     MissingDependencyError,
@@ -248,7 +248,7 @@ def _drafting(output_dir: Path) -> Iterator[Path]:
             for path in sorted(draft.glob("*.json")):
                 os.replace(path, output_dir / path.name)
     except OSError as error:
-        raise unwritten(f"{output_dir} cannot be written", error) from None
+        raise write_error(f"{output_dir} cannot be written", error) from None
 
 
 def _refuse_fewer(output_dir: Path, draft: Path, reasons: Sequence[str] = ()) -> None:

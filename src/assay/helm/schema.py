@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay._util.storage import unwritten
+from assay._util.storage import write_error
 from assay.helm.metrics.registry import LM_EVAL_SCORES
 from assay.helm.run_directory import RUN_SPEC, read_run_spec
 from assay.helm.structs import dump_json
@@ -44,7 +44,7 @@ def write_schema(suite: Path, path: Path) -> None:
     try:
         path.write_bytes(dump_json(schema))
     except OSError as error:
-        raise unwritten(f"{path} cannot be written", error) from None
+        raise write_error(f"{path} cannot be written", error) from None
 
 
 def _metric_group(task: str, names: Sequence[str]) -> dict[str, Any]:

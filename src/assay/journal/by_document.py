@@ -37,12 +37,12 @@ class ResponsesByDocument:
         try:
             for item in scan_records(self._fd, size, path):
                 if isinstance(item, Placed) and isinstance(item.record, ResponseRecord):
-                    self._note(item.record, item.offset)
+                    self._add(item.record, item.offset)
         except BaseException:
             self.close()
             raise
 
-    def _note(self, record: ResponseRecord, offset: int) -> None:
+    def _add(self, record: ResponseRecord, offset: int) -> None:
         if record.task not in self._places:
             self._places[record.task] = PlacesByDocument()
         with suppress(OverflowError):  # no run has so many documents: whoever wrote that, nobody asks for it

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assay._util.storage import is_of_storage, unwritten
+from assay._util.storage import is_storage_error, write_error
 from assay.errors import JournalError, JournalLockedError, OutputError, SpecificationError, StorageError
 from assay.journal.records import task_names
 from assay.journal.state import first_header, headers, is_finished_for_good
@@ -67,15 +67,15 @@ def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Pa
 def _lock_resumable(folder: Path, run: JournalRun, *, even_finished: bool) -> tuple[Path, int] | None:
     """The newest journal of a run, open and locked, unless it is finished for good and that matters."""
     for path in reversed(find_journals(folder)):
-        is_named_so = any(path.name.endswith(_ending(fingerprint)) for fingerprint in run.fingerprints)
+        name_matches = any(path.name.endswith(_ending(fingerprint)) for fingerprint in run.fingerprints)
         try:
             fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            if is_named_so:
+            if name_matches:
                 raise
             continue  # somebody else's
         try:
-            if (is_named_so and _was_begun_by(run, path, fd)) or _was_gone_on_with_by(run, fd):
+            if (name_matches and _was_begun_by(run, path, fd)) or _was_continued_by(run, fd):
                 lock(fd, path)
                 if not even_finished and is_finished_for_good(fd, os.fstat(fd).st_size, path):
                     return None
@@ -93,7 +93,7 @@ def _was_begun_by(run: JournalRun, path: Path, fd: int) -> bool:
     return header is None or header.fingerprint in run.fingerprints
 
 
-def _was_gone_on_with_by(run: JournalRun, fd: int) -> bool:
+def _was_continued_by(run: JournalRun, fd: int) -> bool:
     """Whether a journal that was begun at another endpoint is of a run that has, or had, one of this run's."""
     for header in headers(fd, os.fstat(fd).st_size):
         if task_names(header.specification) != task_names(run.specification):
@@ -145,7 +145,7 @@ def is_file_at(path: Path, fd: int) -> bool:
         raise
 
 
-def make_again(path: Path, fd: int, size: int, answers: int) -> int:
+def recreate(path: Path, fd: int, size: int, answers: int) -> int:
     """Give a journal that was deleted, moved away or replaced its name back, with all that it holds.
 
     Another file of that name is moved aside.
@@ -177,7 +177,7 @@ def make_again(path: Path, fd: int, size: int, answers: int) -> int:
             os.close(made.fd)
             raise
     except OSError as error:
-        raise _kept_elsewhere(path, fd, size, answers, error) from error
+        raise _rescue_error(path, fd, size, answers, error) from error
     return made.fd
 
 
@@ -204,7 +204,7 @@ def _copy(fd: int, size: int, path: Path) -> _Copy:
     return _Copy(path, copy)
 
 
-def _kept_elsewhere(path: Path, fd: int, size: int, answers: int, error: OSError) -> StorageError:
+def _rescue_error(path: Path, fd: int, size: int, answers: int, error: OSError) -> StorageError:
     gone = f"{path} was deleted or moved away while the run was writing it, and cannot be made again"
     try:
         kept = _copy(fd, size, Path(tempfile.mkdtemp(prefix="assay-journal-")) / path.name)
@@ -294,6 +294,6 @@ def writing(place: Path) -> Iterator[None]:
         yield
     except OSError as error:
         failure = f"cannot write to {error.filename or place}"
-        if is_of_storage(error):
-            raise unwritten(failure, error) from error
+        if is_storage_error(error):
+            raise write_error(failure, error) from error
         raise OutputError(f"{failure}: {error.strerror}; make it writable or choose another folder") from error

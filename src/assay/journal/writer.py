@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay._version import __version__
 from assay.errors import JournalError, StorageError
-from assay.journal.files import JournalRun, claim, is_file_at, make_again, writing
+from assay.journal.files import JournalRun, claim, is_file_at, recreate, writing
 from assay.journal.frames import MAGIC, encode_frame, read_payload
 from assay.journal.records import (
     SCHEMA_VERSION,
@@ -108,7 +108,7 @@ class Journal:
         self._end = state.end
         self._fd: int | None = fd
         self._commit = GroupCommit(fd)
-        self._is_to_be_looked_for = False
+        self._must_check_name = False
         """Every half second: the file may have lost its name."""
         header = Header(
             version=SCHEMA_VERSION,
@@ -119,7 +119,7 @@ class Journal:
             replicas=replicas,
         )
         self._put(header)
-        _let_go_after_fork(self)
+        _close_after_fork(self)
 
     def __enter__(self) -> Self:
         return self
@@ -193,7 +193,7 @@ class Journal:
         Raises:
             OutputError: As :meth:`append`.
         """
-        self._is_to_be_looked_for = True
+        self._must_check_name = True
         self._append(Finalised(date_id=date_id, time=time.time()))
         self.date_id = date_id
 
@@ -215,8 +215,8 @@ class Journal:
             return
         try:
             with writing(self.path):
-                self._notice_a_cut()
-                self._keep_in_place()
+                self._recover_from_truncation()
+                self._restore_if_moved()
         finally:
             fd, self._fd = self._fd, None
             try:
@@ -233,18 +233,18 @@ class Journal:
 
     def _put(self, record: Record) -> int:
         with writing(self.path):
-            self._notice_a_cut()
-            if self._is_to_be_looked_for:
-                self._keep_in_place()
+            self._recover_from_truncation()
+            if self._must_check_name:
+                self._restore_if_moved()
         frame = encode_frame(encode_record(record))
         if not self._end:
             self._write(MAGIC)
         offset = self._end
         self._write(frame)
-        self._is_to_be_looked_for = self._commit.request() or self._is_to_be_looked_for
+        self._must_check_name = self._commit.request() or self._must_check_name
         return offset
 
-    def _notice_a_cut(self) -> None:
+    def _recover_from_truncation(self) -> None:
         """Go on at the end of a file that another program has cut: beyond it would be a hole."""
         fd = self._open_fd()
         size = os.fstat(fd).st_size
@@ -259,18 +259,18 @@ class Journal:
                 lost,
             )
 
-    def _keep_in_place(self) -> None:
+    def _restore_if_moved(self) -> None:
         """Make the file again if it was deleted or moved away: it is still open here.
 
         Raises:
             StorageError: It cannot be made again.
         """
         fd = self._open_fd()
-        self._is_to_be_looked_for = False
+        self._must_check_name = False
         if is_file_at(self.path, fd):
             return
         self._raise_sync_error()
-        made = make_again(self.path, fd, self._end, len(self._offsets))
+        made = recreate(self.path, fd, self._end, len(self._offsets))
         self._commit.stop()
         self._fd, self._commit = made, GroupCommit(made)
         os.close(fd)
@@ -332,14 +332,14 @@ def _read(fd: int, path: Path) -> JournalState:
     return state
 
 
-def _let_go_after_fork(journal: Journal) -> None:
+def _close_after_fork(journal: Journal) -> None:
     """A forked child would hold the lock on after its parent's death: it gives up its copy of the descriptor."""
     reference = weakref.ref(journal)
 
-    def let_go() -> None:
+    def close_in_child() -> None:
         forked = reference()
         if forked is not None and forked._fd is not None:
             fd, forked._fd = forked._fd, None
             os.close(fd)
 
-    os.register_at_fork(after_in_child=let_go)
+    os.register_at_fork(after_in_child=close_in_child)

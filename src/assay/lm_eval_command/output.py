@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from assay._util.storage import unwritten
+from assay._util.storage import write_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,5 +24,5 @@ def copy_to(name: Path, results_file: Path) -> Path:
             shutil.copyfile(samples, name.parent / samples.name)
         shutil.copyfile(results_file, copy)
     except OSError as error:
-        raise unwritten(f"cannot write {copy}", error) from None
+        raise write_error(f"cannot write {copy}", error) from None
     return copy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from assay._util.storage import unwritten
+from assay._util.storage import write_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def make_log(results_dir: Path, task: str) -> Path:
         results_dir.mkdir(parents=True, exist_ok=True)
         log.touch()
     except OSError as error:
-        raise unwritten(f"cannot write to the output directory {results_dir}", error) from None
+        raise write_error(f"cannot write to the output directory {results_dir}", error) from None
     return log
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
-from assay._util.paths import at_home, why_unreadable
+from assay._util.paths import expand_home, why_unreadable
 from assay.errors import SpecificationError
 from assay.types import USUAL_KEY_VARIABLE
 
@@ -94,7 +94,7 @@ def key_source(spec: ModelSpec) -> str:
 
 
 def _content(name: str) -> bytes:
-    path = at_home(name)
+    path = expand_home(name)
     return _read_once(str(path)) if stat.S_ISFIFO(path.stat().st_mode) else _read(str(path))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 import msgspec
 
-from assay._util.durations import duration_words
+from assay._util.durations import format_duration
 from assay.models.auto_concurrency import concurrency_of
 from assay.models.endpoint import Endpoint
 from assay.models.headers import request_headers
@@ -311,7 +311,7 @@ class OpenAIModel:
         # A quota for the day is not waited for: the server will refuse, and that is known how to say.
         if seconds and seconds <= self.spec.give_up_after and self._rate.exhausted(seconds):
             self._tell(
-                f"{endpoint.address} allows nothing more for {duration_words(seconds)} (by its x-ratelimit headers)"
+                f"{endpoint.address} allows nothing more for {format_duration(seconds)} (by its x-ratelimit headers)"
             )
         if self._rate.is_set:
             parsed = result[0] if isinstance(result, tuple) else result

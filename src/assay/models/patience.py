@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from assay._util.durations import duration_words
+from assay._util.durations import format_duration
 from assay.errors import ServerRefusedError, ServerUnreachableError
 from assay.models.refusals import how_refused
 from assay.models.retry import REFUSALS, Fault, Retryability
@@ -142,7 +142,7 @@ class Patience:
     def answered(self, endpoint: Endpoint) -> None:
         """An answer came: all is well."""
         if self._is_told and self._failing_since is not None:
-            self._tell(f"{self._who} answers again after {duration_words(self._clock() - self._failing_since)}")
+            self._tell(f"{self._who} answers again after {format_duration(self._clock() - self._failing_since)}")
         self._stop_clock()
         self._long_waits.pop(endpoint, None)
         self._refusing.discard(endpoint)
@@ -339,14 +339,14 @@ class Patience:
     def _standing(self, seconds: float) -> str:
         left = self._limit - seconds
         if left > 0:
-            when = f"in {duration_words(left)} unless there is an answer"
+            when = f"in {format_duration(left)} unless there is an answer"
         else:
             when = f"unless one of the {len(self._under_way)} requests under way is answered"
-        return f"{self._no_answer()} for {duration_words(seconds)}{self._words()}: the run ends {when}"
+        return f"{self._no_answer()} for {format_duration(seconds)}{self._words()}: the run ends {when}"
 
     def _answered_nothing(self, seconds: float) -> str:
         return (
-            f"{self._no_answer()} for {duration_words(seconds)}{self._words()}; {_KEPT}: {self._what_to_do()}, then "
+            f"{self._no_answer()} for {format_duration(seconds)}{self._words()}; {_KEPT}: {self._what_to_do()}, then "
             "run the same command again"
         )
 
@@ -358,7 +358,7 @@ class Patience:
     def _asked_to_wait(self, endpoint: Endpoint, seconds: float) -> str:
         all_do = len(self._long_waits) == self._servers
         return (
-            f"{self._who if all_do else endpoint.address} asks to wait {duration_words(seconds)} "
+            f"{self._who if all_do else endpoint.address} asks to wait {format_duration(seconds)} "
             f"({self._long_waits[endpoint].message}), longer than --give-up-after ({self._limit:g} s)"
             f"{'' if all_do else ', and the other endpoints refuse every request'}; {_KEPT}: run the same command "
             "again after that"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
-from assay._util.paths import at_home, why_unreadable
+from assay._util.paths import expand_home, why_unreadable
 from assay.errors import SpecificationError
 from assay.types import TLS
 
@@ -67,7 +67,7 @@ def _no_password() -> str:
 def _readable(path: str | None, what: str) -> str | None:
     if path is None:
         return None
-    file = at_home(path)
+    file = expand_home(path)
     try:
         file.open("rb").close()
     except (OSError, ValueError) as error:

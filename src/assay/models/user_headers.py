@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from assay._util.paths import at_home, why_unreadable
+from assay._util.paths import expand_home, why_unreadable
 from assay.errors import SpecificationError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _read(name: str, text: str) -> str:
             raise SpecificationError(f"the environment variable {source}, for the header {name}, is not set")
         return value
     try:
-        with at_home(source).open("rb") as file:
+        with expand_home(source).open("rb") as file:
             return file.read(_LONGEST).decode("latin-1")
     except (OSError, ValueError) as error:
         raise SpecificationError(f"cannot read {source}, for the header {name}: {why_unreadable(error)}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Self
 
-from assay._util.durations import duration_words, rate_words
+from assay._util.durations import format_duration, format_rate
 from assay._util.text import printable
 from assay.progress import Progress
 from assay.reports.pace import Pace
@@ -96,14 +96,14 @@ class CountingProgress(Progress):
             return None
         least, most = map(_rounded, known)
         if most <= least * _ALIKE:
-            return f"{duration_words(most)} left"
-        return f"{duration_words(least)} to {duration_words(most)} left"
+            return f"{format_duration(most)} left"
+        return f"{format_duration(least)} to {format_duration(most)} left"
 
     def _status_words(self, done: int, expected: int, seconds: float) -> list[str]:
         """How the run stands, in short pieces; failures are told apart."""
         words = [f"{done} of {self._of_samples(expected)}"]
         if seconds > 0 and self._asked:
-            words.append(rate_words(self._asked, seconds))
+            words.append(format_rate(self._asked, seconds))
         if seconds > 0 and self._tokens:
             words.append(f"{self._tokens / seconds:.0f} tokens/s")
         if self._limit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay._util.storage import unwritten
+from assay._util.storage import write_error
 from assay._util.text import printable
 from assay.reports.gate import gate_markdown
 from assay.results.verdicts import Verdict
@@ -36,7 +36,7 @@ def write_step_summary(report: GateReport, environment: Mapping[str, str]) -> No
         with open(file, "a", encoding="utf-8") as summary:
             summary.write(gate_markdown(report) + "\n")
     except OSError as error:
-        raise unwritten(f"cannot write the step summary {file}", error) from error
+        raise write_error(f"cannot write the step summary {file}", error) from error
 
 
 def annotation_lines(report: GateReport) -> list[str]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay._util.paths import keep_working_directory
-from assay._util.storage import unwritten, write_whole
+from assay._util.storage import write_error, write_whole
 from assay._util.text import printable
 from assay.errors import OutputError, SpecificationError, TaskConfigError
 from assay.results.document import ResultsDocument, ScoredSections
@@ -183,6 +183,6 @@ def ensure_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritten(f"cannot create the output directory {folder}", error) from error
+        raise write_error(f"cannot create the output directory {folder}", error) from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(f"the output directory {folder} is not writable")

@@ -1,8 +1,8 @@
-"""Runs Python programs that nobody has looked at, such as those that models write.
+"""Runs untrusted Python programs, such as those that models write.
 
-``pool.Sandbox`` is what others use. It starts server processes (``server``), each of which forks a child for every
-program; the child is shut in by ``confinement`` and ``system_calls``. What this keeps out and what it does not is told
-in ``docs/code.md``. The modules that run in the server import nothing but the standard library.
+Other packages use ``pool.Sandbox``. It starts server processes (``server``), each of which forks a child for every
+program; ``confinement`` confines the child. ``docs/code.md`` says what this protects against and what it does not. The
+modules that run in the server import only the standard library.
 
 It may import ``errors``, and nothing else of Assay.
 """

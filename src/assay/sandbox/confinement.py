@@ -1,4 +1,4 @@
-"""Shuts programs in: once for the server that forks them, and then for each of them."""
+"""Confines programs: first the server process that forks them, then each program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _NOBODY = 65534
 _SPARE_PROCESSOR_SECONDS = 10
-"""For what is imported before a program; its wall-clock time is the limit that counts."""
+"""For the imports before a program. The program's own limit is its wall-clock time."""
 _MOST_FILES = 10_000
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the C library keeps it
 
@@ -35,7 +35,7 @@ _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_SET_CHILD_SUBREAPER = 24, 38, 36
 _CAPABILITY_VERSION, _CAPABILITIES = 0x20080522, 64
 
 
-class _Way(NamedTuple):
+class _Setup(NamedTuple):
     """A way to set up the server."""
 
     namespaces: bool
@@ -44,76 +44,78 @@ class _Way(NamedTuple):
     """Whether programs run as nobody."""
 
 
-_WAYS = (
-    _Way(namespaces=True, own_user_namespace=False, nobody=True),
-    _Way(namespaces=True, own_user_namespace=True, nobody=True),
-    _Way(namespaces=True, own_user_namespace=True, nobody=False),
-    _Way(namespaces=False, own_user_namespace=False, nobody=True),
-    _Way(namespaces=False, own_user_namespace=False, nobody=False),
+_SETUPS = (
+    _Setup(namespaces=True, own_user_namespace=False, nobody=True),
+    _Setup(namespaces=True, own_user_namespace=True, nobody=True),
+    _Setup(namespaces=True, own_user_namespace=True, nobody=False),
+    _Setup(namespaces=False, own_user_namespace=False, nobody=True),
+    _Setup(namespaces=False, own_user_namespace=False, nobody=False),
 )
 """The best first."""
 
 
 def confine_server(folder: str, without: Collection[str]) -> Confinement:
-    """Shut this process in as far as the machine lets it; each step is tried in a child first.
+    """Confine this process as far as the machine allows. Each step is tried in a child first.
 
-    With namespaces it goes on in a child, as their first process.
+    With namespaces, this function returns in a child, which is process 1 there.
 
     Args:
         folder: an empty folder, where programs will work.
-        without: steps not to take, by their names in :class:`Confinement`.
+        without: steps to leave out, by their names in :class:`Confinement`.
     """
     if sys.platform.startswith("linux"):
-        # Whatever loses its parent becomes this process's own, so that it can be found and killed.
+        # Orphans become children of this process, so that it can find and kill them.
         call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        # No program of the same user may look into it.
+        # Programs of the same user cannot read this process's memory.
         call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
-    way = next(way for way in _WAYS if _is_wanted(way, without) and _works(functools.partial(_settle, folder, way)))
-    _settle(folder, way)
+    setup = next(
+        setup for setup in _SETUPS if _is_allowed(setup, without) and _works(functools.partial(_set_up, folder, setup))
+    )
+    _set_up(folder, setup)
     filtered = "system_calls" not in without and _works(functools.partial(_filter, changes_of_files=True))
     files = "files" not in without and _works(functools.partial(_restrict_files, folder))
-    return Confinement(system_calls=filtered, files=files, namespaces=way.namespaces, user=way.nobody)
+    return Confinement(system_calls=filtered, files=files, namespaces=setup.namespaces, user=setup.nobody)
 
 
 @contextlib.contextmanager
 def workplace(folder: str, confinement: Confinement, limits: Limits) -> Iterator[str]:
-    """A folder for one program, which vanishes with all that is in it."""
+    """A folder for one program, removed with its content afterwards."""
     if not confinement.namespaces:
-        place = tempfile.mkdtemp(dir=folder)
+        workdir = tempfile.mkdtemp(dir=folder)
         try:
-            _give_away(place, confinement)
-            yield place
+            _chown_to_nobody(workdir, confinement)
+            yield workdir
         finally:
-            remove_folder(place)
+            remove_folder(workdir)
         return
     mount_memory(folder, size=limits.storage, files=_MOST_FILES)
     try:
-        for place in (_home(folder), _shared_memory(folder)):
-            os.mkdir(place, 0o700)
-            _give_away(place, confinement)
+        for workdir in (_home(folder), _shared_memory(folder)):
+            os.mkdir(workdir, 0o700)
+            _chown_to_nobody(workdir, confinement)
         yield _home(folder)
     finally:
         unmount(folder)
 
 
-def confine_program(folder: str, place: str, confinement: Confinement, limits: Limits, seconds: float) -> None:
-    """Shut this process in for good, with a folder of its own as the working directory.
+def confine_program(folder: str, workdir: str, confinement: Confinement, limits: Limits, seconds: float) -> None:
+    """Confine this process for good, and make the program's folder its working directory.
 
     Args:
         folder: where all programs of the server work.
-        place: this one's, from :func:`workplace`.
+        workdir: this program's folder, from :func:`workplace`.
         confinement: which steps to take.
-        limits: what it may use.
-        seconds: its wall-clock time.
+        limits: what the program may use.
+        seconds: the program's wall-clock time.
 
     Raises:
-        OSError: a step that worked before does not.
+        OSError: a step fails that worked when it was tried.
     """
     os.setsid()
-    os.chdir(place)
+    os.chdir(workdir)
     os.environ.clear()
-    os.environ.update(HOME=place, TMPDIR=place, OMP_NUM_THREADS="1")
-    tempfile.tempdir = place
+    os.environ.update(HOME=workdir, TMPDIR=workdir, OMP_NUM_THREADS="1")
+    tempfile.tempdir = workdir
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_CPU, int(seconds) + _SPARE_PROCESSOR_SECONDS)
     _limit(resource.RLIMIT_FSIZE, limits.storage)
@@ -121,7 +123,7 @@ def confine_program(folder: str, place: str, confinement: Confinement, limits: L
     if not sys.platform.startswith("linux"):
         return
     _limit(resource.RLIMIT_AS, limits.memory)
-    # Without a user namespace they are counted together with all others of the user.
+    # Without a user namespace the limit counts all processes of the user.
     counted_alone = confinement.namespaces and os.geteuid() != 0
     _limit(resource.RLIMIT_NPROC, limits.threads if counted_alone else 16 * limits.threads)
     if confinement.user:
@@ -130,8 +132,8 @@ def confine_program(folder: str, place: str, confinement: Confinement, limits: L
     call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
     _give_up_privileges()
     if confinement.files:
-        # Semaphores are files in shared memory. With namespaces it is in the folder.
-        allow_changes_only_in(*((folder,) if confinement.namespaces else (place, _SHARED_MEMORY)))
+        # Semaphores are files in shared memory, which with namespaces lies in the folder.
+        allow_changes_only_in(*((folder,) if confinement.namespaces else (workdir, _SHARED_MEMORY)))
     if confinement.system_calls:
         refuse_system_calls(changes_of_files=confinement.namespaces or confinement.user)
 
@@ -139,10 +141,10 @@ def confine_program(folder: str, place: str, confinement: Confinement, limits: L
 # -- the server -------------------------------------------------------------------------------------------------------
 
 
-def _is_wanted(way: _Way, without: Collection[str]) -> bool:
-    if way.nobody and (os.geteuid() != 0 or "user" in without):
+def _is_allowed(setup: _Setup, without: Collection[str]) -> bool:
+    if setup.nobody and (os.geteuid() != 0 or "user" in without):
         return False
-    return not (way.namespaces and "namespaces" in without)
+    return not (setup.namespaces and "namespaces" in without)
 
 
 def _works(step: Callable[[], object]) -> bool:
@@ -157,38 +159,38 @@ def _works(step: Callable[[], object]) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def _settle(folder: str, way: _Way) -> None:
-    needed = [place for place in {*sys.path, sys.prefix, sys.base_prefix} if os.path.exists(place)]
-    if way.nobody and way.own_user_namespace:
+def _set_up(folder: str, setup: _Setup) -> None:
+    needed = [workdir for workdir in {*sys.path, sys.prefix, sys.base_prefix} if os.path.exists(workdir)]
+    if setup.nobody and setup.own_user_namespace:
         os.chown(folder, _NOBODY, _NOBODY)
         _become_nobody()
     else:
-        os.chown(folder, os.geteuid(), os.getegid())  # an attempt at that may have given it away
-    if way.namespaces:
+        os.chown(folder, os.geteuid(), os.getegid())  # an earlier attempt may have given it to nobody
+    if setup.namespaces:
         enter_namespaces(
-            own_user=way.own_user_namespace,
+            own_user=setup.own_user_namespace,
             shared_memory=_shared_memory(folder),
             needed=[*needed, folder],
-            reader=_NOBODY if way.nobody and not way.own_user_namespace else None,
+            reader=_NOBODY if setup.nobody and not setup.own_user_namespace else None,
         )
         mount_memory(folder, size=4096, files=2)
         unmount(folder)
-    elif way.nobody:
-        os.chmod(folder, 0o711)  # noqa: S103 - so that a program reaches its own folder in there
+    elif setup.nobody:
+        os.chmod(folder, 0o711)  # noqa: S103 - programs must reach their own folder in it
         needed.append(os.path.dirname(folder))
-    if way.nobody and not _works(functools.partial(_read_as_nobody, needed)):
+    if setup.nobody and not _works(functools.partial(_read_as_nobody, needed)):
         raise PermissionError("nobody may not read the interpreter")
 
 
 def _read_as_nobody(needed: Collection[str]) -> None:
     _become_nobody()
-    if not all(os.access(place, os.X_OK if os.path.isdir(place) else os.R_OK) for place in needed):
+    if not all(os.access(workdir, os.X_OK if os.path.isdir(workdir) else os.R_OK) for workdir in needed):
         raise PermissionError
 
 
-def _give_away(place: str, confinement: Confinement) -> None:
+def _chown_to_nobody(workdir: str, confinement: Confinement) -> None:
     if confinement.user and os.geteuid() == 0:
-        os.chown(place, _NOBODY, _NOBODY)
+        os.chown(workdir, _NOBODY, _NOBODY)
 
 
 def _home(folder: str) -> str:
@@ -226,7 +228,7 @@ def _become_nobody() -> None:
 
 
 def _give_up_privileges() -> None:
-    """Drop every capability, and the ways to get one back."""
+    """Drop every capability, with no way to regain one."""
     for capability in range(_CAPABILITIES):
         with contextlib.suppress(OSError):
             call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)

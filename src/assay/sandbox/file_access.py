@@ -1,7 +1,7 @@
-"""A rule on files (Linux, Landlock) for a process that may read what it likes and write in a few folders only.
+"""A file access rule (Linux, Landlock): the process may read every file, and write only in a few folders.
 
-It needs no privileges, and holds where namespaces cannot be had. It also keeps a process from looking into any that is
-not under the same rule, through ``/proc`` too, and from signalling it where the kernel knows how.
+It needs no privileges and works where namespaces are not available. It also keeps the process from inspecting processes
+that are not under the same rule, also through ``/proc``, and on newer kernels from signalling them.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ _VERSION, _PATH_BENEATH = 1, 1
 
 _WRITE_FILE, _TRUNCATE, _DEVICE_COMMANDS = 1 << 1, 1 << 14, 1 << 15
 _CHANGES_OF_FOLDERS = sum(1 << bit for bit in (4, 5, 7, 8, 10, 12, 13))
-"""To remove and make folders and files, pipes and symbolic links, and to move them from one folder to another."""
+"""Removing and making folders, files, pipes and symbolic links, and moving them between folders."""
 _NEVER = sum(1 << bit for bit in (6, 9, 11))
-"""To make character devices, sockets and block devices."""
+"""Making character devices, sockets and block devices."""
 _TCP_BIND, _TCP_CONNECT = 1, 2
 _ABSTRACT_SOCKETS, _SIGNALS = 1, 2
 
 _OLDEST_USEFUL = 3
-"""The version that knows how to refuse truncation."""
+"""The first version that can refuse truncation."""
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full")
 
 
 def allow_changes_only_in(*folders: str) -> None:
-    """Put the rule on this process, for good. It must not be able to gain privileges any more.
+    """Apply the rule to this process for good. ``PR_SET_NO_NEW_PRIVS`` must be set.
 
     Raises:
-        OSError: the machine has no such rules.
+        OSError: the kernel has no Landlock, or one that is too old.
     """
     version = _version()
     devices = _DEVICE_COMMANDS if version >= 5 else 0

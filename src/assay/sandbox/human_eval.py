@@ -1,8 +1,8 @@
-"""OpenAI's HumanEval harness, as far as a program can notice it: what it takes away, and where output goes.
+"""Runs a program under the conditions of OpenAI's HumanEval harness: the functions it disables, and its output streams.
 
-The harness (arXiv 2107.03374) executes a completion and its tests in one namespace, and counts it as right if nothing
-is raised before the last line within the time. It makes a number of functions unusable first, which turns a program
-that calls one into a wrong one. The ``code_eval`` metric on the Hugging Face hub and lm-eval's cruxeval do the same.
+The harness (arXiv 2107.03374) executes a completion and its tests in one namespace. The completion passes if it reaches
+the last line in time without an exception. The harness first disables a number of functions, so that a program that
+calls one fails. The ``code_eval`` metric on the Hugging Face hub and lm-eval's cruxeval do the same.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ for name in ("ipdb", "joblib", "resource", "psutil", "tkinter"):
 '''
 
 _LOADED_BY_LM_EVAL = ("numpy", "pandas", "scipy")
-"""Cannot be imported any more after what the harness takes away; in lm-eval's process they are there already."""
+"""Cannot be imported once the harness has disabled those functions. lm-eval's process has imported them before."""
 
 _WORDS = {Ending.FINISHED: "passed", Ending.TIMED_OUT: "timed out", Ending.DIED: "timed out"}
 
 
 def checked_program(source: str, seconds: float) -> Program:
-    """The program that executes `source`, a completion with its tests, as the harness does."""
+    """A program that executes `source`, a completion with its tests, as the harness does."""
     return Program(source, seconds, _SETUP, tuple(name for name in _LOADED_BY_LM_EVAL if name in source))
 
 
 def passed(result: RunResult) -> bool:
-    """Whether the harness counts a completion as right."""
+    """Whether the completion passes."""
     return result.ending is Ending.FINISHED
 
 
 def verdict_words(result: RunResult) -> str:
-    """What the harness says of a completion. Of one whose process is gone it says that its time was up."""
+    """The harness's words for a result. If the program's process died, they are "timed out"."""
     return _WORDS.get(result.ending) or f"failed: {result.message}"

@@ -6,7 +6,7 @@ import ctypes
 import os
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
-"""Of prctl, for all that set a process up."""
+"""Options of prctl."""
 
 
 def call(name: str, *arguments: object) -> int:

@@ -1,4 +1,4 @@
-"""Namespaces (Linux) of its own for a process: what it and its children can see of the machine, and change."""
+"""Moves a process into its own Linux namespaces, which limit what it and its children can see and change."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _SMALL = 1 << 20
 
 
 def enter_namespaces(*, own_user: bool, shared_memory: str, needed: Collection[str], reader: int | None) -> None:
-    """Go on in namespaces of its own, as their process 1: a child that this process does nothing but wait for.
+    """Enter new namespaces and return in a child that is process 1 there; this process only waits for the child.
 
-    No file can be written any more, there are no devices but the harmless ones, no network and no other process.
+    In them no file can be written, and there is no network, no other process and no device but a few harmless ones.
 
     Args:
-        own_user: by way of a user namespace, which needs no privileges; else as root.
-        shared_memory: where ``/dev/shm`` leads to.
-        needed: folders and files that must be within reach of `reader`.
-        reader: a user to whom closed folders on the way there are opened; None for nobody in particular.
+        own_user: use a user namespace, which needs no privileges; else this process must be root's.
+        shared_memory: the target of ``/dev/shm``.
+        needed: folders and files that `reader` must be able to reach.
+        reader: a user for whom closed parent folders of `needed` are opened; None to open none.
 
     Raises:
         OSError: the machine does not allow it.
@@ -43,12 +43,12 @@ def enter_namespaces(*, own_user: bool, shared_memory: str, needed: Collection[s
         _enter_own_user_namespace(new)
     else:
         call("unshare", new)
-    _go_on_as_first_process()
+    _fork_process_1()
     _mount(None, "/", _MS_REC | _MS_PRIVATE)
     if reader is not None:
-        _open_the_way(needed, reader)
-    devices = _replace_devices(shared_memory)
-    _replace_processes()
+        _replace_closed_folders(needed, reader)
+    devices = _replace_dev(shared_memory)
+    _replace_proc()
     _set_attributes("/", _MS_RDONLY | _MS_NOSUID | _MS_NODEV, recursive=True)
     for device in devices:
         _set_attributes(device, clear=_MS_NODEV)
@@ -66,13 +66,13 @@ def mount_memory(place: str, *, size: int, files: int) -> None:
 
 
 def unmount(place: str) -> None:
-    """Take it away, also while somebody uses it."""
+    """Unmount a file system, even one in use."""
     call("umount2", place.encode(), _MNT_DETACH)
 
 
 def _enter_own_user_namespace(new: int) -> None:
     user, group = os.geteuid(), os.getegid()
-    # A process that changed its user cannot write its own maps, unless it may be looked into.
+    # A process that changed its user can write its own maps only while it is dumpable.
     call("prctl", PR_SET_DUMPABLE, 1, 0, 0, 0)
     call("unshare", _NEW_USER | new)
     for file, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
@@ -81,7 +81,7 @@ def _enter_own_user_namespace(new: int) -> None:
     call("prctl", PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _go_on_as_first_process() -> None:
+def _fork_process_1() -> None:
     child = os.fork()
     if child:
         _, status = os.waitpid(child, 0)
@@ -89,8 +89,8 @@ def _go_on_as_first_process() -> None:
     call("prctl", PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
-def _open_the_way(needed: Iterable[str], reader: int) -> None:
-    """Replace closed folders on the way to what is needed by folders in memory that hold nothing else."""
+def _replace_closed_folders(needed: Iterable[str], reader: int) -> None:
+    """Replace parent folders that `reader` cannot enter by folders in memory that hold only what is needed."""
     by_closed: defaultdict[str, set[str]] = defaultdict(set)
     for path in {form for given in needed for form in (os.path.abspath(given), os.path.realpath(given))}:
         if (closed := _first_closed(path, reader)) is not None:
@@ -99,7 +99,7 @@ def _open_the_way(needed: Iterable[str], reader: int) -> None:
         kept = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in sorted(paths)}
         _mount("tmpfs", closed, _MS_NOSUID | _MS_NODEV, f"size={_SMALL},mode=755")
         for path, kept_open in kept.items():
-            if not os.path.exists(path):  # it is not within one before it
+            if not os.path.exists(path):  # it may lie in a folder that is bound already
                 _bind(kept_open, path, folder=True)
             os.close(kept_open)
 
@@ -115,8 +115,8 @@ def _first_closed(path: str, reader: int) -> str | None:
     return None
 
 
-def _replace_devices(shared_memory: str) -> list[str]:
-    """A /dev that holds what computes nothing and remembers nothing."""
+def _replace_dev(shared_memory: str) -> list[str]:
+    """Mount a /dev with harmless devices only."""
     kept = {name: os.open(f"/dev/{name}", os.O_PATH) for name in _DEVICES if os.path.exists(f"/dev/{name}")}
     _mount("tmpfs", "/dev", _MS_NOSUID, f"size={_SMALL},mode=755")
     for name, kept_open in kept.items():
@@ -128,8 +128,8 @@ def _replace_devices(shared_memory: str) -> list[str]:
     return [f"/dev/{name}" for name in kept]
 
 
-def _replace_processes() -> None:
-    """A /proc that shows this namespace; an empty one where the machine hides parts of its own from containers."""
+def _replace_proc() -> None:
+    """Mount a /proc that shows this namespace only; an empty one if the container may not mount it."""
     try:
         _mount("proc", "/proc", _MS_NOSUID | _MS_NODEV)
     except OSError:

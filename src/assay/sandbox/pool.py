@@ -1,4 +1,4 @@
-"""Runs programs in parallel, each in a process of its own that is shut in as far as the machine allows."""
+"""Runs programs in parallel, each in its own process, confined as far as the machine allows."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ _log = logging.getLogger(__name__)
 
 _START_SECONDS = 60.0
 _SPARE_SECONDS = 90.0
-"""How long beyond a program's own time its server may take to answer, preparations included."""
+"""Time beyond a program's own in which its server must answer, preparations included."""
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop()); from assay.sandbox.server import main; del sys.path[0]; main()"
-_HANDED_ON = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""What an interpreter may need to start. Everything else in the environment stays out."""
+_INHERITED_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+"""What an interpreter may need to start. Programs get no other environment variables."""
 
 
 class Sandbox:
-    """Runs programs. To be closed after use; a context manager.
+    """Runs programs. Close it after use, or use it as a context manager.
 
-    What the machine cannot keep them from is logged before the first of them runs.
+    Before the first program runs, a warning says what the machine cannot keep programs from.
 
     Args:
         limits: what each program may use.
-        width: programs at a time; as many as there are processors if None.
-        without: steps of :class:`Confinement` not to take.
+        width: programs that run at the same time; None for the number of processors.
+        without: steps of :class:`Confinement` to leave out.
     """
 
     def __init__(self, limits: Limits | None = None, width: int | None = None, without: Collection[str] = ()) -> None:
@@ -64,7 +64,7 @@ class Sandbox:
         self.close()
 
     def start(self) -> Confinement:
-        """Start a server if none runs, and tell what keeps programs in.
+        """Start a server if none runs, and return how programs are confined.
 
         Raises:
             SandboxError: programs cannot be run here.
@@ -72,9 +72,9 @@ class Sandbox:
         return self.confinement or self._threads.submit(self._server).result().confinement
 
     def submit(self, program: Program) -> Future[RunResult]:
-        """Run a program when its turn comes.
+        """Queue a program.
 
-        The future raises :class:`SandboxError` where that is impossible, which says nothing about the program.
+        The future raises :class:`SandboxError` if the program could not be run at all.
         """
         return self._threads.submit(self._run, program)
 
@@ -87,7 +87,7 @@ class Sandbox:
         return [future.result() for future in [self.submit(program) for program in programs]]
 
     def close(self) -> None:
-        """Kill whatever runs."""
+        """Kill all servers and their programs."""
         with self._lock:
             self._closed = True
             servers, self._servers = self._servers, []
@@ -101,7 +101,7 @@ class Sandbox:
     def _run(self, program: Program) -> RunResult:
         try:
             return self._server().run(program)
-        except _ServerGoneError:  # whatever killed it may have had nothing to do with the program
+        except _ServerGoneError:  # the program may not be the cause
             server = self._server()
         try:
             return server.run(program)
@@ -111,17 +111,17 @@ class Sandbox:
     def _server(self) -> _ServerProcess:
         server: _ServerProcess | None = getattr(self._local, "server", None)
         if server is None or server.is_gone:
-            server = self._local.server = self._begin()
+            server = self._local.server = self._start_server()
         return server
 
-    def _begin(self) -> _ServerProcess:
+    def _start_server(self) -> _ServerProcess:
         with self._lock:
             if self._closed:
                 raise SandboxError("the sandbox is closed")
             self._servers = [server for server in self._servers if not server.is_gone]
             server = _ServerProcess(self._limits, self._without)
             self._servers.append(server)
-        confinement = server.greet()
+        confinement = server.wait_until_ready()
         with self._lock:
             is_first, self.confinement = self.confinement is None, confinement
         if is_first and (gaps := confinement.gaps(as_root=hasattr(os, "geteuid") and os.geteuid() == 0)):
@@ -142,28 +142,29 @@ class _ServerProcess:
         package_root = str(Path(__file__).resolve().parents[2])
         try:
             self._process = subprocess.Popen(  # noqa: S603 - the interpreter that runs this
-                # Not -I: it would have strings hashed at random, and a program's verdict could change with that.
+                # Not -I: it ignores PYTHONHASHSEED, and random string hashes could change a program's verdict.
                 [sys.executable, "-s", "-P", "-c", _BOOT, *settings, package_root],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env={name: os.environ[name] for name in _HANDED_ON if name in os.environ} | {"PYTHONHASHSEED": "0"},
+                env={name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
+                | {"PYTHONHASHSEED": "0"},
                 cwd="/",
                 start_new_session=True,
             )
         except OSError as error:
             self.remove()
-            raise SandboxError(f"no process can be started to run programs in: {error}") from error
+            raise SandboxError(f"cannot start a process to run programs in: {error}") from error
         self._input = cast("IO[bytes]", self._process.stdin)
         self._output = cast("IO[bytes]", self._process.stdout)
         self.is_gone = False
 
     @property
     def confinement(self) -> Confinement:
-        """What keeps this server's programs in."""
+        """How this server's programs are confined."""
         return self._confinement
 
-    def greet(self) -> Confinement:
+    def wait_until_ready(self) -> Confinement:
         """Wait until the server is ready."""
         self._confinement = Confinement(**self._receive(_START_SECONDS))
         return self._confinement
@@ -173,18 +174,18 @@ class _ServerProcess:
         try:
             write_message(self._input.fileno(), json.dumps(asdict(program)).encode())
         except OSError as error:
-            raise self._gone(str(error)) from error
-        told = self._receive(program.seconds + _SPARE_SECONDS)
-        return RunResult(Ending(told["ending"]), str(told.get("message", "")))
+            raise self._mark_gone(str(error)) from error
+        reply = self._receive(program.seconds + _SPARE_SECONDS)
+        return RunResult(Ending(reply["ending"]), str(reply.get("message", "")))
 
     def kill(self) -> None:
-        """End the server and, with it, its program."""
+        """Kill the server and its program."""
         self.is_gone = True
         with contextlib.suppress(OSError):
             os.killpg(self._process.pid, 9)
 
     def remove(self) -> None:
-        """Leave nothing behind."""
+        """Wait for the server's end, and remove its folder."""
         if hasattr(self, "_process"):
             self._process.wait()
             self._input.close()
@@ -196,16 +197,16 @@ class _ServerProcess:
         poll.register(self._output, select.POLLIN)
         deadline = time.monotonic() + seconds
         if not poll.poll(1000 * max(0.0, deadline - time.monotonic())):
-            raise self._gone(f"no reply within {seconds:g} s")
+            raise self._mark_gone(f"no reply within {seconds:g} s")
         message = read_message(self._output.fileno())
         if message is None:
-            raise self._gone("it ended")
-        told: dict[str, Any] = json.loads(message)
-        if (error := told.get("error")) is not None:
-            raise SandboxError(f"a program could not be shut in: {error}")
-        return told
+            raise self._mark_gone("it ended")
+        reply: dict[str, Any] = json.loads(message)
+        if (error := reply.get("error")) is not None:
+            raise SandboxError(f"a program could not be confined: {error}")
+        return reply
 
-    def _gone(self, why: str) -> _ServerGoneError:
+    def _mark_gone(self, why: str) -> _ServerGoneError:
         self.kill()
         self.remove()
         return _ServerGoneError(f"the process in which programs run is gone: {why}")

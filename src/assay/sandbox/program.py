@@ -1,4 +1,4 @@
-"""A program to be run, and what became of it."""
+"""A program, its limits, and its result."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from enum import StrEnum
 
 @dataclass(frozen=True)
 class Program:
-    """Python source that is executed as a module of its own, with an empty namespace."""
+    """Python source, executed in an empty namespace."""
 
     source: str
     seconds: float
-    """Wall-clock time after which an exception is raised in it; a second later it is killed."""
+    """Wall-clock limit. Then an exception is raised in the program; a second later it is killed."""
     setup: str = ""
-    """Trusted source that is executed before it, in the same process but in another namespace."""
+    """Trusted source, executed before the program in the same process but in another namespace."""
     imports: tuple[str, ...] = ()
-    """Modules that are imported before either, where they are installed. Its time does not run meanwhile."""
+    """Modules to import first, if they are installed. This does not count as the program's time."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class Limits:
     memory: int = 4 << 30
     """Bytes of address space."""
     storage: int = 64 << 20
-    """Bytes of one file; where the program has a file system of its own, of all its files together."""
+    """Bytes of one file; with namespaces, of all the program's files together."""
     open_files: int = 256
     threads: int = 128
-    """Threads and processes, where the system counts them for each program."""
+    """Threads and processes, if the system counts them for each program."""
 
 
 class Ending(StrEnum):
@@ -38,7 +38,7 @@ class Ending(StrEnum):
     FINISHED = "finished"
     """It ran to its last line."""
     RAISED = "raised"
-    """An exception left it, ``SystemExit`` included."""
+    """It ended with an exception, ``SystemExit`` included."""
     TIMED_OUT = "timed_out"
     DIED = "died"
     """Its process was gone before the last line: ``os._exit``, a crash, a signal."""
@@ -50,22 +50,22 @@ class RunResult:
 
     ending: Ending
     message: str = ""
-    """For one that raised: the exception's text, cut. Written by the program, so not to be trusted."""
+    """If the program raised: the exception's text, truncated. The program wrote it, so do not trust it."""
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """What keeps programs in, as far as the machine allows it."""
+    """How programs are confined on this machine."""
 
     system_calls: bool
     """A filter refuses sockets, other processes, signals to others and whatever would undo the rest."""
     files: bool
-    """A rule lets programs change files in their own folder only, and not look into other processes."""
+    """A rule lets programs change files in their own folder only, and hides other processes' memory from them."""
     namespaces: bool
-    """There is no network, no other process, and no file system that can be written but one in memory that vanishes
-    with the program."""
+    """Programs see no network and no other process, and can write only to a file system in memory that ends with them.
+    """
     user: bool
-    """Programs run as the user ``nobody``, not as the user who started this."""
+    """Programs run as the user ``nobody``."""
 
     @property
     def cuts_network(self) -> bool:
@@ -73,10 +73,10 @@ class Confinement:
         return self.system_calls or self.namespaces
 
     def gaps(self, *, as_root: bool) -> tuple[str, ...]:
-        """What programs can do that they should not, because the machine lacks the means; in words for its user.
+        """What programs can do here that they should not, in words for a message.
 
         Args:
-            as_root: whether root started this.
+            as_root: whether Assay was started as root.
         """
         found = {
             "reach the network": not self.cuts_network,

@@ -1,4 +1,4 @@
-"""Removes folders that programs left, whatever they made of them."""
+"""Removes the folders of programs, whatever modes and depth they have."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import secrets
 def remove_folder(place: str) -> None:
     """Remove a folder with all that is in it, as far as possible.
 
-    Folders may lie in each other more deeply than a path can be long, so that each is moved to the top.
+    Folders may be nested deeper than the longest allowed path, so each is moved to the top first.
     """
     prefix, folders = secrets.token_hex(8), [place]
     for folder in folders:  # which grows

@@ -1,7 +1,7 @@
-"""The process that forks a child for every program. It is started with an empty environment and holds no secrets.
+"""The server process, which forks a child for every program. It has an empty environment and holds no secrets.
 
-It reads one program after another from its standard input and writes what became of each to its standard output; see
-:func:`read_message` for the form. It ends when its input does.
+It reads programs from its standard input and writes their results to its standard output, in the format of
+:func:`read_message`. It ends when its input does.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _GRACE = 1.0
-"""Seconds between the exception in a program that takes too long and its end."""
+"""Seconds between the exception in a program that takes too long and its kill."""
 _LOOK_EVERY = 0.01
-"""Seconds, where the system cannot wait for the end of a child with a time-out."""
+"""Seconds between checks for a child's end, where there is no pidfd to wait for."""
 _PREPARATION_SECONDS = 60.0
 """For everything before a program's own time begins."""
 _BEGUN = b"!"
-"""What a child writes when that is."""
+"""What a child writes when the program's own time begins."""
 _TOKEN_BYTES = 32
 _LONGEST_REPORT = 1 << 16
 _LONGEST_MESSAGE = 500
@@ -44,17 +44,17 @@ _LOADED_FOR_PROGRAMS = (
     "bisect", "collections", "copy", "datetime", "decimal", "fractions", "functools", "hashlib", "heapq", "itertools",
     "math", "multiprocessing.pool", "operator", "queue", "re", "statistics", "string", "threading", "typing",
 )  # fmt: skip
-"""What programs like to import, loaded once; all of it is in lm-eval's process, too."""
+"""Modules that programs often import, loaded once. lm-eval's process has loaded all of them, too."""
 
 
 def read_message(stream: int) -> bytes | None:
-    """Read a message from a file descriptor: eight bytes of length, then the content. None at the end."""
+    """Read a message from a file descriptor: eight bytes of length, then the content. None at the end of the file."""
     head = _read(stream, _LENGTH.size)
     return None if head is None else _read(stream, _LENGTH.unpack(head)[0])
 
 
 def write_message(stream: int, content: bytes) -> None:
-    """Write a message as :func:`read_message` reads it."""
+    """Write a message in the format of :func:`read_message`."""
     rest = memoryview(_LENGTH.pack(len(content)) + content)
     while rest:
         rest = rest[os.write(stream, rest) :]
@@ -79,8 +79,8 @@ class _Server(NamedTuple):
 
 
 def main() -> None:
-    """Serve. The arguments are the folder to work in, and the limits and the steps to leave out as JSON."""
-    requests, replies = _take_channels()
+    """Run the server. Arguments: the folder to work in, the limits as JSON, the steps to leave out as JSON."""
+    requests, replies = _move_standard_streams()
     folder, limits, without = sys.argv[1], Limits(**json.loads(sys.argv[2])), json.loads(sys.argv[3])
     for name in _LOADED_FOR_PROGRAMS:
         __import__(name)
@@ -95,8 +95,8 @@ def main() -> None:
         write_message(replies, _run(server, Program(**json.loads(message))))
 
 
-def _take_channels() -> tuple[int, int]:
-    """Move input and output out of the way of programs, which get /dev/null."""
+def _move_standard_streams() -> tuple[int, int]:
+    """Duplicate the standard streams for the server's own use, and give /dev/null to programs instead."""
     channels = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
@@ -114,7 +114,7 @@ def _run(server: _Server, program: Program) -> bytes:
             if child == 0:
                 os.close(reading)
                 os.close(writing)
-                _be_the_child(server, program, place, report_to, token_from)
+                _run_in_child(server, program, place, report_to, token_from)
             os.close(report_to)
             os.close(token_from)
             try:
@@ -135,7 +135,7 @@ class _TimeoutException(Exception):  # noqa: N818 - programs may see it
     pass
 
 
-def _be_the_child(server: _Server, program: Program, place: str, report_to: int, token_from: int) -> NoReturn:
+def _run_in_child(server: _Server, program: Program, place: str, report_to: int, token_from: int) -> NoReturn:
     write, leave = os.write, os._exit
     try:
         os.close(server.requests)
@@ -155,11 +155,11 @@ def _be_the_child(server: _Server, program: Program, place: str, report_to: int,
 
 
 def _execute(program: Program, report_to: int, token_from: int) -> bytes:
-    """Run the program to its end; what is returned, if anything, says that it did not get there.
+    """Run the program. Reaching its end does not return; the report that is returned says how it failed.
 
-    That it did is told with the token, which comes into this process when all is set up, and which no name and no
-    object leads to while the program runs: ``bytearray.extend`` keeps to itself what it has taken until it has all, and
-    drops it when something is raised meanwhile.
+    Success is reported by the token, which this process reads only after the setup. No variable and no object refers to
+    the token while the program runs: ``bytearray.extend`` holds what it has read internally until it has everything,
+    and drops it if an exception is raised.
     """
     dumps, read, run, stop, write = json.dumps, os.read, exec, signal.setitimer, os.write
     leave, getpid, own_pid = os._exit, os.getpid, os.getpid()
@@ -203,12 +203,12 @@ class _Child(NamedTuple):
 
 
 def _await_report(child: _Child, requests: int, seconds: float) -> bytes:
-    """The child's report; or, if it ends or takes too long before it has written one, what that means."""
+    """Return the child's report, or one that says that it died or took too long."""
     deadline = time.monotonic() + _PREPARATION_SECONDS
     os.set_blocking(child.reports, False)
     poll = select.poll()
     poll.register(child.reports, select.POLLIN)
-    poll.register(requests, 0)  # tells when nobody listens any more
+    poll.register(requests, 0)  # reports when the other end is closed
     end = os.pidfd_open(child.pid) if hasattr(os, "pidfd_open") else None
     if end is not None:
         poll.register(end, select.POLLIN)
@@ -225,7 +225,9 @@ def _await_report(child: _Child, requests: int, seconds: float) -> bytes:
             except BlockingIOError:
                 part = None
             if not token and part == _BEGUN:
-                token = os.urandom(_TOKEN_BYTES // 2).hex().encode()  # not before the fork: the child has none of it
+                token = (
+                    os.urandom(_TOKEN_BYTES // 2).hex().encode()
+                )  # made after the fork, so that the child has no copy
                 child.token_to.write(token)
                 child.token_to.close()
                 deadline = time.monotonic() + seconds
@@ -247,14 +249,14 @@ _LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT
 
 
 def _checked(report: bytes, *, has_begun: bool) -> bytes:
-    """The report, if it is one: a program can write what it likes, and only the token says that it finished."""
+    """Validate a report: a program can write anything to the pipe, and only the token proves that it finished."""
     line = report.partition(b"\n")[0]
     try:
-        told = json.loads(line)
+        parsed = json.loads(line)
         if has_begun:
-            if Ending(told["ending"]) is Ending.FINISHED or "error" in told:
+            if Ending(parsed["ending"]) is Ending.FINISHED or "error" in parsed:
                 raise ValueError
-        elif not told["error"]:
+        elif not parsed["error"]:
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return b'{"ending": "died"}'
@@ -262,7 +264,7 @@ def _checked(report: bytes, *, has_begun: bool) -> bytes:
 
 
 def _end(child: int, confinement: Confinement | None) -> None:
-    """Kill the child and all that it started."""
+    """Kill the child and all processes that it started."""
     for kill in (os.killpg, os.kill):
         try:
             kill(child, signal.SIGKILL)
@@ -277,11 +279,11 @@ def _end(child: int, confinement: Confinement | None) -> None:
 
 
 def _sweep(*, all_others: bool) -> None:
-    """Kill what the child left behind.
+    """Kill processes that outlived the child.
 
     Args:
-        all_others: whether this is the first of processes that are all to go. Else it looks for those that left the
-            child's process group: when their parents die they become this process's own.
+        all_others: kill every other process of the namespace, whose process 1 this is. Else kill this process's own
+            children: orphans that had left the child's process group have become that.
     """
     for _ in range(_MOST_SWEEPS):
         for orphan in [-1] if all_others else _own_children():

@@ -1,9 +1,9 @@
-"""A filter on system calls (Linux, seccomp) for a process that is to compute and nothing else.
+"""A system call filter (Linux, seccomp) for a process that only computes.
 
-It needs no privileges. What a Python program needs to compute, to keep files and to run threads is allowed; whatever is
-not listed here is refused, so also what kernels will learn. There are no sockets but connected pairs, no other
-processes, no signals to them and no views into them, no locks on whole files (which need no right to write them), no
-memory that the limits do not count, and nothing that changes mounts, namespaces, keys or clocks.
+It needs no privileges. It allows what a Python program needs to compute, use files and run threads, and refuses every
+call that is not listed, including those of future kernels. So a program has no sockets but connected pairs, starts,
+signals and inspects no other process, locks no whole files (which would need no right to write them), uses no memory
+that escapes the limits, and changes no mounts, namespaces, keys or clocks.
 """
 
 from __future__ import annotations
@@ -70,14 +70,14 @@ CHANGES_OF_FILES: dict[str, tuple[int | None, int | None]] = {
     "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
     "fchmodat": (268, 53), "fchownat": (260, 54), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
 }  # fmt: skip
-"""Changes of what is known about a file: allowed where a program finds no file that is its user's but its own."""
+"""Changes of a file's metadata: allowed if no file but the program's own belongs to its user."""
 CONDITIONAL: dict[str, tuple[int, int]] = {
     "clone": (56, 220), "tgkill": (234, 131), "prlimit64": (302, 261), "sched_setaffinity": (203, 122),
     "fcntl": (72, 25), "ioctl": (16, 29), "prctl": (157, 167), "sendto": (44, 206), "clone3": (435, 435),
     "mknodat": (259, 33), "setpriority": (141, 140), "sched_rr_get_interval": (148, 127),
 }  # fmt: skip
 _NEWEST_KNOWN = 451
-"""Of a call with a greater number the C library must hear that there is none: it has another way then."""
+"""A call with a greater number must fail with ENOSYS, so that the C library falls back to an older one."""
 
 _CLONE_THREAD = 0x10000
 _FCNTL_COMMANDS = (
@@ -85,13 +85,13 @@ _FCNTL_COMMANDS = (
     5, 6, 7, 36, 37, 38,  # F_GETLK, F_SETLK, F_SETLKW and the same for open files
     1030, 1032,  # F_DUPFD_CLOEXEC, F_GETPIPE_SZ
 )  # fmt: skip
-"""Not among them: who gets a signal when a file is ready, leases, notices of changes, seals, larger pipes."""
+"""Left out: signals when a file is ready, leases, change notifications, seals, larger pipes."""
 _IOCTL_COMMANDS = (
     0x5401, 0x802C542A, 0x5413,  # TCGETS, TCGETS2, TIOCGWINSZ: is it a terminal?
     0x541B, 0x5421, 0x5450, 0x5451,  # FIONREAD, FIONBIO, FIONCLEX, FIOCLEX
 )  # fmt: skip
 _PRCTL_COMMANDS = (15, 16, 0x53564D41)
-"""PR_SET_NAME, PR_GET_NAME, PR_SET_VMA: threads and memory get names."""
+"""PR_SET_NAME, PR_GET_NAME, PR_SET_VMA: names of threads and memory."""
 
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
@@ -101,13 +101,13 @@ class _FilterProgram(ctypes.Structure):
 
 
 def refuse_system_calls(*, changes_of_files: bool) -> None:
-    """Put the filter on this process, for good. It must not be able to gain privileges any more.
+    """Apply the filter to this process for good. ``PR_SET_NO_NEW_PRIVS`` must be set.
 
     Args:
-        changes_of_files: whether it may change modes, owners and times of files.
+        changes_of_files: whether the process may change modes, owners and times of files.
 
     Raises:
-        OSError: the machine has no such filters.
+        OSError: the machine does not support the filter.
     """
     code = _filter(changes_of_files) + _for_process(os.getpid())
     program = _FilterProgram(len(code) // 8, code)
@@ -116,7 +116,7 @@ def refuse_system_calls(*, changes_of_files: bool) -> None:
 
 @functools.cache
 def _filter(changes_of_files: bool) -> bytes:
-    """The part that is the same for all processes."""
+    """The part of the filter that is the same for all processes."""
     column, architecture = _machine()
     code = [
         _instruction(_LOAD, _ARCHITECTURE),
@@ -133,7 +133,7 @@ def _filter(changes_of_files: bool) -> bytes:
     code += _if_argument("fcntl", 1, *_FCNTL_COMMANDS)
     code += _if_argument("ioctl", 1, *_IOCTL_COMMANDS)
     code += _if_argument("prctl", 0, *_PRCTL_COMMANDS)
-    code += _if_zero("sendto", _ARGUMENTS + 32, _ARGUMENTS + 36)  # a pair's datagrams could have any socket's address
+    code += _if_zero("sendto", _ARGUMENTS + 32, _ARGUMENTS + 36)  # a datagram could be sent to any socket's address
     code += _if_zero("setpriority", _ARGUMENTS, _ARGUMENTS + 8)  # its own
     code += _if_zero("sched_rr_get_interval", _ARGUMENTS)
     code += _if_named_pipe("mknodat", 2)
@@ -153,7 +153,7 @@ def _for_process(own_pid: int) -> bytes:
 
 
 def _machine() -> tuple[int, int]:
-    """The column of numbers, and the kernel's number of the architecture."""
+    """The column in the tables above, and the kernel's number of the architecture."""
     machine = os.uname().machine
     if not sys.platform.startswith("linux") or machine not in _ARCHITECTURES or sys.maxsize < 2**32:
         raise OSError(errno.ENOSYS, f"no filter is known for {sys.platform} on {machine}")
@@ -161,7 +161,7 @@ def _machine() -> tuple[int, int]:
 
 
 def _if_argument(name: str, position: int, *values: int, jump: int = _JUMP_IF_EQUAL) -> list[bytes]:
-    """Decide about a call by one of its arguments, as far as its lower half goes."""
+    """Allow a call if the lower 32 bits of an argument have one of these values."""
     decision = [_instruction(_LOAD, _ARGUMENTS + 8 * position)]
     for value in values:
         decision += [_instruction(jump, value, 0, 1), _instruction(_RETURN, _ALLOW)]
@@ -169,7 +169,7 @@ def _if_argument(name: str, position: int, *values: int, jump: int = _JUMP_IF_EQ
 
 
 def _if_zero(name: str, *offsets: int) -> list[bytes]:
-    """Decide about a call by whether all these words are 0."""
+    """Allow a call if the words at all these offsets are 0."""
     decision = [_instruction(_RETURN, _ALLOW)]
     for offset in reversed(offsets):
         decision = [_instruction(_LOAD, offset), _instruction(_JUMP_IF_EQUAL, 0, 0, len(decision)), *decision]
@@ -177,7 +177,7 @@ def _if_zero(name: str, *offsets: int) -> list[bytes]:
 
 
 def _if_named_pipe(name: str, position: int) -> list[bytes]:
-    """Decide about a call that makes a file by its mode."""
+    """Allow a call that makes a file if its mode says that it is a named pipe."""
     decision = [
         _instruction(_LOAD, _ARGUMENTS + 8 * position),
         _instruction(_JUMP_IF_ANY_BIT, 0o170000 & ~stat.S_IFIFO, 2, 0),

@@ -7,7 +7,7 @@ import tempfile
 from array import array
 from typing import TYPE_CHECKING, Self
 
-from assay._util.storage import unwritten
+from assay._util.storage import write_error
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ class Spool:
             while rest:
                 rest = rest[os.pwrite(self._file.fileno(), rest, self._ends[-1] - len(rest)) :]
         except OSError as error:
-            raise unwritten(
+            raise write_error(
                 f"cannot write scored samples to {self._folder}", error, "the run's answers are kept in its journal"
             ) from error
         self._written = self._ends[-1]

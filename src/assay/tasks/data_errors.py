@@ -6,7 +6,7 @@ import contextlib
 import copy
 from typing import TYPE_CHECKING, Any
 
-from assay._util.storage import unwritten
+from assay._util.storage import write_error
 from assay.errors import DataNotFoundError, FileFormatError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def reading(label: str, files: Sequence[DataFile]) -> Iterator[None]:
     except (DatasetGenerationError, OSError, ValueError) as error:
         cause = error.__cause__ or error
         if isinstance(cause, OSError) and cause.errno is not None:
-            raise unwritten(f"data set {label} cannot be kept in the cache folder", cause) from None
+            raise write_error(f"data set {label} cannot be kept in the cache folder", cause) from None
         names = ", ".join(file.path for file in files)
         raise FileFormatError(f"data set {label} cannot be read from {names}: {first_line(cause)}") from None
 

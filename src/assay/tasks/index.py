@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay._util.cache import cache_dir, store
-from assay._util.paths import at_home
+from assay._util.paths import expand_home
 from assay.errors import SpecificationError, TaskConfigError, UnknownTaskError
 from assay.tasks.yaml_headers import HeaderReader, checked_header, own_header
 
@@ -159,7 +159,7 @@ def entry_from_file(path: str | Path) -> TaskEntry:
     Raises:
         TaskConfigError: The file is malformed or defines neither.
     """
-    resolved = str(at_home(path).resolve())
+    resolved = str(expand_home(path).resolve())
     entry = _entry(resolved, HeaderReader(checked_header).read(resolved))
     if entry is None:
         raise TaskConfigError(f"{path}: defines no task: it has neither a `task:` nor a `group:` key")
