@@ -85,7 +85,7 @@ def test_every_sample_completes_with_its_responses_in_order(concurrency: int) ->
     assert model.most >= min(concurrency, 30)
 
 
-@pytest.mark.parametrize("together", [1, 8])
+@pytest.mark.parametrize("batch_size", [1, 8])
 def test_samples_are_drawn_only_when_a_worker_is_free(batch_size: int) -> None:
     drawn = 0
     ahead: list[int] = []

@@ -252,7 +252,7 @@ sandbox.run([Program("import time; time.sleep(600)", 600)])
 
 def test_a_machine_on_which_no_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/nonexistent/python")
-    with Sandbox(width=1) as sandbox, pytest.raises(SandboxError, match="no process can be started"):
+    with Sandbox(width=1) as sandbox, pytest.raises(SandboxError, match="cannot start a process"):
         sandbox.run([Program("", 30)])
     monkeypatch.setattr("sys.executable", "/bin/false")
     with Sandbox(width=1) as sandbox, pytest.raises(SandboxError, match="is gone"):
