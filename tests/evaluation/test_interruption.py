@@ -258,7 +258,7 @@ def test_a_signal_that_is_lost_comes_again(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(interruption, "_PATIENCE", 0.05)
+    monkeypatch.setattr(interruption, "_RESEND_AFTER", 0.05)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def work() -> None:
@@ -272,7 +272,7 @@ def test_a_signal_that_is_lost_comes_again(
 
 
 def test_a_signal_that_is_lost_before_a_loop_runs_stops_what_runs_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interruption, "_PATIENCE", 0.05)
+    monkeypatch.setattr(interruption, "_RESEND_AFTER", 0.05)
 
     async def work() -> None:
         await asyncio.Event().wait()
@@ -385,7 +385,7 @@ def test_work_that_was_not_begun_leaves_no_warning(capsys: pytest.CaptureFixture
 def test_code_that_keeps_the_loop_from_hearing_of_it_is_interrupted(
     monkeypatch: pytest.MonkeyPatch, in_a_task: bool
 ) -> None:
-    monkeypatch.setattr(interruption, "_PATIENCE", 0.05)
+    monkeypatch.setattr(interruption, "_RESEND_AFTER", 0.05)
     ended = []
 
     async def keep_the_loop() -> None:
