@@ -239,7 +239,7 @@ def connections(serve: Callable[[socket.socket], None]) -> Iterator[int]:
 def test_a_handshake_that_gets_no_answer_is_not_waited_for_where_the_server_speaks_http(
     through_proxy: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "_PATIENCE_WITH_HANDSHAKE", 0.1)
+    monkeypatch.setattr(connecting, "_CHECK_HANDSHAKE_AFTER", 0.1)
     with connections(read_to_the_end_of_a_head) as port, Proxy() as proxy:
         url = yarl.URL(f"https://127.0.0.1:{port}")
         connector = Connector(url, yarl.URL(proxy.url) if through_proxy else None, client_context(TLS()))
@@ -251,7 +251,7 @@ def test_a_handshake_that_gets_no_answer_is_not_waited_for_where_the_server_spea
 def test_a_slow_handshake_is_waited_for_where_the_server_says_that_it_wants_tls(
     authority: trustme.CA, files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "_PATIENCE_WITH_HANDSHAKE", 0.01)
+    monkeypatch.setattr(connecting, "_CHECK_HANDSHAKE_AFTER", 0.01)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     was_asked_plainly = threading.Event()
@@ -289,7 +289,7 @@ def test_whether_it_speaks_tls_is_looked_at_once_and_only_if_no_reply_begins(
     reply: bytes, looks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that reads lines does not answer such a look, which then takes seconds."""
-    monkeypatch.setattr(connecting, "_FINDING_OUT", 0.1)
+    monkeypatch.setattr(connecting, "_CHECK_TIMEOUT", 0.1)
     beginnings = []
 
     def serve(connection: socket.socket) -> None:

@@ -542,7 +542,7 @@ PARTS = [b"data: 1\n\n", b"data: 2\n\n", b"data: [DONE]\n\n"]
 def test_a_stream_is_fed_part_by_part_and_the_connection_is_used_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http1, "_CLOSED_BY_THEN", 0.005)
+    monkeypatch.setattr(http1, "_CLOSES_WITHIN", 0.005)
     fed = Feed()
     server = RawServer(chunked(*PARTS, fields="Content-Type: text/event-stream\r\n"))
     replies = exchange(make, server, times=2, stream=Stream(fed, 5.0))
@@ -567,7 +567,7 @@ def test_a_server_that_closes_connections_after_streams_loses_no_request(
                 await asyncio.wait_for(reader.read(1), 0.05)
             writer.close()
 
-    monkeypatch.setattr(http1, "_CLOSED_BY_THEN", 0.1)
+    monkeypatch.setattr(http1, "_CLOSES_WITHIN", 0.1)
     server = ClosesAfterStream()
     replies = exchange(make, server, times=4, stream=Stream(Feed(), 5.0), between=lambda: asyncio.sleep(pause))
     assert [body_of(reply) for reply in replies] == [b""] * 4

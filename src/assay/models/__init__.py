@@ -1,5 +1,5 @@
-"""Where answers come from: clients of OpenAI-compatible servers, and what is found out about those servers.
+"""Clients of OpenAI-compatible servers, and what Assay finds out about those servers.
 
-Everything that sends a request or reads a reply belongs here, and nothing that knows a task. It may import ``types``
-and ``_util``.
+Code that sends a request or reads a reply belongs here; code that knows a task does not. It may import ``types`` and
+``_util``.
 """

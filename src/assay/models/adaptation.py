@@ -1,4 +1,4 @@
-"""Changes of the request that a server is seen to need: it refuses a field by name, and answers without it.
+"""Finds the request changes that a server needs: it refuses a field by name, and answers without it.
 
 Nothing is guessed. A change is kept only if the same question is answered with it and was refused, by the field's name,
 without it.
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from assay.types import ModelSpec
 
 _TOKENS = 16
-"""Asked for at most; some servers take no fewer."""
+"""Most tokens to ask for; some servers accept no fewer."""
 
 
 class Adaptation(NamedTuple):
-    """A model as its server wants to be asked."""
+    """A model's specification, adapted to its server."""
 
     model: ModelSpec
     remarks: tuple[str, ...] = ()
-    """What was changed and why, a line each."""
+    """The changes and their reasons, a line each."""
 
 
 class _Change(NamedTuple):
-    """What may be done about a field that is refused."""
+    """A possible change for a field that is refused."""
 
     field: str
     option: str
@@ -52,7 +52,7 @@ _REFUSED = re.compile(
     r"only the default|max_completion_tokens",
     re.IGNORECASE,
 )
-"""Words by which servers say that they do not take a field, or no value of it but their own."""
+"""Words in servers' messages that a field, or any value of it but their own, is not accepted."""
 _RENAMED = {"max_tokens": "max_completion_tokens"}
 _CHANGES = (
     _Change(
@@ -71,10 +71,10 @@ _CHANGES = (
 
 
 async def adapted(spec: ModelSpec, payload: bytes) -> Adaptation:
-    """The model, changed by what its first server needs to answer.
+    """The specification with the changes that the model's first server needs.
 
     Args:
-        spec: with the dialect ``auto``; others are left as they are.
+        spec: the model; changed only if its dialect is ``auto``.
         payload: a body as the run will send it.
     """
     if spec.dialect != "auto":
@@ -85,7 +85,7 @@ async def adapted(spec: ModelSpec, payload: bytes) -> Adaptation:
     while (fault := await _refusal(changed, question)) is not None:
         change = next((each for each in _CHANGES if _is_refused(each.field, fault.message)), None)
         if change is None:
-            return Adaptation(spec)  # what is wrong is nothing that is known here: the run says it
+            return Adaptation(spec)  # an unknown problem: the run will report it
         after = msgspec.structs.replace(changed, **change.change(changed))
         if after == changed:
             return Adaptation(spec)
@@ -95,7 +95,7 @@ async def adapted(spec: ModelSpec, payload: bytes) -> Adaptation:
 
 
 async def _refusal(spec: ModelSpec, question: bytes) -> Fault | None:
-    """Why the server calls the question itself bad; None where it answers, or something else is wrong."""
+    """The fault if the server calls the question itself bad; None if it answers, or fails in another way."""
     one = msgspec.structs.replace(spec, replicas=())
     async with OpenAIModel(one, api_key=read_api_key(spec), is_probe=True) as model:
         reply = await model.endpoints[0].attempt(question, lambda body: read_reply(body, spec.endpoint))
@@ -103,12 +103,12 @@ async def _refusal(spec: ModelSpec, question: bytes) -> Fault | None:
 
 
 def _brief(question: bytes) -> bytes:
-    """The question with few tokens for its answer."""
+    """The question, limited to a short answer."""
     body = json.loads(question)
     return json.dumps({name: _TOKENS if name == "max_tokens" else value for name, value in body.items()}).encode()
 
 
 def _is_refused(field: str, message: str) -> bool:
-    """Whether the field itself is refused; one that is only too large is named, too."""
+    """Whether the message refuses the field itself, not only a value that is too large."""
     is_named = re.search(rf"(?<![A-Za-z0-9_]){field}(?![A-Za-z0-9_])", message) is not None
     return is_named and _REFUSED.search(message) is not None

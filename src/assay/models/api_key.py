@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assay.types import ModelSpec
 
 NO_KEY = "EMPTY"
-"""What servers that want no key are sent, by custom."""
+"""The customary key for servers that need none."""
 KEY_ARGUMENT = "the argument api_key"
 _LONGEST = 65536
 
@@ -70,7 +70,7 @@ def read_api_key(spec: ModelSpec) -> str | None:
 
 
 def refuse_unsendable(key: str, source: str) -> None:
-    """Refuse a key that no header can hold.
+    """Refuse a key that cannot be sent in a header.
 
     Args:
         key: without white space around it.
@@ -105,5 +105,5 @@ def _read(path: str) -> bytes:
 
 @functools.cache
 def _read_once(pipe: str) -> bytes:
-    """What a pipe holds, such as a shell's ``<(command)``: it gives it once, and the key is needed several times."""
+    """The content of a pipe, such as a shell's ``<(command)``, cached: a pipe can be read only once."""
     return _read(pipe)

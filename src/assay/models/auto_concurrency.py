@@ -1,6 +1,6 @@
-"""The number of outstanding requests that keeps a server busy, found while the run goes on.
+"""Finds the number of outstanding requests that keeps a server busy, during the run.
 
-Found how: by the server's own count of waiting requests where it tells it, else by its throughput, see
+It goes by the server's own count of waiting requests if it publishes one, else by throughput, see
 :mod:`assay.models.throughput`. Overload lowers the limit either way.
 """
 
@@ -25,30 +25,30 @@ MOST = 4096
 _OTHER_FILES = 128
 
 _NEARLY = 0.75
-"""Of the limit: requests outstanding from which on a request tells how the server does at that limit."""
+"""Share of the limit that must be outstanding for a request to count as a measurement at that limit."""
 _WORTH_DOUBLING = 1.1
 _SHORTEST_LOOK = 0.5
 _FEWEST_ANSWERS = 4
 _FEWEST_AT_START = 8
 _SHARE = 16
-"""A limit of so many times n is judged by n answers, if that is more."""
+"""A limit is judged after at least limit / 16 answers."""
 _FIRST_LOOK_AGAIN = 15.0
-"""Seconds until a doubling that brought nothing is tried again; twice as many the next time."""
+"""Seconds until a doubling without a gain is tried again; twice as many the next time."""
 _LOOK_AGAIN_AFTER_TIME_OUT = 600.0
 
 _QUEUE_SHARE = 0.1
-"""Waiting requests wanted for each running one: enough that a place that becomes free is taken at once."""
+"""Waiting requests to aim for, as a share of the running ones: enough to fill a free slot at once."""
 _QUEUE_TOLERANCE = 1.5
 _LOADS_IN_A_ROW = 3
-"""A queue counts that is seen so many times; one of a moment is requests that have just arrived."""
+"""A queue counts if it is seen this many times in a row; a shorter one consists of requests that have just arrived."""
 _LOAD_LASTS = 15.0
-"""Seconds for which a load is believed, while the server does not tell another."""
+"""Seconds for which a reported load is used if no newer one comes."""
 _LEAST_BESIDE_OTHERS = START
-"""Where most of the queue is other people's, which our falling would only make longer."""
+"""The lowest limit if most of the queue is other clients': lowering ours further would not shorten it."""
 
 _CAUTIOUS_SECONDS = 5.0
 _CAUTIOUS_SHARE = 1 / 16
-"""How fast the limit rises after a fall: by this share every so many seconds."""
+"""After a fall the limit rises by this share every ``_CAUTIOUS_SECONDS``."""
 _OUTCOMES_KEPT = 64
 _TOO_MANY_ERRORS = 8
 
@@ -57,17 +57,17 @@ _OVERLOAD_IF_MANY = frozenset({FailureCause.SERVER_ERROR, FailureCause.RESET})
 
 
 class AutoConcurrency(Concurrency):
-    """Finds the least limit that keeps the server as busy as it can be.
+    """Finds the smallest limit that keeps the server fully busy.
 
-    - It doubles from 16 while each doubling brings at least a tenth more throughput; a doubling that brought nothing is
-      taken back, and tried again later.
-    - Where the server tells its load, no guess is needed: about a tenth as many requests wait as run. Except where
-      answers are of one token, as log-likelihoods are: their requests come and go within a step of the server, which
-      tells its load between steps, so that none seems to run, and what came during the step seems to queue.
-    - On 429, a time-out, a server that went away, or many errors it falls by half, and from then on rises slowly.
+    - The limit doubles from 16 while each doubling raises throughput by at least a tenth. A doubling without a gain is
+      undone, and tried again later.
+    - If the server reports its load, the limit keeps the queue at about a tenth of the running requests. The load is
+      not used for answers of one token, such as log-likelihoods: they take one step, and servers report between steps,
+      so that no request seems to run and all seem to wait.
+    - After a 429, a time-out, a lost server or many errors the limit halves, and then rises slowly.
 
     Args:
-        most: the limit is never higher.
+        most: the highest limit.
     """
 
     is_searching = True
@@ -80,27 +80,27 @@ class AutoConcurrency(Concurrency):
         self._level = Level(self._limit, began=float("-inf"))
         self._before: Level | None = None
         self._look_again_at: float | None = None
-        """When to try a doubling again that brought nothing; None while it still rises."""
+        """When to try again a doubling that brought no gain; None while the limit still rises."""
         self._look_again_after = _FIRST_LOOK_AGAIN
         self._waiting: deque[int] = deque(maxlen=_LOADS_IN_A_ROW)
         self._has_queued = False
         self._load_known_until = float("-inf")
         self._outcomes: deque[bool] = deque(maxlen=_OUTCOMES_KEPT)
-        """Of the last attempts, whether each was an error."""
+        """For each of the last attempts, whether it failed."""
         self._are_short: deque[bool] = deque(maxlen=_OUTCOMES_KEPT)
-        """Of the last answers, whether each was of one token."""
+        """For each of the last answers, whether it was a single token."""
         self._fell_at = float("-inf")
         self._cautious_below: int | None = None
-        """The limit that it fell from; from there on it looks for more as before the fall."""
+        """The limit before the fall. Below it the limit rises slowly; from there on it doubles again."""
         self._may_rise_at = float("-inf")
 
     def sent(self, now: float) -> Sent:
-        """A request leaves."""
+        """A request is sent."""
         sent = super().sent(now)
         return Sent(now, sent.among, self._level) if sent.among >= _NEARLY * self._limit else sent
 
     def ended(self, sent: Sent, task: str, response: Response, now: float) -> None:
-        """Its response is there, or all its attempts have failed."""
+        """A request has its response, or all its attempts have failed."""
         was_full = self._is_full
         super().ended(sent, task, response, now)
         if not isinstance(response, Answer):
@@ -113,7 +113,7 @@ class AutoConcurrency(Concurrency):
                 self._judge_throughput(now)
 
     def failed(self, cause: FailureCause, began: float, now: float) -> None:
-        """An attempt that began at `began` has failed; what began before the last fall is no news."""
+        """An attempt that began at `began` has failed. Attempts from before the last fall are ignored."""
         if began < self._fell_at:
             return
         if cause in _OVERLOAD_IF_MANY:
@@ -122,7 +122,7 @@ class AutoConcurrency(Concurrency):
                 return
         elif cause is FailureCause.UNREACHABLE:
             if False not in self._outcomes:
-                return  # nothing has been answered since the last fall: this outage is known
+                return  # nothing was answered since the last fall: still the same outage
         elif cause not in _ALWAYS_OVERLOAD:
             return
         self._falls[cause.value] += 1
@@ -131,7 +131,7 @@ class AutoConcurrency(Concurrency):
         self._fell_at = now
         self._cautious_below, self._look_again_at = self._limit, None
         if cause is FailureCause.TIMED_OUT:
-            # What timed out is lost work: keep away from there.
+            # A time-out loses work: stay well below that limit.
             self._cautious_below = ceil(0.75 * self._limit)
             self._look_again_after = max(self._look_again_after, _LOOK_AGAIN_AFTER_TIME_OUT)
         self._has_queued = True
@@ -139,12 +139,12 @@ class AutoConcurrency(Concurrency):
         self._change(self._limit // 2, now)
 
     def loaded(self, load: ServerLoad, now: float) -> None:
-        """The server said how many requests it runs and how many wait."""
+        """The server reported how many requests run and how many wait."""
         if 2 * (load.running + load.waiting) < self.in_flight:
-            return  # Of one server among several behind one address, or not even of this one.
+            return  # too few: one server of several behind this address, or another one
         if not load.running or 2 * sum(self._are_short) > len(self._are_short):
             self._load_known_until = float("-inf")
-            return  # Told between steps, of requests that take one.
+            return  # one-token answers, reported between steps: see the class
         self._load_known_until = now + _LOAD_LASTS
         self._waiting.append(load.waiting)
         queue = min(self._waiting) if len(self._waiting) == _LOADS_IN_A_ROW else 0
@@ -160,7 +160,7 @@ class AutoConcurrency(Concurrency):
             self._rise(self._limit + wanted if self._has_queued else 2 * self._limit, now)
 
     def summary(self) -> dict[str, Any]:
-        """How the limit came to be, for the results."""
+        """How the limit was found, for the results."""
         return super().summary() | {"decided_by": self._decided_by, "falls": dict(sorted(self._falls.items()))}
 
     @property
@@ -184,14 +184,14 @@ class AutoConcurrency(Concurrency):
             self._decided_by = "throughput"
             self._rise(2 * self._limit, now)
         elif level.answers >= self._limit:
-            # A whole turn of answers has not shown that the last doubling brought anything.
+            # After as many answers as the limit, the last doubling shows no gain.
             self._decided_by = "throughput"
             self._look_again_later(now)
             if queues and before is not None:
                 self._change(before.limit, now)
 
     def _fewest_answers(self) -> int:
-        """Answers from which on a level may be judged: a few while it first rises, later a whole turn."""
+        """Answers needed to judge a level: a few during the first rise, later as many as the limit."""
         if self._look_again_after > _FIRST_LOOK_AGAIN and self._cautious_below is None:
             return self._limit
         return max(_FEWEST_AT_START if self._before is None else _FEWEST_ANSWERS, self._limit // _SHARE)
@@ -224,7 +224,7 @@ class AutoConcurrency(Concurrency):
 
 
 def concurrency_of(spec: ModelSpec) -> Concurrency:
-    """What a specification asks for; ``auto`` stays within what this process may open."""
+    """The concurrency that a specification asks for; ``auto`` stays within this process's limit of open files."""
     return (
         AutoConcurrency(min(MOST, most_connections())) if spec.concurrency == "auto" else Concurrency(spec.concurrency)
     )

@@ -1,4 +1,4 @@
-"""All completions in a reply, with their tokens where the server tells them.
+"""Reads all completions of a reply, with their tokens if the server returns them.
 
 Tokens come in one of two shapes: the completions protocol's parallel lists of ``tokens`` and ``token_logprobs``, or the
 chat protocol's list ``content`` of objects, which llama.cpp gives on its completions endpoint as well.
@@ -50,11 +50,11 @@ _decoder = msgspec.json.Decoder(_Reply)
 
 
 def read_completions(body: bytes, endpoint: EndpointKind, count: int) -> tuple[ParsedReply, tuple[Completion, ...]]:
-    """What the model said, from the body of a 200: about the first completion, and all of them.
+    """Parse the body of a 200: the reply as for a single completion, and all completions.
 
     Args:
-        body: the reply's.
-        endpoint: which of the server's text endpoints it comes from.
+        body: the reply's body.
+        endpoint: the endpoint that sent it.
         count: how many completions were asked for.
 
     Raises:
@@ -77,7 +77,7 @@ def read_echoed(body: bytes, prompt: str) -> tuple[ParsedReply, Completion]:
     echo = read_echo(body)
     if prompt and not echo.texts:
         raise ReplyError(FailureCause.UNREADABLE_REPLY, "the reply holds no token of the prompt")
-    if None in echo.logprobs[1:]:  # Before the first there is nothing, given which it could be likely or not.
+    if None in echo.logprobs[1:]:  # only the first token may lack a log-probability: nothing precedes it
         raise ReplyError(
             FailureCause.UNREADABLE_REPLY, "the reply lacks log-probabilities of some of the prompt's tokens"
         )
@@ -92,11 +92,11 @@ def read_echoed(body: bytes, prompt: str) -> tuple[ParsedReply, Completion]:
 
 
 def _first_text(prompt: str, others: list[str]) -> str:
-    """The text of a prompt's first token, by what the others leave; empty where that token was put before the text."""
+    """The text of a prompt's first token: what the other tokens leave; empty if that token is a BOS."""
     rest = "".join(others)
     if prompt.endswith(rest):
         return prompt.removesuffix(rest)
-    # Some tokens are parts of characters: what stands before the first of them says where the text goes on.
+    # Some tokens are parts of characters, so only the text before the first of them can be compared.
     whole, _, _ = rest.partition("\ufffd")
     place = prompt.find(whole) if whole else -1
     return prompt[: place if place >= 0 else 1]

@@ -18,27 +18,27 @@ if TYPE_CHECKING:
 
 
 class ServerLoad(NamedTuple):
-    """What a server says of its queue."""
+    """The load that a server reports."""
 
     running: int
     waiting: int
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """A request that is out."""
+    """A request that was sent."""
 
     at: float
     among: int
-    """Requests in flight, itself included."""
+    """Requests in flight then, itself included."""
     level: Level | None = None
-    """The level that it is evidence for, if it is any."""
+    """The level that it measures, if any."""
 
 
 class Concurrency:
     """A fixed limit. Times are in seconds of one monotonic clock."""
 
     is_searching = False
-    """Whether it wants to be told the server's load."""
+    """Whether it needs the server's load."""
 
     def __init__(self, limit: int) -> None:
         self._limit = self._peak = limit
@@ -51,36 +51,36 @@ class Concurrency:
 
     @property
     def bound(self) -> int:
-        """Requests outstanding at most: after a fall those that were sent before are still out."""
+        """The most requests that may be outstanding: after the limit falls, more than the limit may still be."""
         return max(self._limit, self._outstanding)
 
     @property
     def in_flight(self) -> int:
-        """Requests that a server is at work on, as far as we know: outstanding, and not between two attempts."""
+        """Requests that servers are working on: those outstanding, less those that wait for a retry."""
         return self._outstanding - self._pausing
 
     def sent(self, now: float) -> Sent:
-        """A request leaves."""
+        """A request is sent."""
         self._outstanding += 1
         return Sent(now, self.in_flight)
 
     def ended(self, sent: Sent, task: str, response: Response, now: float) -> None:  # noqa: ARG002
-        """Its response is there, or all its attempts have failed.
+        """A request has its response, or all its attempts have failed.
 
         Args:
-            sent: what :meth:`sent` gave for it.
-            task: which of the run's tasks it belongs to; requests of one task are alike.
-            response: what came of it.
+            sent: what :meth:`sent` returned for it.
+            task: the task that it belongs to; requests of one task are alike.
+            response: its response.
             now: the time.
         """
         self._outstanding -= 1
 
     def failed(self, cause: FailureCause, began: float, now: float) -> None:
-        """An attempt that began at `began` has failed, whatever the next may bring."""
+        """An attempt that began at `began` has failed; the request may be retried."""
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """While a request waits for its next attempt, it keeps no server busy."""
+        """In this block a request waits for a retry and does not count as in flight."""
         self._pausing += 1
         try:
             yield
@@ -89,17 +89,17 @@ class Concurrency:
 
     @property
     def has_room(self) -> bool:
-        """Whether a request that paused may go on: after a fall of the limit some have to wait."""
+        """Whether a request that waited may be retried now; not if the limit has fallen below what is in flight."""
         return self.in_flight < self._limit
 
     def loaded(self, load: ServerLoad, now: float) -> None:
-        """The server said how many requests it runs and how many wait."""
+        """The server reported how many requests run and how many wait."""
 
     def summary(self) -> dict[str, Any]:
-        """How the limit came to be, for the results."""
+        """How the limit was found, for the results."""
         return {"final": self._limit, "peak": self._peak, "decided_by": "user"}
 
 
 def work_of(answer: Answer) -> int:
-    """What an answer cost the server: its tokens, or an estimate by its letters where the server does not count."""
+    """An answer's tokens, estimated from its characters if the server does not count them."""
     return max(1, len(answer.text or "") // 4 if answer.completion_tokens is None else answer.completion_tokens)

@@ -1,7 +1,7 @@
-"""How a connection to a server comes about: addresses, proxies, TLS.
+"""Opens connections to a server: name resolution, proxies, TLS.
 
-aiohappyeyeballs connects, asyncio speaks TLS. A server of plain HTTP behind a proxy is asked through the proxy; one of
-HTTPS through a tunnel that the proxy opens, so that the proxy sees neither key nor prompt.
+aiohappyeyeballs connects, asyncio does TLS. Through a proxy, requests to a plain HTTP server are sent to the proxy;
+those to an HTTPS server go through a tunnel, so that the proxy sees neither key nor prompt.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     import yarl
 
 CONNECT_TIMEOUT = 30.0
-"""Seconds for all of it."""
+"""Seconds for the whole of it."""
 HANDSHAKE_TIMEOUT = 20.0
-"""Seconds of them for TLS, so that it can be told what did not come about."""
-_PATIENCE_WITH_HANDSHAKE = 2.0
-"""Seconds after which it is looked whether the server speaks without TLS."""
-_FINDING_OUT = 5.0
-"""Seconds for finding out what else a server speaks."""
+"""Seconds of these for the TLS handshake; shorter, so that the error can name it."""
+_CHECK_HANDSHAKE_AFTER = 2.0
+"""Seconds after which to check whether the server speaks plain HTTP."""
+_CHECK_TIMEOUT = 5.0
+"""Seconds for checking which protocol a server speaks."""
 _ADDRESSES_LAST = 10.0
 _SECOND_FAMILY_AFTER = 0.25
 _LARGEST_HEAD = 2**16
@@ -47,9 +47,9 @@ class Connector:
     """Opens connections to one server.
 
     Args:
-        url: of the server.
-        proxy: through which it is reached, if any.
-        context: for TLS, with the server and with the proxy; needed where an address asks for it.
+        url: the server's address.
+        proxy: the proxy to use, if any.
+        context: for TLS with the server and with the proxy; needed if either uses it.
     """
 
     def __init__(self, url: yarl.URL, proxy: yarl.URL | None, context: ssl.SSLContext | None) -> None:
@@ -60,13 +60,13 @@ class Connector:
         self._addresses_until = 0.0
         self._resolving = asyncio.Lock()
         self._spoke_tls = False
-        """Whether the server has, once."""
+        """Whether a TLS handshake with the server has ever succeeded."""
 
     async def connect(self, make: Callable[[], C]) -> C:
-        """A connection, made by `make`, to the server.
+        """Open a connection to the server, with the protocol that `make` returns.
 
         Raises:
-            NetworkError: there is none to be had.
+            NetworkError: no connection could be opened.
         """
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -75,28 +75,28 @@ class Connector:
             raise
         except TimeoutError:
             raise self._no_connection(" in time") from None
-        except (OSError, UnicodeError) as error:  # the latter for a proxy's name that cannot be looked up
+        except (OSError, UnicodeError) as error:  # UnicodeError: the proxy's name is not a valid host name
             raise self._no_connection(f": {os_reason(error)}") from error
 
     async def speaks_tls(self) -> bool:
-        """Whether the server of an ``http`` address speaks TLS at its port, whatever its certificate."""
+        """Whether the server of an ``http`` address speaks TLS, with whatever certificate."""
         if self._url.scheme != "http" or self._proxy is not None:
             return False
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        return await self._finds_out(lambda bare: _begins_tls(bare, context))
+        return await self._check(lambda bare: _begins_tls(bare, context))
 
     async def _speaks_plain_http(self) -> bool:
-        """Whether the server of an ``https`` address answers without TLS, and not only to say that TLS is wanted."""
-        return await self._finds_out(lambda bare: _answers_plainly(bare, self._url))
+        """Whether the server of an ``https`` address speaks plain HTTP, other than to ask for TLS."""
+        return await self._check(lambda bare: _answers_plainly(bare, self._url))
 
-    async def _finds_out(self, about: Callable[[asyncio.Transport], Awaitable[bool]]) -> bool:
-        """What `about` finds out over a connection of its own; False where there is none."""
+    async def _check(self, check: Callable[[asyncio.Transport], Awaitable[bool]]) -> bool:
+        """Run a check over a new connection; False if it cannot be opened."""
         try:
-            async with asyncio.timeout(_FINDING_OUT):
-                bare = await self._bare(asyncio.Protocol)
+            async with asyncio.timeout(_CHECK_TIMEOUT):
+                bare = await self._open(asyncio.Protocol)
                 try:
-                    return await about(await self._to_server(bare))
+                    return await check(await self._reach_server(bare))
                 finally:
                     bare.abort()
         except (OSError, UnicodeError):
@@ -110,12 +110,12 @@ class Connector:
 
     async def _connect(self, make: Callable[[], C]) -> C:
         if self._proxy is None and self._url.scheme == "http":
-            connection: C = (await self._bare(make)).get_protocol()  # type: ignore[assignment]
+            connection: C = (await self._open(make)).get_protocol()  # type: ignore[assignment]
             return connection
-        bare = await self._bare(asyncio.Protocol)
+        bare = await self._open(asyncio.Protocol)
         connection = make()
         try:
-            transport = await self._to_server(bare)
+            transport = await self._reach_server(bare)
             if self._url.scheme == "https":
                 transport = await self._encrypted(transport, self._url, connection)
             else:
@@ -126,8 +126,8 @@ class Connector:
             raise
         return connection
 
-    async def _bare(self, make: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
-        """A connection to the server, or else its proxy, over which nothing has been said."""
+    async def _open(self, make: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
+        """A TCP connection to the server or its proxy, before TLS and tunnel."""
         sock = await start_connection(
             await self._resolve(), happy_eyeballs_delay=_SECOND_FAMILY_AFTER, socket_factory=_watched_socket
         )
@@ -138,8 +138,8 @@ class Connector:
             raise
         return transport
 
-    async def _to_server(self, bare: asyncio.Transport) -> asyncio.Transport:
-        """What the server is reached by over a bare connection, whose ends may be TLS with the proxy, and a tunnel."""
+    async def _reach_server(self, bare: asyncio.Transport) -> asyncio.Transport:
+        """The transport to the server over a TCP connection: through TLS with the proxy and a tunnel, if needed."""
         transport = bare
         if self._proxy is not None:
             if self._proxy.scheme == "https":
@@ -179,11 +179,11 @@ class Connector:
         return encrypted
 
     async def _end_if_plain(self, transport: asyncio.Transport) -> bool:
-        """End a handshake that gets no answer where the server turns out to speak without TLS.
+        """Fail a TLS handshake without an answer if the server turns out to speak plain HTTP.
 
         Servers that read a line of HTTP wait for the end of it, and say nothing to who speaks TLS.
         """
-        await asyncio.sleep(_PATIENCE_WITH_HANDSHAKE)
+        await asyncio.sleep(_CHECK_HANDSHAKE_AFTER)
         is_plain = await self._speaks_plain_http()
         if is_plain:
             transport.abort()
@@ -193,7 +193,7 @@ class Connector:
         return "the server" if peer is self._url else "the proxy"
 
     async def _resolve(self) -> list[Any]:
-        """The addresses of whom to connect to, looked up by one request for all that connect at the time."""
+        """The IP addresses to connect to. Concurrent callers share one lookup."""
         loop = asyncio.get_running_loop()
         peer = self._proxy or self._url
         async with self._resolving:
@@ -204,12 +204,12 @@ class Connector:
 
 
 def _looked_up(peer: yarl.URL) -> str:
-    """The host as the resolver takes it: the zone of an address of IPv6 (``fe80::1%25eth0``) unquoted."""
+    """The host for the resolver, with the zone of an IPv6 address (``fe80::1%25eth0``) unquoted."""
     return (peer.raw_host or "").replace("%25", "%")
 
 
 def proxy_authorization(proxy: yarl.URL) -> dict[str, str]:
-    """The header by which the user of a proxy's address shows who they are; none without a user."""
+    """The ``Proxy-Authorization`` header for the user in a proxy's address; empty without a user."""
     if proxy.user is None:
         return {}
     credentials = f"{proxy.user}:{proxy.password or ''}".encode()
@@ -217,7 +217,7 @@ def proxy_authorization(proxy: yarl.URL) -> dict[str, str]:
 
 
 async def _open_tunnel(transport: asyncio.Transport, proxy: yarl.URL, url: yarl.URL) -> None:
-    """Have the proxy pass on, from now on, all that is sent to the server of `url`."""
+    """Open a tunnel through the proxy to the server of `url`."""
     target = f"{url.host_subcomponent}:{url.port}"
     fields = "".join(f"{name}: {value}\r\n" for name, value in {"Host": target, **proxy_authorization(proxy)}.items())
     status, reason = await _status_of(transport, f"CONNECT {target} HTTP/1.1\r\n{fields}\r\n", "the proxy")
@@ -237,7 +237,7 @@ async def _begins_tls(transport: asyncio.Transport, context: ssl.SSLContext) -> 
 
 
 async def _status_of(transport: asyncio.Transport, request: str, who: str) -> tuple[int, str]:
-    """Status and reason of the reply to a request, after which the connection may be used for something else.
+    """Send a request and return the status and reason of its reply. The connection is then free for other use.
 
     Raises:
         OSError: there is no reply of HTTP.
@@ -276,7 +276,7 @@ class _Status(asyncio.Protocol):
 
 
 def _watched_socket(address: Any) -> socket.socket:
-    """A socket that notices within two minutes when the other machine has vanished without a word.
+    """A socket with TCP keep-alive, which notices within two minutes that the other machine is gone.
 
     Args:
         address: an entry of what ``getaddrinfo`` gives.

@@ -1,6 +1,6 @@
-"""What stands in a message's ``content``: a text, or a list of parts, some of which may be the model's reasoning.
+"""Reads a message's ``content`` that is a list of parts, some of which may be the model's reasoning.
 
-Parts are what Mistral sends of reasoning models, and what gateways make of Anthropic's and Google's replies.
+Mistral sends parts for reasoning models, and gateways for Anthropic's and Google's models.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ _REASONING = frozenset({"thinking", "reasoning", "reasoning_text", "reasoning.te
 _SAYS_NOTHING = frozenset(
     {"tool_use", "server_tool_use", "tool_call", "function_call", "reference", "refusal", "redacted_thinking"}
 )
-"""Parts that hold no words of the answer, as ``tool_calls`` and ``refusal`` beside a null ``content`` do not."""
+"""Parts without text of the answer, like ``tool_calls`` and ``refusal`` beside a null ``content``."""
 _PLACES = ("text", "thinking", "reasoning", "summary", "content", "parts", "value")
-"""Where a part has its text, or its own parts."""
+"""Fields that hold a part's text, or its own parts."""
 _DEEPEST = 4
 _SHOWN = 160
 
 
 class Content(NamedTuple):
-    """The two kinds of text in a content."""
+    """Text and reasoning of a content."""
 
     text: str | None
-    """None where there is none, as in a null content."""
+    """None if there is none, as in a null content."""
     reasoning: str | None
 
 
 class UnreadableContentError(ValueError):
-    """The content is neither null nor a text nor parts that are known; the message quotes it."""
+    """The content is neither null nor text nor known parts; the message quotes it."""
 
 
 def read_content(content: Any) -> Content:
-    """The text and the reasoning in a content that is not simply a text; texts of several parts are joined.
+    """The text and the reasoning of a content, joined from its parts.
 
     Raises:
-        UnreadableContentError: some of it is of no known shape, so that part of the answer might be lost.
+        UnreadableContentError: a part is of an unknown shape, so that some of the answer might be lost.
     """
     try:
         found = list(_texts(content, is_reasoning=False, depth=0))

@@ -1,11 +1,11 @@
-"""Finds out, before a run, whether a server gives the log-probabilities of a prompt's own tokens, and gives them right.
+"""Checks before a run whether a server returns the log-probabilities of a prompt's own tokens, and correctly.
 
-Several servers take the request and answer something else: some ignore ``echo`` and tell the generated token's
-log-probability only, some shift the prompt's by one place. A run would then report chance or nonsense. Two questions
-tell them apart. The first prompt must come back whole, token for token, its first without a log-probability. The second
-is its beginning: what the model generates after that must be what the first reply calls likeliest at the next place.
-Shifted log-probabilities name there what follows one token later. Both sides come from the same model, so the test
-holds however well or badly the model predicts.
+Several servers accept the request and answer something else: some ignore ``echo`` and return only the generated token's
+log-probability, some shift the prompt's by one position. A run would then report chance or nonsense. Two requests
+detect this. The first prompt must come back whole, token for token, with no log-probability for its first token. The
+second prompt is the first without its last word: the token that the model generates must be the one that the first
+reply calls likeliest at that position. Shifted log-probabilities name the token after it. Both replies come from the
+same model, so the check works however well or badly the model predicts.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _REFUSALS = frozenset({FailureCause.BAD_REQUEST, FailureCause.NOT_FOUND, FailureCause.CONTEXT_TOO_LONG})
-"""What a server that does not know a parameter or an endpoint answers."""
+"""How a server fails that does not know a parameter or an endpoint."""
 
 
 class EchoTrial(NamedTuple):
-    """Questions put in the same form as the run's."""
+    """Two requests in the same form as the run's."""
 
     text: str
-    """What the prompt of `whole` reads."""
+    """The text of `whole`'s prompt."""
     whole: bytes
     scored: TokenSpan | TextTail
     """The prompt's last word."""
@@ -39,24 +39,24 @@ class EchoTrial(NamedTuple):
 
 
 class Exchange(Protocol):
-    """Asks a server, with all patience, and reads the reply."""
+    """Asks a server, with retries."""
 
     address: str
     """The server's root, for messages."""
 
     async def exchange(self, payload: bytes, read: Callable[[bytes], T]) -> T | Failure:
-        """What `read` makes of the reply's body, or why there is no reply."""
+        """Send a request, and return its reply as `read` parses it, or the failure."""
 
 
 async def find_logprob_source(server: Exchange, trial: Callable[[LogprobSource], EchoTrial]) -> LogprobSource:
-    """The way in which `server` gives a prompt's log-probabilities; ``echo``, lm-eval's way, if it can.
+    """How `server` returns a prompt's log-probabilities; by ``echo``, as lm-eval asks, if it can.
 
     Args:
         server: the server.
-        trial: writes the questions for one way.
+        trial: builds the requests for one source.
 
     Raises:
-        UnsupportedTaskError: it gives none, or wrong ones; the message says what it did.
+        UnsupportedTaskError: it returns none, or wrong ones; the message says what it did.
         ServerRefusedError: it gave no answer at all.
         ServerUnreachableError: it has been down for too long.
     """
@@ -74,13 +74,13 @@ async def find_logprob_source(server: Exchange, trial: Callable[[LogprobSource],
 
 
 def common_source(sources: Mapping[str, LogprobSource]) -> LogprobSource:
-    """The one way in which all servers give log-probabilities.
+    """The source of log-probabilities that all servers share.
 
     Args:
-        sources: each server's way, by its address.
+        sources: each server's source, by its address.
 
     Raises:
-        UnsupportedTaskError: there is no such way.
+        UnsupportedTaskError: the servers differ.
     """
     if len(set(sources.values())) > 1:
         ways = ", ".join(f"{address} by {source}" for address, source in sources.items())
@@ -120,7 +120,7 @@ def _check_structure(prompt: EchoedPrompt, text: str) -> None:
 
 
 def _letters(text: str) -> str:
-    """Without blanks, for which vocabularies have signs of their own, and punctuation."""
+    """The letters alone: vocabularies have their own signs for spaces."""
     return "".join(filter(str.isalpha, text))
 
 

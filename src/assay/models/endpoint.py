@@ -1,4 +1,4 @@
-"""One server's address, and single attempts at it: nothing here tries twice."""
+"""Single attempts at one server's endpoint. Retries are made elsewhere."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ T = TypeVar("T")
 _STREAM = b', "stream": true}'
 _STREAM_WITH_USAGE = b', "stream": true, "stream_options": {"include_usage": true}}'
 _LIMITS = b"x-ratelimit-remaining"
-_LOOK_TIMEOUT = 5.0
-_LOOK_LASTS = 1.0
+_CHECK_TIMEOUT = 5.0
+_CHECK_LASTS = 1.0
 
 
 class Endpoint:
-    """Where one server is asked, between :meth:`open` and :meth:`close`.
+    """One server's endpoint. Usable between :meth:`open` and :meth:`close`.
 
     Args:
-        base_url: the server's.
-        spec: which of its text endpoints, and how long a reply may take.
+        base_url: the server's base URL.
+        spec: chooses chat or completions, and the time-outs.
         headers: sent with every request.
         clock: a monotonic clock in seconds.
 
@@ -70,13 +70,13 @@ class Endpoint:
         """Whether the server takes ``stream_options``; None until that is seen."""
         self._headers = headers.fields
         self._shape = shape_of(spec)
-        self._tells_limits: bool | None = None
-        """Whether good replies say what is still allowed; None until one has come."""
+        self._sends_limits: bool | None = None
+        """Whether good replies have rate limit headers; None until one has come."""
         self.used_up_for: float | None = None
-        """Seconds for which the last good reply said that nothing more is allowed."""
+        """Seconds until the server allows more requests, by the last good reply's headers; None if it does now."""
         self._clock = clock
-        self._looking = asyncio.Lock()
-        self._looked = float("-inf")
+        self._checking = asyncio.Lock()
+        self._checked_at = float("-inf")
         self._seen_alive = False
         self._proxy = proxy_for(self._url)
         self._context = context_for(spec.tls, self._url, self._proxy)
@@ -84,27 +84,27 @@ class Endpoint:
 
     @property
     def open_proxy(self) -> str | None:
-        """The proxy that reads what is sent, for want of TLS; None if there is none."""
+        """The proxy that can read requests because they are not encrypted; None if there is none."""
         if self._proxy is None or self._url.scheme == "https":
             return None
         return f"{self._proxy.host_subcomponent}:{self._proxy.port}"
 
     @property
     def _asked(self) -> str:
-        """Where answers are asked for, fit to be shown."""
+        """The addresses that requests go to, without secrets."""
         proxy = f" (through the proxy {self.open_proxy})" if self.open_proxy else ""
         return f"{self._addresses.tried(self._endpoint)}{proxy}"
 
     @property
     def url(self) -> str:
-        """Where answers are asked for, as far as is known; fit to be written down."""
+        """The address that requests go to, without secrets."""
         return self._addresses.recorded(self._endpoint)
 
     def __repr__(self) -> str:
         return f"Endpoint({self.address!r})"
 
     def open(self) -> None:
-        """Make ready to ask."""
+        """Create the HTTP client."""
         self._client = HTTP1(self._url, self._headers, self._proxy, self._context)
 
     async def close(self) -> None:
@@ -114,30 +114,30 @@ class Endpoint:
             self._client = None
 
     async def attempt(self, payload: bytes, read: Callable[[bytes], T]) -> T | Fault:
-        """What `read` makes of the body of the reply, or why there is none.
+        """Send a request, and return its reply as `read` parses it, or the fault.
 
         Args:
             payload: the request's body.
-            read: raises :class:`assay.models.wire.ReplyError` for a body that is no answer.
+            read: parses a reply's body; raises :class:`assay.models.wire.ReplyError` if it is not an answer.
         """
         try:
             reply = await self._post(payload)
         except NetworkError as error:
-            return self._cleaned(error.fault)
+            return self._redacted(error.fault)
         if (fault := self._fault_of(reply)) is not None:
             return fault
         try:
             return read(self.redact.in_body(whole_reply(reply.body or b"")))
         except ReplyError as error:
-            return self._misread(error)
+            return self._reply_fault(error)
 
     async def attempt_stream(self, payload: bytes) -> ParsedReply | Fault:
-        """The answer to a request that is asked for in parts, or why there is none.
+        """Send a request for a streamed answer, and return the answer, or the fault.
 
-        Token counts are asked for, too; a server that refuses that is asked again without, and remembered.
+        The request also asks for token counts. If the server refuses that, they are left out from then on.
 
         Args:
-            payload: the request's body, as it is when nothing is streamed.
+            payload: the request's body without the fields for streaming.
         """
         result = await self._attempt_stream(payload, with_usage=self._streams_usage is not False)
         if not isinstance(result, Fault):
@@ -159,14 +159,14 @@ class Endpoint:
             reply = await self._post(body, stream)
         except NetworkError as error:
             if not reader.is_complete:
-                return self._cleaned(error.fault)
+                return self._redacted(error.fault)
         else:
             if (fault := self._fault_of(reply)) is not None:
                 return fault
         try:
             return self._without_key(reader.read(started))
         except ReplyError as error:
-            return self._misread(error)
+            return self._reply_fault(error)
 
     def _post(self, body: bytes, stream: Stream | None = None) -> Awaitable[HTTPReply]:
         body = self._shape.applied(body)
@@ -183,20 +183,20 @@ class Endpoint:
             fault = status_fault(reply.status, reply.body or b"", reply.headers, self._asked)
             if self.open_proxy and reply.status in DOWN_STATUSES:  # It may be the proxy that says so.
                 fault = msgspec.structs.replace(fault, message=f"{fault.message} (through the proxy {self.open_proxy})")
-            return self._cleaned(fault)
+            return self._redacted(fault)
         if reply.body is None:
             message = f"the reply is larger than {LARGEST_REPLY // 2**20} MiB"
             return Fault(FailureCause.MALFORMED_REPLY, message, Retryability.YES, reply.status)
-        if self._tells_limits is None:
-            self._tells_limits = any(name.lower().startswith(_LIMITS) for name, _ in reply.fields)
-        if self._tells_limits:
+        if self._sends_limits is None:
+            self._sends_limits = any(name.lower().startswith(_LIMITS) for name, _ in reply.fields)
+        if self._sends_limits:
             self.used_up_for = seconds_until_allowed(reply.headers)
         return None
 
-    def _misread(self, error: ReplyError) -> Fault:
-        return self._cleaned(reply_fault(error, self._asked))
+    def _reply_fault(self, error: ReplyError) -> Fault:
+        return self._redacted(reply_fault(error, self._asked))
 
-    async def get(self, path: str, timeout: float = _LOOK_TIMEOUT) -> tuple[int, bytes]:
+    async def get(self, path: str, timeout: float = _CHECK_TIMEOUT) -> tuple[int, bytes]:
         """Status and body of a GET.
 
         Args:
@@ -213,7 +213,7 @@ class Endpoint:
         return reply.status, self.redact.in_body(reply.body or b"")
 
     async def _get(self, url: yarl.URL, timeout: float) -> HTTPReply:
-        """The reply to a GET, which is sent again where the connection closed: maybe it had before, and nobody said."""
+        """Send a GET, and send it again if the connection was reset: an idle connection may have been closed before."""
         request = self._open_client().request
         try:
             return await request("GET", url, timeout=timeout)
@@ -223,14 +223,14 @@ class Endpoint:
         return await request("GET", url, timeout=timeout)
 
     async def is_down(self, fault: Fault) -> bool:
-        """Whether an attempt failed because the whole server is down; where the fault leaves it open, a look tells."""
+        """Whether the whole server is down. If the fault does not say, a health check decides."""
         if fault.retryability is not Retryability.UNSURE:
             return fault.retryability is Retryability.SERVER_DOWN
-        async with self._looking:
-            # Many requests fail together when a server goes: one look is enough for all.
-            if self._clock() - self._looked >= _LOOK_LASTS:
+        async with self._checking:
+            # When a server goes down, many requests fail together: one check is enough for all of them.
+            if self._clock() - self._checked_at >= _CHECK_LASTS:
                 self._seen_alive = await self.looks_alive()
-                self._looked = self._clock()
+                self._checked_at = self._clock()
             return not self._seen_alive
 
     async def looks_alive(self) -> bool:
@@ -265,5 +265,5 @@ class Endpoint:
         }
         return msgspec.structs.replace(parsed, **{name: blanked(text) for name, text in texts.items()})
 
-    def _cleaned(self, fault: Fault) -> Fault:
+    def _redacted(self, fault: Fault) -> Fault:
         return msgspec.structs.replace(fault, message=self.redact(fault.message))

@@ -1,4 +1,4 @@
-"""Server-sent events, split while they arrive: lines that end with LF, CR or both, in parts cut anywhere."""
+"""Splits server-sent events while they arrive, in chunks cut anywhere. Lines may end with LF, CR or both."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from typing import NamedTuple
 
 _DONE = b"[DONE]"
-"""What the data of the last event begins with."""
+"""How the data of the last event begins."""
 _STARTS = (b"data:", b"event:", b":", b"id:", b"retry:", b"error:")
 _SIGNS_OF_LIFE = frozenset({"ping", "heartbeat", "keepalive", "keep-alive"})
-"""Names of events whose data says nothing, and what may stand in the data of one without a name."""
+"""Names of keep-alive events, which may also be the data of an event without a name."""
 _NOTHING = frozenset({b"", b"null", *(sign.encode() for sign in _SIGNS_OF_LIFE)})
 _BLANK = b"\xef\xbb\xbf \t\r\n"
-"""What may stand before a body: white space, and a byte order mark."""
+"""White space and a byte order mark, which may precede a body."""
 
 
 class Event(NamedTuple):
@@ -28,15 +28,15 @@ class EventSplitter:
 
     def __init__(self) -> None:
         self._line: list[bytes] = []
-        """The parts of a line that has not ended."""
+        """The chunks of a line that has not ended."""
         self._after_return = False
-        """Whether a line feed that comes next belongs to the end of the line before."""
+        """Whether a line feed next would belong to the end of the previous line."""
         self._name = ""
         self._data: list[bytes] = []
         self._ready: list[Event] = []
 
     def feed(self, part: bytes) -> list[Event]:
-        """The events that end in a part."""
+        """The events that end in this chunk."""
         if self._after_return or b"\r" in part:
             part = self._with_line_feeds(part)
         *ended, rest = part.split(b"\n")
@@ -48,7 +48,7 @@ class EventSplitter:
         return self._taken()
 
     def end(self) -> list[Event]:
-        """The last event, if it lacks but its end; else the stream broke off in it."""
+        """The last event, if only its empty line is missing; nothing if the stream broke off within it."""
         self._take_line(b"".join(self._line))
         self._line.clear()
         if self._is_whole():
@@ -73,7 +73,7 @@ class EventSplitter:
         field, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if field == b"data":
-            if len(self._data) == 1 and self._is_whole():  # Some put no empty line between their events.
+            if len(self._data) == 1 and self._is_whole():  # some servers send no empty line between events
                 self._end_event()
             self._data.append(value)
         elif field == b"event":
@@ -99,15 +99,15 @@ class EventSplitter:
 
 
 def is_done(data: bytes) -> bool:
-    """Whether it is the data of the last event."""
+    """Whether this is the data of the last event."""
     return data.lstrip()[: len(_DONE)].upper() == _DONE
 
 
 def without_mark(body: bytes) -> bytes:
-    """The beginning of a body, from the first byte that says something."""
+    """A body without leading white space and byte order mark."""
     return body.lstrip(_BLANK)
 
 
 def is_stream(body: bytes) -> bool:
-    """Whether a body is a stream of events, whatever its reply's head calls it."""
+    """Whether a body is a stream of events, whatever its ``Content-Type``."""
     return without_mark(body[:256]).startswith(_STARTS)

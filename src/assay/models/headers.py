@@ -1,4 +1,4 @@
-"""The headers that Assay sends with every request: whoever asks a server, for scores or to see what it can do."""
+"""The headers of every request that Assay sends, for scores or for a probe."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class RequestHeaders(NamedTuple):
-    """What is sent with every request to a server."""
+    """The headers of every request to a server, and their secrets."""
 
     fields: Mapping[str, str]
     redact: Redactor
-    """Blanks what of the headers is secret, in whatever the server says."""
+    """Blanks the headers' secrets in whatever the server sends."""
 
 
 def request_headers(spec: ModelSpec, api_key: str | None, *, is_probe: bool = False) -> RequestHeaders:

@@ -1,7 +1,7 @@
-"""What all requests together know of one server: whether it is down.
+"""Whether a server is down, shared by all requests to it.
 
-A request that fails because the whole server is down has not used up an attempt. While it is down, one request at a
-time tries the server with growing pauses and the others wait, so that a restart costs nothing but its own time.
+A request that fails because the whole server is down does not use up an attempt. During an outage one request at a time
+tries the server, with growing pauses, and the others wait. So a restart costs only time.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 _FIRST_PAUSE = 0.25
 _SHORTEST_PAUSE = 0.001
 _LONGEST_PAUSE = 5.0
-# Seconds after which a probe that has not failed lets the next request go too: a server that is back may need minutes
-# for the probe's answer. Halved with every request let go.
-_PATIENCE = 2.0
+# Seconds after which another request may try the server too, if the first has not failed: a server that is back may
+# need minutes for the first answer. Halved with every such request.
+_NEXT_TRY_AFTER = 2.0
 
 
 class ServerHealth:
@@ -45,27 +45,27 @@ class ServerHealth:
 
         self._is_down = False
         self._outage = 0
-        """Number of the present or last outage; an attempt's ticket is the number at its start."""
+        """Number of the current or last outage; an attempt's ticket is the number when it began."""
         self._pause = _FIRST_PAUSE
-        self._next_probe = 0.0
-        self._let_go = 0
+        self._next_try = 0.0
+        self._tries = 0
 
     def enter(self) -> int | None:
-        """The ticket of an attempt that may be made now; None while the server is down and it is not time to try it."""
+        """A ticket for an attempt; None if the server is down and it is not yet time to try it again."""
         if self._is_down:
             now = self._clock()
-            if now < self._next_probe:
+            if now < self._next_try:
                 return None
-            self._next_probe = now + _PATIENCE * 0.5**self._let_go
-            self._let_go += 1
+            self._next_try = now + _NEXT_TRY_AFTER * 0.5**self._tries
+            self._tries += 1
         return self._outage
 
     async def wait(self) -> None:
         """Wait until it is time to try the server that is down."""
-        await self._sleep(max(_SHORTEST_PAUSE, self._next_probe - self._clock()))
+        await self._sleep(max(_SHORTEST_PAUSE, self._next_try - self._clock()))
 
     def alive(self) -> None:
-        """The server replied, if only with an error: it is not down."""
+        """The server replied, perhaps with an error: it is not down."""
         self._is_down = False
 
     def down(self, fault: Fault, ticket: int) -> None:
@@ -77,5 +77,5 @@ class ServerHealth:
         elif ticket == self._outage:
             self._pause = min(2 * self._pause, _LONGEST_PAUSE)
         pause = max(self._pause * self._rng.uniform(0.5, 1.0), fault.retry_after or 0.0)
-        self._next_probe = self._clock() + pause
-        self._let_go = 0
+        self._next_try = self._clock() + pause
+        self._tries = 0

@@ -1,8 +1,8 @@
-"""A client of HTTP/1.1: one exchange at a time on each of a pool of connections; a third of the cost of aiohttp's.
+"""An HTTP/1.1 client with a pool of connections, each for one exchange at a time. It costs a third of aiohttp's CPU.
 
-Here is which connection carries what, and when one may be used again: after a whole reply that nothing followed, on a
-connection that is to be kept alive; after a stream only once the server has been seen to keep one. No request is ever
-sent twice: what a request that got no reply has set off at the server, nobody knows here.
+A connection is used again after a complete reply with nothing after it, if it is to be kept alive; after a stream, only
+once the server has been seen to keep one open. No request is sent twice: a request without a reply may still have taken
+effect at the server.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 _BUFFER = 2**16
 _ERROR_BODY_SECONDS = 10.0
-"""That the body of an error is waited for once its head is there: it tells no more than why."""
+"""Time limit for the body of an error after its head. The body only explains the error."""
 _END_OF_STREAM_SECONDS = 2.0
-"""That the end of a body is waited for once all was said in it."""
-_CLOSED_BY_THEN = 1.0
-"""Seconds after a stream, when a server that closes its connections after streams has done so."""
+"""Time limit for the end of a stream's body after its last event."""
+_CLOSES_WITHIN = 1.0
+"""Seconds after a stream within which a server closes the connection, if it does so after streams."""
 
 
 class HTTP1:
-    """A client of one server: keeps connections open, follows no redirect, sends each request once.
+    """A client of one server. It keeps connections open, follows no redirects and sends each request once.
 
     Args:
-        url: of the server.
+        url: the server's address.
         headers: sent with every request.
-        proxy: through which the server is reached; see :func:`assay.models.proxies.proxy_for`.
-        context: for TLS; needed where an address asks for it.
+        proxy: the proxy to use, if any; see :func:`assay.models.proxies.proxy_for`.
+        context: for TLS; needed if the server or the proxy uses it.
     """
 
     def __init__(
@@ -50,31 +50,33 @@ class HTTP1:
     ) -> None:
         self._connector = Connector(url, proxy, context)
         self._is_proxied = proxy is not None and url.scheme == "http"
-        """Whether it is the proxy that reads the requests."""
-        # The zone of an address of IPv6 is this machine's matter.
+        """Whether requests are addressed to the proxy (plain HTTP), not tunnelled through it."""
+        # The zone of an IPv6 address means something only on this machine, so it is not sent.
         host = re.sub(r"^(\[[^%\]]*)%[^\]]*", r"\1", url.host_port_subcomponent or "")
         own = {"Host": host, "Accept": "*/*", "Accept-Encoding": "gzip, deflate"}
         given = {name.lower() for name in headers}
         fields = {**{name: value for name, value in own.items() if name.lower() not in given}, **headers}
         if proxy is not None and self._is_proxied:
             fields |= proxy_authorization(proxy)
-        self._fields = _written(fields)
-        self._fields_of_streams = _written(fields | {"Accept": "text/event-stream", "Accept-Encoding": "identity"})
+        self._fields = _encode_fields(fields)
+        self._fields_of_streams = _encode_fields(
+            fields | {"Accept": "text/event-stream", "Accept-Encoding": "identity"}
+        )
         self._heads: dict[tuple[str, yarl.URL, bool], bytes] = {}
-        """Those written so far."""
+        """Encoded request heads, by method, URL and whether the reply is streamed."""
         self._buffer = memoryview(bytearray(_BUFFER))
-        """What comes over any connection passes through it, and leaves it at once."""
+        """Receive buffer shared by all connections; each read is consumed at once."""
         self._idle: list[_Connection] = []
-        """The one used last comes last, and is used first."""
+        """Idle connections; the most recently used is last and is used first."""
         self._speaks_tls = url.scheme == "https"
         self._was_answered = False
-        """Whether any request was, by whatever status."""
-        self._has_looked = False
-        """Whether it was looked what else the server speaks, which may take seconds: once is enough."""
+        """Whether any request got a reply, of whatever status."""
+        self._has_checked_protocol = False
+        """Whether the server was checked for another protocol, which takes seconds and is done only once."""
         self._keeps_after_streams = False
-        """Seen to. llama.cpp promises to keep every connection, and closes it after a stream."""
+        """Whether the server was seen to keep a connection after a stream. llama.cpp promises it and closes anyway."""
         self._watched: _Connection | None = None
-        """Of those that have carried a stream, the one that shows whether the server keeps them."""
+        """A connection that carried a stream and is watched for whether the server closes it."""
 
     async def request(
         self,
@@ -88,14 +90,14 @@ class HTTP1:
         """Send a request and read its reply.
 
         Args:
-            method: of HTTP.
-            url: on the server that the client was made for.
-            body: sent as it is.
-            timeout: seconds for the exchange, from the moment that the connection is open.
-            stream: takes the body of a 2xx, so that the reply's own is empty.
+            method: the HTTP method.
+            url: a URL of this client's server.
+            body: the body.
+            timeout: seconds for the exchange, counted from when the connection is open.
+            stream: receives the body of a 2xx; the reply's own body is then empty.
 
         Raises:
-            NetworkError: no whole reply came.
+            NetworkError: no complete reply came.
         """
         connection = self._take_idle() or await self._connector.connect(self._make_connection)
         head = self.head(method, url, is_streamed=stream is not None)
@@ -104,7 +106,7 @@ class HTTP1:
             reply = await connection.send(b"".join((head, end_of_head, body)), timeout, stream)
         except NetworkError as error:
             if error.fault.retryability is Retryability.UNSURE and not self._was_answered:
-                raise NetworkError(await self._explained(error.fault)) from error
+                raise NetworkError(await self._explain(error.fault)) from error
             raise
         finally:
             if stream is None or self._keeps_after_streams:
@@ -112,18 +114,18 @@ class HTTP1:
             else:
                 self._watch(connection)
         self._was_answered = True
-        if stream is not None and reply.body and reply.is_good:  # It came compressed all the same.
+        if stream is not None and reply.body and reply.is_good:  # compressed although we asked for identity
             stream.feed(reply.body)
             return HTTPReply(reply.status, reply.fields, b"")
         return reply
 
-    async def _explained(self, fault: Fault) -> Fault:
-        """What keeps a server that has not replied to anything yet from it, as far as can be found out."""
+    async def _explain(self, fault: Fault) -> Fault:
+        """A better fault for a server that has never replied: it may speak another protocol."""
         if self._speaks_tls:
             return wordless_fault(fault)
-        if self._has_looked:
+        if self._has_checked_protocol:
             return fault
-        self._has_looked = True
+        self._has_checked_protocol = True
         return tls_fault() if await self._connector.speaks_tls() else fault
 
     async def close(self) -> None:
@@ -132,10 +134,10 @@ class HTTP1:
             self._watched.abort()
         while self._idle:
             self._idle.pop().abort()
-        await asyncio.sleep(0)  # Sockets are closed in the loop's next round.
+        await asyncio.sleep(0)  # sockets are closed in the loop's next iteration
 
     def head(self, method: Literal["GET", "POST"], url: yarl.URL, *, is_streamed: bool = False) -> bytes:
-        """The head of a request but for what its body decides."""
+        """The head of a request, without ``Content-Length``."""
         written = self._heads.get((method, url, is_streamed))
         if written is None:
             fields = self._fields_of_streams if is_streamed else self._fields
@@ -163,10 +165,10 @@ class HTTP1:
             connection.abort()
 
     def _watch(self, connection: _Connection) -> None:
-        """See whether a connection that has carried a stream stays open; one at a time is enough."""
+        """Find out whether a connection stays open after a stream; one at a time is enough."""
         if self._watched is None and connection.is_reusable:
             self._watched = connection
-            asyncio.get_running_loop().call_later(_CLOSED_BY_THEN, self._end_watch)
+            asyncio.get_running_loop().call_later(_CLOSES_WITHIN, self._end_watch)
         else:
             connection.abort()
 
@@ -181,7 +183,7 @@ class _Connection(asyncio.BufferedProtocol):
     """An open connection.
 
     Args:
-        buffer: takes what comes, one read at a time; shared by all connections of one event loop.
+        buffer: the receive buffer, shared by all connections of one event loop.
     """
 
     def __init__(self, buffer: memoryview) -> None:
@@ -191,17 +193,17 @@ class _Connection(asyncio.BufferedProtocol):
         """When it came, by the loop's clock."""
         self._reader = ReplyReader()
         self._is_clean = False
-        """Whether all that came so far belonged to whole replies, and the server will take another request."""
+        """Whether everything received belonged to complete replies and the server will take another request."""
         self._stream: Stream | None = None
-        """How the reply is read, if in parts."""
+        """The reader of a streamed reply, if the reply is streamed."""
         self._expires = 0.0
-        """When the reply must be there."""
+        """The reply's deadline."""
         self._alarm: asyncio.TimerHandle | None = None
-        """Goes off no later than that."""
+        """A timer that fires no later than the deadline."""
         self._stall_alarm: asyncio.TimerHandle | None = None
 
     def send(self, request: bytes, timeout: float, stream: Stream | None) -> asyncio.Future[HTTPReply]:
-        """Send a request; its reply is to be waited for. Whatever else ends the wait leaves the connection unusable."""
+        """Send a request and return a future for its reply. Cancelling it leaves the connection unusable."""
         over: asyncio.Future[HTTPReply] = self._loop.create_future()
         self._reader.begin(over, None if stream is None else stream.feed)
         self._is_clean = False
@@ -231,7 +233,7 @@ class _Connection(asyncio.BufferedProtocol):
         reader = self._reader
         if reader.over is None:
             self._is_clean = False
-            self.abort()  # Nothing was asked: no telling what a next reply would be the answer to.
+            self.abort()  # unexpected data: the next reply could not be matched to a request
             return
         self.last_byte = self._loop.time()
         if reader.feed(self._buffer[:nbytes]):
@@ -239,9 +241,9 @@ class _Connection(asyncio.BufferedProtocol):
             self._end_watch_for_stall()
             self._stream = None
         elif reader.reads_error:
-            self._hurry(_ERROR_BODY_SECONDS)
+            self._shorten_deadline(_ERROR_BODY_SECONDS)
         elif self._stream is not None and self._stream.is_done():
-            self._hurry(_END_OF_STREAM_SECONDS)
+            self._shorten_deadline(_END_OF_STREAM_SECONDS)
 
     def eof_received(self) -> None:
         self._is_clean = False
@@ -254,19 +256,19 @@ class _Connection(asyncio.BufferedProtocol):
         self._reader.lose(error)
 
     def _set_alarm(self) -> None:
-        """One timer serves all requests that the connection carries: cheaper than one each."""
+        """Start the timer. One timer for all requests of the connection is cheaper than one each."""
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = self._loop.call_at(self._expires, self._look_at_clock)
+        self._alarm = self._loop.call_at(self._expires, self._on_alarm)
 
-    def _hurry(self, seconds: float) -> None:
-        """Let the reply take no longer than so many seconds from now."""
+    def _shorten_deadline(self, seconds: float) -> None:
+        """Shorten the deadline to so many seconds from now."""
         latest = self._loop.time() + seconds
         if latest < self._expires:
             self._expires = latest
             self._set_alarm()
 
-    def _look_at_clock(self) -> None:
+    def _on_alarm(self) -> None:
         self._alarm = None
         if self._reader.over is None:
             return
@@ -276,7 +278,7 @@ class _Connection(asyncio.BufferedProtocol):
             self._set_alarm()
 
     def _watch_for_stall(self, seconds: float) -> None:
-        """Look at whether anything has come for so long; before the body begins, the server's queue may be long."""
+        """End a stream that has sent nothing for so long. Before the body begins, the request may be queued."""
         now = self._loop.time()
         until = (self.last_byte if self._reader.body_begun else now) + seconds
         if until <= now:
@@ -290,5 +292,5 @@ class _Connection(asyncio.BufferedProtocol):
             self._stall_alarm = None
 
 
-def _written(fields: Mapping[str, str]) -> str:
+def _encode_fields(fields: Mapping[str, str]) -> str:
     return "".join(f"{name}: {value}\r\n" for name, value in fields.items())

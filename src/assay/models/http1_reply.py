@@ -1,4 +1,4 @@
-"""Replies of HTTP/1.1 while they arrive. llhttp (by httptools) parses them."""
+"""Reads HTTP/1.1 replies while they arrive. llhttp (by httptools) parses them."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ if TYPE_CHECKING:
 _LARGEST_HEAD = 2**18
 _ALERT_OF_TLS = re.compile(rb"\x15\x03[\x00-\x04]")
 _BEGINNING_OF_HTTP2 = re.compile(rb"\x00[\x00-\x01].\x04[\x00\x01]\x00{4}", re.DOTALL)
-# What aiohttp, and so lm-eval, forgives servers.
-_FORGIVEN = {
+# The leniencies of aiohttp, and so of lm-eval.
+_LENIENCIES = {
     "lenient_headers": True,
     "lenient_optional_cr_before_lf": True,
     "lenient_optional_lf_after_cr": True,
     "lenient_spaces_after_chunk_size": True,
 }
-_NO_RETURN = "Missing expected CR after chunk"
-"""What llhttp says of chunks whose lines end with a line feed alone."""
+_MISSING_CR = "Missing expected CR after chunk"
+"""llhttp's error for chunks whose lines end with a line feed alone."""
 _COMPRESSIONS = frozenset({"gzip", "x-gzip", "deflate", "br", "zstd", "compress"})
-"""Other names in ``Content-Encoding``, such as ``none`` and ``utf-8``, say nothing of the bytes, to any client."""
+"""Other values of ``Content-Encoding``, such as ``none`` and ``utf-8``, mean no compression to any client."""
 
 
 class ReplyReader:
-    """Reads the replies that come over one connection, one after another, and keeps nothing of one that is over.
+    """Reads the replies of one connection, one after another, and drops each when it is complete.
 
-    A parser and what it tells refer to each other: a reader for each reply would leave every body to the garbage
-    collector.
+    A parser and its callbacks form a reference cycle. With a new reader for each reply, every body would stay in memory
+    until the garbage collector runs.
     """
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self._parser.set_dangerous_leniencies(**_FORGIVEN)
+        self._parser.set_dangerous_leniencies(**_LENIENCIES)
         self._parts: list[bytes] = []
         self.over: asyncio.Future[HTTPReply] | None = None
-        """Who waits for the reply; None once it is there or will never be, and while none is expected."""
+        """The future of the current reply; None if no reply is expected."""
 
     def begin(self, over: asyncio.Future[HTTPReply], feed: Callable[[bytes], bool] | None = None) -> None:
-        """A reply is to come.
+        """Expect a reply.
 
         Args:
-            over: done when the reply is there or will never be.
-            feed: takes the parts of a good reply's body as they come, and says whether it wants more; without it they
-                are collected.
+            over: set to the reply, or to the error that prevents it.
+            feed: called with each chunk of a good reply's body; returns whether to go on reading. Without it the body
+                is collected.
         """
         self.over = over
         self._feed = feed
@@ -95,13 +95,13 @@ class ReplyReader:
         if isinstance(error, httptools.HttpParserUpgrade):
             message = f"the server changes to another protocol (HTTP {self._parser.get_status_code()})"
             return Fault(FailureCause.MALFORMED_REPLY, message, Retryability.YES)
-        if str(error).startswith(_NO_RETURN):
+        if str(error).startswith(_MISSING_CR):
             message = f"the reply's chunks are not of HTTP: {error}"
             return Fault(FailureCause.UNREADABLE_REPLY, message, Retryability.NO, self._status)
         return _not_http(error, bytes(data[:16]))
 
     def lose(self, error: Exception | None) -> None:
-        """The connection has ended, by `error` or in order."""
+        """The connection has closed, because of `error` if there is one."""
         if self.over is None:
             return
         if self._is_good and not (error is None and self._ends_with_connection()):
@@ -115,14 +115,14 @@ class ReplyReader:
             self._fail(FailureCause.RESET, f"the connection closed before a reply came: {reason}", Retryability.UNSURE)
 
     def expire(self) -> None:
-        """The time is up."""
+        """The deadline has passed."""
         if self.reads_error:
             self._end()
         else:
             self._fail(FailureCause.TIMED_OUT, "no reply in time", Retryability.YES)
 
     def stall(self, seconds: float) -> None:
-        """Nothing has come for so long."""
+        """No data has come for so many seconds."""
         self._fail(FailureCause.TIMED_OUT, f"the stream stalled: nothing came for {seconds:g} s", Retryability.YES)
 
     def on_message_begin(self) -> None:

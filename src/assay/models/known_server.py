@@ -1,7 +1,7 @@
-"""What was known of a server when its run began, and whether the server is still that one when the run goes on.
+"""Detects that a server has changed between the start of a run and its resumption.
 
-A run that was interrupted keeps its answers. If another model answers the rest under the same name, its scores are no
-model's.
+An interrupted run keeps its answers. If another model answered the rest under the same name, the scores would mix two
+models.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from assay.types import ModelSpec
 
 _SECONDS = 10.0
-"""Longest that the answers to the short prompts are waited for."""
+"""Time limit for the answers to the short prompts."""
 
 
 class KnownServer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One server; what it does not tell is left out."""
+    """What a server says and answers, for a later comparison."""
 
     served: ServedModel | None = None
-    """What it lists of the run's model."""
+    """The server's entry for the run's model."""
     answers: tuple[str | None, ...] = ()
-    """To the short prompts that all runs ask; None where there was no answer, empty where they were not asked."""
+    """Answers to the short prompts, None where there was none; empty if they were not asked."""
 
 
 async def known_servers(spec: ModelSpec, preflight: Preflight, *, ask: bool) -> dict[str, KnownServer]:
@@ -43,7 +43,7 @@ async def known_servers(spec: ModelSpec, preflight: Preflight, *, ask: bool) -> 
     Args:
         spec: the run's model.
         preflight: what the servers said of themselves.
-        ask: also for answers to short prompts.
+        ask: also ask the short prompts.
     """
     present = [url for url in spec.base_urls if server_root(url) in preflight.servers]
     parsed = await asyncio.gather(*(_answers(spec, url) for url in present)) if ask else [()] * len(present)
@@ -56,7 +56,7 @@ async def known_servers(spec: ModelSpec, preflight: Preflight, *, ask: bool) -> 
 
 
 async def _answers(spec: ModelSpec, base_url: str) -> tuple[str | None, ...]:
-    """To the short prompts, each without the key; None where there is none."""
+    """A server's answers to the short prompts, with the key blanked; None where there is no answer."""
     one = msgspec.structs.replace(spec, base_url=base_url, replicas=())
     async with ServerUnderProbe(one, api_key=read_api_key(spec), seconds=_SECONDS) as server:
         replies = await asyncio.gather(
@@ -66,7 +66,7 @@ async def _answers(spec: ModelSpec, base_url: str) -> tuple[str | None, ...]:
 
 
 def changes_of_servers(then: dict[str, KnownServer], now: dict[str, KnownServer], model: str) -> list[str]:
-    """What of the servers changed since the run began, a line each.
+    """What has changed at the servers since the run began, a line each.
 
     Args:
         then: by address, when the run began.
@@ -119,7 +119,7 @@ def _changes(then: KnownServer, now: KnownServer) -> Iterator[str]:
 
 
 def decoded(recorded: dict[str, Any]) -> dict[str, KnownServer]:
-    """What a journal holds, read back; nothing of what makes no sense."""
+    """Decode the servers recorded in a journal; empty if the record is not valid."""
     try:
         return msgspec.convert(recorded, dict[str, KnownServer])
     except msgspec.ValidationError:

@@ -1,4 +1,4 @@
-"""How busy servers are: from the gauges that they publish for Prometheus, or from the number of their slots."""
+"""Reads servers' load, from their Prometheus gauges or their number of slots."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _GAUGES = (
     (b"sglang:num_running_reqs", b"sglang:num_queue_reqs"),
     (b"tgi_batch_current_size", b"tgi_queue_size"),
 )
-"""Running and waiting, by server."""
+"""The gauges of running and waiting requests of each server software."""
 _MOST = 1e9
-"""Of what a gauge may say; no server has more, whatever it says."""
+"""Larger values of a gauge are cut to this."""
 _LINE = re.compile(rb"^([a-z_:]+)(?:\{.*\})?[ \t]+([0-9.eE+]+)(?:[ \t]|\r?$)", re.MULTILINE)
 
 
 def read_load(metrics: bytes) -> ServerLoad | None:
-    """The load in a page of metrics, summed over the server's engines; None where it has no such gauges.
+    """The load on a ``/metrics`` page, summed over the server's engines; None if it has no such gauges.
 
     Args:
-        metrics: in Prometheus's text format.
+        metrics: the page, in Prometheus's text format.
     """
     found: dict[bytes, float] = {}
     for name, value in _LINE.findall(metrics):
@@ -55,16 +55,16 @@ class LoadReader:
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         self._endpoints = endpoints
         self._slots: dict[Endpoint, int] = {}
-        """Of llama.cpp without gauges: how many requests it runs at once."""
+        """For llama.cpp without gauges: how many requests it runs at once."""
 
     async def read(self, in_flight: int) -> ServerLoad | None:
-        """The load now, of those that reply; None where one of them does not tell.
+        """The current load of the servers that reply; None if one of them does not report it.
 
         Args:
-            in_flight: requests that the servers are at work on, as far as we know.
+            in_flight: requests that the servers are working on, as far as the client knows.
 
         Raises:
-            OSError: none replied.
+            OSError: no server replied.
         """
         running = waiting = 0
         silent = []

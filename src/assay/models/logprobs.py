@@ -25,7 +25,7 @@ Number = int | float
 
 
 class Loglikelihood(NamedTuple):
-    """What lm-eval makes of one request."""
+    """lm-eval's result of one log-likelihood request."""
 
     logprob: Number
     """Sum of natural logarithms over the part scored."""
@@ -34,14 +34,14 @@ class Loglikelihood(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A token that could stand at some place."""
+    """A candidate token at some position."""
 
     text: str
     logprob: Number
 
 
 class EchoedPrompt:
-    """The tokens of a prompt as a server gave them back.
+    """The tokens of a prompt, as a server returned them.
 
     Args:
         parsed: what else the reply holds.
@@ -169,7 +169,7 @@ def read_echo(body: bytes) -> EchoedPrompt:
 
 
 def unanswerable(scored: TokenSpan | TextTail) -> Failure | None:
-    """Why a request need not be sent, if so: nothing is left before the part that it asks about."""
+    """The failure of a request that cannot be scored because nothing precedes the scored part; else None."""
     if not isinstance(scored, TokenSpan) or scored.start > 0:
         return None
     return Failure(
@@ -192,7 +192,7 @@ class _Logprobs(msgspec.Struct):
     top_logprobs: list[msgspec.Raw] | None = None
     tokens: msgspec.Raw = msgspec.Raw(b"[]")
     content: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    """Where the chat shape has its list."""
+    """The list of tokens in chat's shape."""
 
 
 class _Choice(Choice):

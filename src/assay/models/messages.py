@@ -1,4 +1,4 @@
-"""What others said, made fit to be shown: one line, short, without control characters and secrets."""
+"""Makes servers' messages safe to show: one line, short, without control characters and secrets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ LIMIT = 300
 """Characters that a message may have."""
 
 _BLANK = "***"
-# Shorter "keys" are placeholders for servers that want none; blanking every "x" would only garble the message.
+# Shorter "keys" are placeholders for servers that need none; blanking every "x" would only garble the message.
 _SHORTEST_SECRET = 4
-# In answers, which are scored, only what can be nothing else is blanked: "EMPTY" is a key and a word.
+# Answers are scored, so only long keys are blanked there: "EMPTY" is a key, but also a word.
 _SHORTEST_IN_ANSWERS = 16
 # C0 and C1 controls, line and paragraph separators, and the marks that reorder text on a terminal.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
@@ -20,7 +20,7 @@ _SPACES = re.compile(r"\s{2,}")
 
 
 class Redactor:
-    """Cleans messages of one endpoint: knows its key and other secrets, and never shows them."""
+    """Blanks one endpoint's key and other secrets in messages. Its repr does not show them."""
 
     __slots__ = ("_forms", "_forms_in_answers")
 
@@ -39,19 +39,19 @@ class Redactor:
 
     def __call__(self, text: str) -> str:
         """The text on one line of at most ``LIMIT`` characters, with the secret blanked."""
-        # Blanked before any cut, which might leave half of it, and again after spaces have moved together.
+        # Before the cut, which might leave half a secret; and again once spaces are collapsed.
         text = self._blank(text)
         text = self._blank(_SPACES.sub(" ", _CONTROL.sub(" ", text[: 4 * LIMIT])).strip())
         return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
     def in_body(self, body: bytes) -> bytes:
-        """The body of a reply with the secret blanked, where it is long enough to be no word of an answer."""
+        """A reply's body with secrets blanked that are too long to be a word of an answer."""
         for form in self._forms_in_answers:
             body = body.replace(form, _BLANK.encode())
         return body
 
     def in_answer(self, text: str | None) -> str | None:
-        """As :meth:`in_body`, of a part of an answer."""
+        """As :meth:`in_body`, for a part of an answer."""
         return text and self.in_body(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
     def _blank(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""A model behind OpenAI-compatible HTTP endpoints: one, or several replicas."""
+"""The client of a model behind one or several OpenAI-compatible endpoints."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_LOOK_FOR_ROOM_EVERY = 0.25
+_CHECK_FOR_ROOM_EVERY = 0.25
 
 _log = logging.getLogger(__name__)
 
 
 class TimedReply(msgspec.Struct, Generic[T], frozen=True):
-    """A good reply and what it took."""
+    """A good reply, with its latency and attempts."""
 
     content: T
     latency: float
     """Seconds of the last attempt."""
     attempts: int
     endpoint: str | None
-    """Which of several endpoints gave it."""
+    """The endpoint that gave it; None if there is only one."""
 
 
 class OpenAIModel:
@@ -65,14 +65,13 @@ class OpenAIModel:
     Args:
         spec: which endpoint and model, time-outs and attempts.
         api_key: sent as bearer token; shown nowhere.
-        concurrency: bounds the requests outstanding; told of failed attempts, and asked before a request tries again.
-            By default what the specification says.
+        concurrency: limits outstanding requests. Notified of failed attempts, and asked before a retry. By default as
+            the specification says.
         clock: a monotonic clock in seconds.
         sleep: waits for so many seconds of that clock.
         rng: jitter for the waits.
-        preflight: what was found of several endpoints before.
-        tell: is given a line when a server is down or set aside, and when it is back;
-            by default the log.
+        preflight: the result of an earlier check of several endpoints.
+        tell: called with a line when a server is down or set aside, and when it is back; by default the log.
         is_probe: mark the requests as a probe's, which are not scored.
 
     Raises:
@@ -116,9 +115,9 @@ class OpenAIModel:
         )
         self._rate = RateLimit(spec.requests_per_minute, spec.tokens_per_minute, wait=self._patience.wait, clock=clock)
         self._pool = self._make_pool() if len(self.endpoints) > 1 else None
-        self._servers: Servers = self._pool or self._sole_server()
+        self._servers: Servers = self._pool or self._single_server()
 
-    def _sole_server(self) -> SingleServer:
+    def _single_server(self) -> SingleServer:
         return SingleServer(self.endpoints[0], ServerHealth(clock=self.clock, sleep=self.sleep, rng=self._rng))
 
     def _make_pool(self) -> Pool:
@@ -129,12 +128,12 @@ class OpenAIModel:
             sleep=self.sleep,
             rng=self._rng,
             tell=self._tell,
-            object_to=self._object_to,
+            why_not_readmitted=self._why_not_readmitted,
             ask=partial(ask_shortly, spec=self.spec),
         )
 
-    async def _object_to(self, endpoint: Endpoint) -> str | None:
-        """Why an endpoint that was away is none of the replicas any more."""
+    async def _why_not_readmitted(self, endpoint: Endpoint) -> str | None:
+        """Why an endpoint that was down may not come back; None if it may."""
         if self._preflight is None:
             return None
         return await why_not_readmitted(endpoint, self._preflight, self.spec.model)
@@ -148,7 +147,7 @@ class OpenAIModel:
         if self._pool is not None and self._preflight is not None:
             for endpoint in self.endpoints:
                 if endpoint.address in self._preflight.absent:
-                    self._pool.begin_without(endpoint, self._preflight.absent[endpoint.address])
+                    self._pool.start_aside(endpoint, self._preflight.absent[endpoint.address])
         return self
 
     async def __aexit__(
@@ -160,10 +159,10 @@ class OpenAIModel:
             await endpoint.close()
 
     async def ask(self, request: Request) -> Response:
-        """The model's answer, or why there is none after all attempts.
+        """The model's answer, or the failure after all attempts.
 
         Raises:
-            ServerUnreachableError: nothing has been answered for too long, or will be.
+            ServerUnreachableError: nothing has been answered for too long.
             ServerRefusedError: the server refuses every request.
         """
         if request.scored is not None:
@@ -216,11 +215,11 @@ class OpenAIModel:
         )
 
     async def exchange(self, payload: bytes, read: Callable[[bytes], T]) -> T | Failure:
-        """What `read` makes of the body of a reply, or why there is none after all attempts.
+        """Send a request, and return its reply as `read` parses it, or the failure after all attempts.
 
         Args:
             payload: the request's body.
-            read: raises :class:`assay.models.wire.ReplyError` for a body that is no answer.
+            read: parses a reply's body; raises :class:`assay.models.wire.ReplyError` if it is not an answer.
 
         Raises:
             ServerUnreachableError, ServerRefusedError: as :meth:`ask`.
@@ -229,7 +228,7 @@ class OpenAIModel:
         return reply if isinstance(reply, Failure) else reply.content
 
     async def timed_exchange(self, payload: bytes, read: Callable[[bytes], T]) -> TimedReply[T] | Failure:
-        """As :meth:`exchange`, with what the reply took."""
+        """As :meth:`exchange`, with the latency and the number of attempts."""
         return await self._exchange(
             payload,
             lambda endpoint, body: endpoint.attempt(body, read),
@@ -259,7 +258,7 @@ class OpenAIModel:
         failing_since: float | None = None
         faults: dict[Endpoint, Fault] = {}
         bad: LostAttempt | None = None
-        """Where a server called the request itself bad."""
+        """The last attempt at which a server called the request itself bad."""
         while True:
             while (lease := servers.enter(faults)) is None:
                 if bad is not None:
@@ -306,9 +305,9 @@ class OpenAIModel:
             await self._pause(retry_delay(result, failures, self._rng))
 
     def _pace(self, endpoint: Endpoint, estimate: float, result: object) -> None:
-        """Take from an answer what it says of the pace that is allowed."""
+        """Update the rate limit from an answer's headers and token counts."""
         seconds = endpoint.used_up_for
-        # A quota for the day is not waited for: the server will refuse, and that is known how to say.
+        # Do not wait for a daily quota: the server's refusal gives a better message.
         if seconds and seconds <= self.spec.give_up_after and self._rate.exhausted(seconds):
             self._tell(
                 f"{endpoint.address} allows nothing more for {format_duration(seconds)} (by its x-ratelimit headers)"
@@ -331,7 +330,7 @@ class OpenAIModel:
         with self._concurrency.pause():
             await self._patience.wait(seconds)
             while not self._concurrency.has_room:
-                await self._patience.wait(_LOOK_FOR_ROOM_EVERY)
+                await self._patience.wait(_CHECK_FOR_ROOM_EVERY)
 
     def _name_of(self, endpoint: Endpoint) -> str | None:
         return None if self._pool is None else endpoint.address
@@ -359,12 +358,12 @@ class OpenAIModel:
 
 
 def _tokens_of(parsed: ParsedReply) -> int | None:
-    """Of prompt and answer together; None where the server does not count them."""
+    """Tokens of prompt and answer together; None if the server does not count them."""
     return None if parsed.completion_tokens is None else (parsed.prompt_tokens or 0) + parsed.completion_tokens
 
 
 async def _ask_shortly(
     attempt: Callable[[Endpoint, bytes], Awaitable[object]], endpoint: Endpoint, payload: bytes
 ) -> object:
-    """What comes of one attempt at a short question instead."""
+    """Make one attempt with a short question in place of the prompt."""
     return await attempt(endpoint, short_question(payload))

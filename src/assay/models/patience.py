@@ -1,9 +1,8 @@
-"""How long a run puts up with servers that answer nothing, and when it had better end.
+"""Decides when to end a run whose servers answer nothing.
 
-One clock for everything that keeps answers away, be it no connection, overload or errors: it starts with the first
-attempt that fails after an answer, and only an answer stops it. Refusals that asking again cannot change are counted
-instead. Neither ends a run on the word of its own requests alone, which may be at fault themselves: before that, the
-server gets a short question with the same settings.
+One clock covers all causes (no connection, overload, errors): it starts with the first attempt that fails after an
+answer, and only an answer stops it. Refusals that a retry cannot change are counted instead. Before either ends the
+run, the server gets a short question with the same settings, since the run's own requests may be at fault.
 """
 
 from __future__ import annotations
@@ -28,38 +27,38 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _REFUSALS_AT_FIRST = 3
-"""Requests refused for the key, the model or the address, before there was any answer, that raise the question."""
+"""Requests in a row refused for the key, the model or the address, before any answer, that trigger a check."""
 _REFUSALS_LATER = 30
-"""Requests refused for whatever reason, one after another, that raise it."""
-_TRIAL_SECONDS = 10.0
-_TOLD_AFTER = 3.0
-"""Seconds; whoever watches is not bothered with shorter outages."""
-_TOLD_AGAIN_AFTER = 30.0
-_TOLD_AT_LEAST_EVERY = 600.0
-_LOOK_SOON_EVERY = 0.25
-_LOOK_EVERY = 5.0
-"""Seconds between looks at whether an answer is still in the making, when time is up."""
+"""Requests in a row refused for any reason that trigger a check."""
+_CHECK_SECONDS = 10.0
+_REPORT_AFTER = 3.0
+"""Seconds; shorter outages are not reported."""
+_REPORT_AGAIN_AFTER = 30.0
+_REPORT_AT_LEAST_EVERY = 600.0
+_CHECK_SOON_EVERY = 0.25
+_CHECK_EVERY = 5.0
+"""Seconds between checks for requests still in progress, once the time is up."""
 _SHORTEST_PAUSE = 0.01
 
 _KEPT = "the answers so far are kept"
 
 
 class LostAttempt(msgspec.Struct, frozen=True):
-    """An attempt that brought no answer."""
+    """An attempt without an answer."""
 
     endpoint: Endpoint
     fault: Fault
     seconds: float
-    """That it took."""
+    """How long it took."""
     server_is_down: bool
     ask_shortly: Callable[[], Awaitable[object]]
-    """One attempt at a short question there, with the settings of the request; a :class:`Fault` if it fails."""
+    """Asks that server a short question with the request's settings; returns a :class:`Fault` if it fails."""
     ask_plainly: Callable[[], Awaitable[object]]
-    """The same, but any answer will do, be it without the tokens that the request asks about."""
+    """The same, but accepts any answer, even one without the log-probabilities that the request asks for."""
 
 
 class _End(msgspec.Struct, frozen=True):
-    """Why the run is to end."""
+    """Why the run ends."""
 
     kind: type[ServerUnreachableError | ServerRefusedError]
     message: str
@@ -69,11 +68,11 @@ class Patience:
     """Shared by all requests of a run; every attempt is made through :meth:`attempt`.
 
     Args:
-        addresses: the servers'.
-        limit: seconds without an answer after which the run is to end.
+        addresses: the servers' addresses.
+        limit: seconds without an answer after which the run ends.
         clock: a monotonic clock in seconds.
         sleep: waits for so many seconds of that clock.
-        tell: is given a line while nothing is answered, and when there is an answer again.
+        tell: called with a line while nothing is answered, and when there is an answer again.
         advice: what to do about a refusal, as a clause.
     """
 
@@ -90,7 +89,7 @@ class Patience:
         several = len(addresses) > 1
         self._servers = len(addresses)
         self._where = f"any of {', '.join(addresses)}" if several else addresses[0]
-        self._who = f"each of {len(addresses)} endpoints" if several else addresses[0]
+        self._all_servers = f"each of {len(addresses)} endpoints" if several else addresses[0]
         self._limit = limit
         self._clock = clock
         self._sleep = sleep
@@ -99,50 +98,52 @@ class Patience:
 
         self._requests = 0
         self._under_way: dict[asyncio.Task[object], float] = {}
-        """When the attempts began that are under way, each by the task that makes it."""
+        """Start times of the attempts in progress, by the asyncio task that makes each."""
         self._failing_since: float | None = None
         self._last: LostAttempt | None = None
         self._longest_failure = 0.0
         """Seconds of the longest failed attempt since the last answer."""
         self._watching: asyncio.Task[None] | None = None
-        self._is_told = False
+        self._is_reported = False
         self._long_waits: dict[Endpoint, Fault] = {}
-        """What servers said last that ask to wait for longer than the limit."""
+        """The last faults of servers that ask to wait for longer than the limit."""
         self._refusing: set[Endpoint] = set()
-        """Servers that said last that they take no request at all."""
+        """Servers whose last reply refused every request."""
         self._ever_answered = False
         self._refused = 0
         """Requests refused for good since the last answer."""
         self._refusals_allowed = _REFUSALS_LATER
-        self._is_in_question = False
+        self._is_checking = False
         self._waiting: dict[asyncio.Task[object], float] = {}
-        """When tasks began to wait that are between two attempts."""
+        """When each task that is between two attempts began to wait."""
         self._interrupted: set[asyncio.Task[object]] = set()
         self._end: _End | None = None
 
     def begin(self) -> None:
-        """A request begins, before its first attempt. The first one after a run's end is another run's."""
+        """A request begins. The first request after a run's end starts a new run."""
         if self._end is not None and not self._requests:
             self._end = None
             self._stop_clock()
         self._requests += 1
 
     def end(self) -> None:
-        """A request that began ends, after its last attempt."""
+        """A request ends, after its last attempt."""
         self._requests -= 1
 
     def attempt(self, work: Awaitable[T]) -> Awaitable[T]:
-        """What comes of an attempt.
+        """Run one attempt and return its result.
 
         Raises:
             ServerUnreachableError, ServerRefusedError: the run has ended meanwhile.
         """
-        return self._unless_over(work, self._under_way)
+        return self._run_until_end(work, self._under_way)
 
     def answered(self, endpoint: Endpoint) -> None:
-        """An answer came: all is well."""
-        if self._is_told and self._failing_since is not None:
-            self._tell(f"{self._who} answers again after {format_duration(self._clock() - self._failing_since)}")
+        """An answer came: stop the clock."""
+        if self._is_reported and self._failing_since is not None:
+            self._tell(
+                f"{self._all_servers} answers again after {format_duration(self._clock() - self._failing_since)}"
+            )
         self._stop_clock()
         self._long_waits.pop(endpoint, None)
         self._refusing.discard(endpoint)
@@ -151,7 +152,7 @@ class Patience:
         self._refusals_allowed = _REFUSALS_LATER
 
     def failed(self, attempt: LostAttempt) -> None:
-        """An attempt brought no answer.
+        """An attempt failed.
 
         Raises:
             ServerUnreachableError: nothing was answered for too long, or will be for longer than the limit.
@@ -175,14 +176,14 @@ class Patience:
             self._raise_if_over()
 
     def has_answered_nothing_since(self, when: float) -> bool:
-        """Whether every attempt that ended since then, or before it, failed: an outage costs time, not attempts."""
+        """Whether no attempt has succeeded since then. During such an outage failures do not use up attempts."""
         return self._failing_since is not None and self._failing_since <= when
 
     async def refused(self, attempt: LostAttempt) -> None:
-        """A request ends because asking it again could change nothing.
+        """A request ends because a retry cannot help.
 
         Raises:
-            ServerRefusedError: so did many before it, with no answer between them, and a short question is refused too.
+            ServerRefusedError: many requests in a row ended so, and a short question is refused too.
         """
         if attempt.fault.status is None:
             return
@@ -191,42 +192,42 @@ class Patience:
         allowed = min(self._refusals_allowed, _REFUSALS_AT_FIRST) if is_about_server else self._refusals_allowed
         if self._refused < allowed:
             return
-        if self._is_in_question:
-            await self._until_that_is_decided()
+        if self._is_checking:
+            await self._wait_for_check()
             return
-        self._is_in_question = True
+        self._is_checking = True
         try:
-            await self._end_if_all_is_refused(attempt)
+            await self._end_if_everything_is_refused(attempt)
         finally:
-            self._is_in_question = False
+            self._is_checking = False
         self._raise_if_over()
 
-    async def _end_if_all_is_refused(self, attempt: LostAttempt) -> None:
+    async def _end_if_everything_is_refused(self, attempt: LostAttempt) -> None:
         result = await _result(attempt.ask_shortly)
         if not isinstance(result, Fault) or result.retryability is not Retryability.NO:
-            # It is the requests that are refused, or cannot be said now: that is not asked again soon.
+            # The requests are at fault, or the check has failed: wait longer before the next check.
             self._refused, self._refusals_allowed = 0, 2 * self._refusals_allowed
             self._ever_answered = True
             return
-        refusal = f"{self._who} {how_refused(result)} ({result.message})"
-        await self._until_all_under_way_has_ended(refusal)
+        refusal = f"{self._all_servers} {how_refused(result)} ({result.message})"
+        await self._wait_for_requests_under_way(refusal)
         if self._refused:
             self._finish(
                 ServerRefusedError,
                 f"{refusal}; {self._advice(result)}; {_KEPT}, and the same command goes on with them",
             )
 
-    async def _until_that_is_decided(self) -> None:
-        while self._is_in_question:
-            await self.wait(_LOOK_SOON_EVERY)
+    async def _wait_for_check(self) -> None:
+        while self._is_checking:
+            await self.wait(_CHECK_SOON_EVERY)
 
-    async def _until_all_under_way_has_ended(self, refusal: str) -> None:
-        """Wait for answers in the making, one of which would show that not everything is refused."""
-        since, is_told = self._clock(), False
+    async def _wait_for_requests_under_way(self, refusal: str) -> None:
+        """Wait for requests in progress: one answer would show that the server does not refuse everything."""
+        since, is_reported = self._clock(), False
         while self._under_way and self._refused:
-            await self._sleep(_LOOK_SOON_EVERY)
-            if self._under_way and not is_told and self._clock() - since >= _TOLD_AFTER:
-                is_told = True
+            await self._sleep(_CHECK_SOON_EVERY)
+            if self._under_way and not is_reported and self._clock() - since >= _REPORT_AFTER:
+                is_reported = True
                 self._tell(f"{refusal}: the run ends unless one of the {len(self._under_way)} under way is answered")
 
     async def wait(self, seconds: float) -> None:
@@ -235,19 +236,19 @@ class Patience:
         Raises:
             ServerUnreachableError, ServerRefusedError: the run has ended meanwhile.
         """
-        await self._unless_over(self._sleep(seconds), self._waiting)
+        await self._run_until_end(self._sleep(seconds), self._waiting)
 
     async def wait_for_server(self, back: Awaitable[None]) -> None:
-        """Wait until there is a server to ask.
+        """Wait until a server is available.
 
         Raises:
             ServerUnreachableError, ServerRefusedError: the run has ended meanwhile.
         """
         self._start_clock()
-        await self._unless_over(back, self._waiting)
+        await self._run_until_end(back, self._waiting)
 
     async def close(self) -> None:
-        """End what goes on in the background."""
+        """Cancel background tasks."""
         watching = self._watching
         self._stop_clock()
         if watching is not None:
@@ -264,25 +265,25 @@ class Patience:
             self._watching.cancel()
         self._failing_since = self._watching = self._last = None
         self._longest_failure = 0.0
-        self._is_told = False
+        self._is_reported = False
 
     async def _watch(self, since: float) -> None:
-        """Tell how long nothing has been answered, and end the run when time is up."""
-        pause = _TOLD_AFTER
-        tell_at = since + pause
+        """Report how long nothing has been answered, and end the run when the time is up."""
+        pause = _REPORT_AFTER
+        report_at = since + pause
         while True:
             now = self._clock()
             is_up = now >= since + self._limit
-            if is_up and not self._is_answer_in_the_making():
+            if is_up and not self._may_still_be_answered():
                 await self._end_unless_answered(now - since)
                 return
-            if now >= tell_at:
-                self._is_told = True
-                self._tell(self._standing(now - since))
-                pause = min(max(2 * pause, _TOLD_AGAIN_AFTER), _TOLD_AT_LEAST_EVERY)
-                tell_at = now + pause
-            next_look = _LOOK_EVERY if is_up else since + self._limit - now
-            await self._sleep(max(min(tell_at - now, next_look), _SHORTEST_PAUSE))
+            if now >= report_at:
+                self._is_reported = True
+                self._tell(self._progress_line(now - since))
+                pause = min(max(2 * pause, _REPORT_AGAIN_AFTER), _REPORT_AT_LEAST_EVERY)
+                report_at = now + pause
+            next_check = _CHECK_EVERY if is_up else since + self._limit - now
+            await self._sleep(max(min(report_at - now, next_check), _SHORTEST_PAUSE))
 
     async def _end_unless_answered(self, seconds: float) -> None:
         last = self._last
@@ -292,8 +293,8 @@ class Patience:
             return
         self._finish(ServerUnreachableError, self._answered_nothing(seconds))
 
-    def _is_answer_in_the_making(self) -> bool:
-        """Whether a request is under way for longer than any took to fail: it is being worked on."""
+    def _may_still_be_answered(self) -> bool:
+        """Whether a request has run for longer than any took to fail, so that an answer is probably coming."""
         now = self._clock()
         return any(now - began > self._longest_failure for began in self._under_way.values())
 
@@ -312,11 +313,11 @@ class Patience:
             work.close()  # else Python warns that it was never awaited
         self._raise_if_over()
 
-    async def _unless_over(self, work: Awaitable[T], noted: dict[asyncio.Task[object], float]) -> T:
-        """What comes of `work`, noted while it goes on; the run's end cuts it off."""
+    async def _run_until_end(self, work: Awaitable[T], noted: dict[asyncio.Task[object], float]) -> T:
+        """Await `work`, listed in `noted` meanwhile; the run's end cancels it."""
         if self._end is not None:
             self._refuse(work)
-        # Every request comes this way: no timer, and no coroutine between this one and the attempt's.
+        # Every request passes here, so it stays cheap: no timer and no further coroutine.
         task = _this_task()
         cancelled_before = task.cancelling()
         noted[task] = self._clock()
@@ -329,25 +330,25 @@ class Patience:
             noted.pop(task, None)
 
     def _raise_if_interrupted(self, task: asyncio.Task[object], cancelled_before: int) -> None:
-        """Raise the run's end, unless somebody else cancelled the task, too."""
+        """Raise the error that ends the run, unless something else has cancelled the task too."""
         if task not in self._interrupted:
             return
         self._interrupted.discard(task)
         if task.uncancel() <= cancelled_before:
             self._raise_if_over()
 
-    def _standing(self, seconds: float) -> str:
+    def _progress_line(self, seconds: float) -> str:
         left = self._limit - seconds
         if left > 0:
             when = f"in {format_duration(left)} unless there is an answer"
         else:
             when = f"unless one of the {len(self._under_way)} requests under way is answered"
-        return f"{self._no_answer()} for {format_duration(seconds)}{self._words()}: the run ends {when}"
+        return f"{self._subject()} for {format_duration(seconds)}{self._last_fault()}: the run ends {when}"
 
     def _answered_nothing(self, seconds: float) -> str:
         return (
-            f"{self._no_answer()} for {format_duration(seconds)}{self._words()}; {_KEPT}: {self._what_to_do()}, then "
-            "run the same command again"
+            f"{self._subject()} for {format_duration(seconds)}{self._last_fault()}; {_KEPT}: {self._what_to_do()}, "
+            "then run the same command again"
         )
 
     def _what_to_do(self) -> str:
@@ -358,7 +359,7 @@ class Patience:
     def _asked_to_wait(self, endpoint: Endpoint, seconds: float) -> str:
         all_do = len(self._long_waits) == self._servers
         return (
-            f"{self._who if all_do else endpoint.address} asks to wait {format_duration(seconds)} "
+            f"{self._all_servers if all_do else endpoint.address} asks to wait {format_duration(seconds)} "
             f"({self._long_waits[endpoint].message}), longer than --give-up-after ({self._limit:g} s)"
             f"{'' if all_do else ', and the other endpoints refuse every request'}; {_KEPT}: run the same command "
             "again after that"
@@ -368,10 +369,12 @@ class Patience:
     def _is_down(self) -> bool:
         return self._last is None or self._last.server_is_down
 
-    def _no_answer(self) -> str:
-        return f"nothing has answered at {self._where}" if self._is_down else f"{self._who} has answered nothing"
+    def _subject(self) -> str:
+        return (
+            f"nothing has answered at {self._where}" if self._is_down else f"{self._all_servers} has answered nothing"
+        )
 
-    def _words(self) -> str:
+    def _last_fault(self) -> str:
         return "" if self._last is None else f" (last: {self._last.fault.message})"
 
 
@@ -383,9 +386,9 @@ def _this_task() -> asyncio.Task[object]:
 
 
 async def _result(ask: Callable[[], Awaitable[object]]) -> object:
-    """What comes of a short question; None for nothing yet."""
+    """The result of a short question; None after a time-out."""
     try:
-        async with asyncio.timeout(_TRIAL_SECONDS):
+        async with asyncio.timeout(_CHECK_SECONDS):
             return await ask()
     except TimeoutError:
         return None

@@ -1,9 +1,9 @@
-"""The servers of a run, where there are several: replicas that share its requests, each taken out while it fails.
+"""A pool of replicas that share a run's requests; a replica that fails is set aside.
 
-An attempt goes to the server that promises to be done with it first: the least of outstanding requests times the time
-that one takes there, both smoothed and learnt on the way ("peak EWMA" of Finagle's and Linkerd's balancers). A server
-that is down, refuses requests or fails several in a row is set aside: its requests go to the others, and looks at it
-with growing pauses tell when it is back. Only while all are down does the run wait.
+An attempt goes to the server that will probably answer it first: the one with the least (outstanding requests + 1) ×
+(smoothed seconds of an answer), as in the "peak EWMA" balancers of Finagle and Linkerd. A server that is down, refuses
+requests or fails several times in a row is set aside: its requests go to the others, and health checks with growing
+pauses find out when it is back. The run waits only while all servers are down.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Pool:
 
     Args:
         endpoints: two or more, open as long as the pool is used.
-        max_attempts: at one request. At most half are spent on going from server to server without a pause.
+        max_attempts: attempts at one request. At most half of them go from server to server without a pause.
         clock: a monotonic clock in seconds.
         sleep: waits for so many seconds of that clock.
-        rng: jitter for the pauses between looks.
-        tell: is given a line when an endpoint is set aside and when it is back.
-        object_to: what speaks against taking back an endpoint that is there again; None if nothing does.
-        ask: the result of a short question there; a :class:`Fault` if there is no answer.
+        rng: jitter for the pauses between health checks.
+        tell: called with a line when an endpoint is set aside and when it is back.
+        why_not_readmitted: the reason not to take back an endpoint that answers again; None if there is none.
+        ask: asks an endpoint a short question; returns a :class:`Fault` if there is no answer.
     """
 
     def __init__(
@@ -51,29 +51,29 @@ class Pool:
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
         tell: Callable[[str], None],
-        object_to: Callable[[Endpoint], Awaitable[str | None]],
+        why_not_readmitted: Callable[[Endpoint], Awaitable[str | None]],
         ask: Callable[[Endpoint], Awaitable[object]],
     ) -> None:
         self.endpoints = tuple(endpoints)
         self._members = {endpoint: Member(endpoint, _FIRST_PAUSE) for endpoint in endpoints}
-        self._most_at_once = max_attempts // 2
+        self._most_without_pause = max_attempts // 2
         self._clock = clock
         self._sleep = sleep
         self._rng = rng
         self._tell = tell
-        self._object_to = object_to
+        self._why_not_readmitted = why_not_readmitted
         self._ask = ask
-        self._looks: set[asyncio.Task[None]] = set()
+        self._checks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         """Set, and replaced, when a member is back."""
 
     @property
     def members(self) -> Sequence[Member]:
-        """The endpoints with what is known of each."""
+        """The endpoints with their state."""
         return tuple(self._members.values())
 
     def enter(self, faults: Mapping[Endpoint, Fault]) -> Lease | None:
-        """Choose an endpoint; None while there is none."""
+        """Choose an endpoint for an attempt; None if no endpoint is available."""
         member = self._choose(faults)
         if member is None:
             return None
@@ -82,33 +82,33 @@ class Pool:
         return Lease(member.endpoint, member.times_aside)
 
     async def wait(self) -> None:
-        """Until one is back."""
+        """Wait until an endpoint is back."""
         await self._changed.wait()
 
     def leave(self, lease: Lease) -> None:
-        """The attempt is over, however it ended."""
+        """The attempt has ended, with whatever result."""
         self._members[lease.endpoint].outstanding -= 1
 
     def answered(self, lease: Lease, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:
-        """Learn from an answer, which also proves wrong those that took the request for a bad one."""
+        """Record an answer. It also counts as a failure of the endpoints that had called the request bad."""
         member = self._members[lease.endpoint]
         member.learn(seconds, self._clock())
         member.failures_in_a_row = 0
         if lease.ticket == member.times_aside:
             member.pause = _FIRST_PAUSE
-            self._take_back(member)
+            self._readmit(member)
         for endpoint, fault in faults.items():
-            if endpoint is not lease.endpoint and _is_objection(fault):
+            if endpoint is not lease.endpoint and _calls_request_bad(fault):
                 self._count_failure(self._members[endpoint], fault)
 
     def down(self, lease: Lease, fault: Fault) -> None:
-        """Leave the endpoint to looks."""
+        """Set the endpoint aside until a health check finds it up."""
         member = self._members[lease.endpoint]
         member.faults[fault.cause] += 1
         self._set_aside(member, fault, is_down=True)
 
     def failed(self, lease: Lease, fault: Fault) -> None:
-        """Note a failure; several in a row set the endpoint aside."""
+        """Record a failure; several in a row set the endpoint aside."""
         member = self._members[lease.endpoint]
         member.faults[fault.cause] += 1
         if is_bad_request(fault):
@@ -120,32 +120,33 @@ class Pool:
             )
 
     def another(self, fault: Fault, faults: Mapping[Endpoint, Fault]) -> bool:
-        """Whether to try another endpoint at once: one that has not refused the request too, or not failed it yet.
+        """Whether to try another endpoint at once, without a pause.
 
-        A request that one endpoint calls bad is put to one other.
+        Endpoints that have refused the request are left out. A request that one endpoint calls bad goes to only one
+        other.
         """
         if fault.retryability is Retryability.NO:
             if _is_refusal(fault):
                 return not all(_refused(faults.get(endpoint)) for endpoint in self.endpoints)
-            if not _is_objection(fault) or sum(map(_is_objection, faults.values())) > 1:
+            if not _calls_request_bad(fault) or sum(map(_calls_request_bad, faults.values())) > 1:
                 return False
         untried = [member for member in self.members if member.endpoint not in faults]
-        return len(faults) <= self._most_at_once and any(member.aside is None for member in untried)
+        return len(faults) <= self._most_without_pause and any(member.aside is None for member in untried)
 
-    def begin_without(self, endpoint: Endpoint, reason: str) -> None:
-        """Look at an endpoint until it is there, before anything is sent to it."""
+    def start_aside(self, endpoint: Endpoint, reason: str) -> None:
+        """Set an endpoint aside that is absent when the run begins."""
         fault = Fault(FailureCause.UNREACHABLE, reason, Retryability.SERVER_DOWN)
         self._set_aside(self._members[endpoint], fault, is_down=True)
 
     async def close(self) -> None:
-        """End all looks."""
-        looks, self._looks = self._looks, set()
-        for look in looks:
-            look.cancel()
-        await asyncio.gather(*looks, return_exceptions=True)
+        """Cancel all health checks."""
+        checks, self._checks = self._checks, set()
+        for check in checks:
+            check.cancel()
+        await asyncio.gather(*checks, return_exceptions=True)
 
     def _choose(self, faults: Mapping[Endpoint, Fault]) -> Member | None:
-        """The endpoint for the next attempt at a request; None while there is none."""
+        """The endpoint for the next attempt at a request; None if no endpoint is available."""
         possible = [member for member in self.members if not _refused(faults.get(member.endpoint))]
         ready = [member for member in possible if member.aside is None]
         untried = [member for member in ready if member.endpoint not in faults]
@@ -171,63 +172,63 @@ class Pool:
         member.aside = fault
         member.is_down = is_down
         member.times_aside += 1
-        if _is_told(member.times_aside):
+        if _is_worth_reporting(member.times_aside):
             self._tell(f"{member.endpoint.address} is set aside: {fault.message}")
-        look = asyncio.create_task(self._look_after(member, fault.retry_after or 0.0))
-        self._looks.add(look)
-        look.add_done_callback(self._looks.discard)
+        check = asyncio.create_task(self._watch_until_back(member, fault.retry_after or 0.0))
+        self._checks.add(check)
+        check.add_done_callback(self._checks.discard)
 
-    async def _look_after(self, member: Member, least_pause: float) -> None:
-        """Look at an endpoint that is set aside until it is back."""
-        stay = member.times_aside
-        while member.aside is not None and member.times_aside == stay:
+    async def _watch_until_back(self, member: Member, least_pause: float) -> None:
+        """Check an endpoint that is set aside until it is back."""
+        outage = member.times_aside
+        while member.aside is not None and member.times_aside == outage:
             await self._sleep(max(member.pause * self._rng.uniform(0.5, 1.0), least_pause))
             least_pause = 0.0
             member.pause = min(2 * member.pause, _LONGEST_PAUSE)
             if await self._may_come_back(member):
-                if member.times_aside == stay:
-                    self._take_back(member)
+                if member.times_aside == outage:
+                    self._readmit(member)
                 return
 
     async def _may_come_back(self, member: Member) -> bool:
         if not await member.endpoint.looks_alive() or await self._still_refuses(member):
             return False
-        objection = await self._object_to(member.endpoint)
-        if objection is None or member.aside is None:
+        reason = await self._why_not_readmitted(member.endpoint)
+        if reason is None or member.aside is None:
             return True
-        if member.aside.message != objection:
-            self._tell(f"{member.endpoint.address} stays aside: {objection}")
-        member.aside = Fault(FailureCause.NOT_FOUND, objection, Retryability.SERVER_DOWN)
+        if member.aside.message != reason:
+            self._tell(f"{member.endpoint.address} stays aside: {reason}")
+        member.aside = Fault(FailureCause.NOT_FOUND, reason, Retryability.SERVER_DOWN)
         member.is_down = True
         return False
 
     async def _still_refuses(self, member: Member) -> bool:
-        """Whether an endpoint that refused requests does so yet, of which its health tells nothing."""
+        """Whether an endpoint that refused requests still does. Its ``/health`` does not show that, so ask it."""
         if member.aside is None or not _is_refusal(member.aside):
             return False
         result = await self._ask(member.endpoint)
         return isinstance(result, Fault) and _is_refusal(result)
 
-    def _take_back(self, member: Member) -> None:
+    def _readmit(self, member: Member) -> None:
         if member.aside is None:
             return
         member.aside = None
         member.is_down = False
         # On trial: the next failure sets it aside again.
         member.failures_in_a_row = min(member.failures_in_a_row, _FAILURES_UNTIL_ASIDE - 1)
-        if _is_told(member.times_aside):
+        if _is_worth_reporting(member.times_aside):
             self._tell(f"{member.endpoint.address} is back")
         self._changed.set()
         self._changed = asyncio.Event()
 
 
 def _is_refusal(fault: Fault) -> bool:
-    """Whether the server, and not the request, is the reason why it would fail the same way again there."""
+    """Whether the server would refuse any request, not only this one."""
     return fault.retryability is Retryability.NO and not is_bad_request(fault)
 
 
-def _is_objection(fault: Fault) -> bool:
-    """Whether the server calls the request itself bad, for another reason than its length."""
+def _calls_request_bad(fault: Fault) -> bool:
+    """Whether the server calls the request itself bad, for a reason other than its length."""
     return is_bad_request(fault) and fault.cause is FailureCause.BAD_REQUEST
 
 
@@ -240,6 +241,6 @@ def _is_final(fault: Fault) -> bool:
     return fault.retryability is Retryability.NO and fault.status is None
 
 
-def _is_told(times: int) -> bool:
-    """Of what happens again and again, only the first, second, fourth, eighth … time is worth a line."""
+def _is_worth_reporting(times: int) -> bool:
+    """Whether to report a repeated event: the first, second, fourth, eighth … time."""
     return times & (times - 1) == 0

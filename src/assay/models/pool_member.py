@@ -1,4 +1,4 @@
-"""What a pool knows of one of its endpoints."""
+"""The state of one endpoint of a pool."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from assay.models.retry import Fault
 
 _ANSWERS_REMEMBERED = 32
-# Seconds in which what was learnt of an endpoint that is not asked loses half its weight: a slow start must not bar it.
+# Seconds in which the measured speed of an idle endpoint loses half its weight: a slow start must not exclude it.
 _HALF_LIFE = 30.0
 
 
@@ -21,36 +21,36 @@ class Member:
 
     endpoint: Endpoint
     pause: float
-    """Seconds before the next look, while it is set aside."""
+    """Seconds before the next health check, while it is set aside."""
     outstanding: int = 0
     """Attempts under way."""
     requests: int = 0
     """Attempts begun."""
     seconds: float | None = None
-    """What an answer takes, smoothed; None before the first."""
+    """Smoothed seconds of an answer; None before the first."""
     faults: Counter[str] = field(default_factory=Counter)
     """Failed attempts by cause."""
     failures_in_a_row: int = 0
     aside: Fault | None = None
-    """Why it is set aside, while it is."""
+    """Why it is set aside; None if it is in use."""
     is_down: bool = False
-    """While it is set aside: it is not there at all, rather than there and failing."""
+    """Whether it is set aside because it does not respond at all, rather than because requests fail."""
     times_aside: int = 0
     _answers: int = 0
     _learnt: float = 0.0
 
     def learn(self, seconds: float, now: float) -> None:
-        """An answer took so many seconds."""
+        """Record the seconds of an answer."""
         self._answers += 1
         before = seconds if self.seconds is None else self.seconds
         self.seconds = before + (seconds - before) / min(self._answers, _ANSWERS_REMEMBERED)
         self._learnt = now
 
     def expected_wait(self, typical: float, now: float) -> float:
-        """Seconds until one more request would be done, were they done one after another.
+        """Seconds until one more request would be answered, if the endpoint answered one at a time.
 
         Args:
-            typical: what an answer takes elsewhere, in seconds.
+            typical: mean seconds of an answer over all endpoints.
             now: the time.
         """
         seconds = typical if self.seconds is None else self.seconds

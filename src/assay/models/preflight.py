@@ -1,4 +1,4 @@
-"""A run's servers before the run: are they there, do they serve the same model, do they answer alike."""
+"""Checks a run's servers before the run: are they up, do they serve the same model, do they give the same answers."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ AGREEMENT_PROMPTS = (
 )
 """Short prompts whose answers at temperature 0 replicas should agree on."""
 _TOKENS = 16
-_KEY_PATIENCE = 5.0
-_PATIENCE = 60.0
-"""Seconds for a sentinel's answer, without which there is none."""
+_KEY_TIMEOUT = 5.0
+_ANSWER_TIMEOUT = 60.0
+"""Seconds; a prompt without an answer by then counts as unanswered."""
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How one endpoint's answers to the sentinels compare with the others'."""
+    """How one endpoint's answers to the agreement prompts compare with the others'."""
 
     answered: int
     differing: int
-    """Where the majority gave another answer; where there is no majority, all differ."""
+    """Answers that are not the majority's. Without a majority, all differ."""
 
 
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found."""
+    """The result of the checks."""
 
     servers: dict[str, ServerInfo]
-    """Those that are there, by address; at least one."""
+    """The servers that are up, by address; at least one."""
     urls: dict[str, str] = {}
-    """Where those are asked for answers, by address."""
+    """The URL that requests go to, for each of those."""
     absent: dict[str, str] = {}
-    """Why the others are not, by address."""
+    """Why each of the other servers is unreachable, by address."""
     agreement: dict[str, Agreement] = {}
-    """By address; empty where there was nothing to compare."""
+    """By address; empty if there was nothing to compare."""
     open_proxies: dict[str, str] = {}
-    """By address: the proxy that reads what is sent, where there is one."""
+    """By address: the proxy that can read requests because they are not encrypted."""
 
     @property
     def first(self) -> ServerInfo:
-        """The first server that is there."""
+        """The first server that is up."""
         return next(iter(self.servers.values()))
 
     @property
     def remarks(self) -> list[str]:
-        """What whoever runs this should know, in a line each."""
+        """Warnings for the user, a line each."""
         proxied = [
             f"{address} is asked through the proxy {proxy}, which sees prompts, answers and key: the address begins "
             "with http://; to ask it directly, name its host in NO_PROXY"
@@ -80,14 +80,14 @@ class Preflight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_preflight(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Preflight:
-    """Ask every endpoint for its models; and several, for answers that can be compared.
+    """Ask every endpoint for its models and, if there are several, compare their answers to short prompts.
 
     Args:
-        endpoints: open.
-        spec: the model that is wanted of them.
+        endpoints: the run's endpoints, open.
+        spec: the model to ask for.
 
     Raises:
-        ServerUnreachableError: none is there.
+        ServerUnreachableError: none is up.
         ServerRefusedError: all refuse the key.
         ModelNotServedError: none serves the model.
         ReplicasDifferError: they serve different models, or different context lengths.
@@ -115,15 +115,16 @@ async def run_preflight(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Prefl
 
 
 async def _refuse_bad_key(endpoints: Sequence[Endpoint], spec: ModelSpec) -> None:
-    """Make sure that a server takes the key, which many ask for only where something is generated.
+    """Make sure that at least one server accepts the key.
 
-    Each gets a request without a prompt, for which nothing is generated: keys are looked at first.
+    Many servers check the key only on requests that generate. So each gets a request without a prompt: the server
+    checks the key first and generates nothing.
     """
     body = json.dumps({"model": spec.model, "max_tokens": 1}).encode()
 
     async def refusal(endpoint: Endpoint) -> Fault | None:
         try:
-            async with asyncio.timeout(_KEY_PATIENCE):
+            async with asyncio.timeout(_KEY_TIMEOUT):
                 parsed = await endpoint.attempt(body, lambda _: None)
         except TimeoutError:
             return None
@@ -137,7 +138,7 @@ async def _refuse_bad_key(endpoints: Sequence[Endpoint], spec: ModelSpec) -> Non
 
 
 async def why_not_readmitted(endpoint: Endpoint, preflight: Preflight, model: str) -> str | None:
-    """Why an endpoint that was away does not belong to those met before; None where nothing is known against it."""
+    """Why an endpoint that was down may not come back to the run; None if it may."""
     try:
         refuse_unlike([*preflight.servers.values(), await server_info(endpoint)], model)
     except (ReplicasDifferError, ModelNotServedError, ServerUnreachableError) as error:
@@ -146,7 +147,7 @@ async def why_not_readmitted(endpoint: Endpoint, preflight: Preflight, model: st
 
 
 def refuse_unlike(servers: Sequence[ServerInfo], model: str) -> None:
-    """Make sure that servers serve `model`, all the same one, as far as they say.
+    """Make sure that all servers serve `model`, and the same one, as far as they say.
 
     Raises:
         ModelNotServedError: none serves it.
@@ -179,7 +180,7 @@ def _difference(values: Mapping[str, object]) -> list[tuple[str, object]] | None
 
 
 def _names(served: Mapping[str, ServedModel], model: str) -> dict[str, str]:
-    """By address: the name that was asked for, or the only one there where the server takes any."""
+    """By address: `model`, or the name of the only model of a server that accepts any name."""
     return {url: model if answers_to(one, model) else one.id for url, one in served.items()}
 
 
@@ -205,7 +206,7 @@ async def _compare_answers(endpoints: Sequence[Endpoint], spec: ModelSpec) -> di
 
 
 async def _answers(endpoint: Endpoint, spec: ModelSpec) -> list[str | None]:
-    """One endpoint's answers to the sentinels; None where there is none."""
+    """One endpoint's answers to the agreement prompts; None where there is no answer."""
 
     async def answer(prompt: str) -> str | None:
         parsed = await ask_shortly(endpoint, spec, prompt)
@@ -215,9 +216,9 @@ async def _answers(endpoint: Endpoint, spec: ModelSpec) -> list[str | None]:
 
 
 async def ask_shortly(endpoint: Endpoint, spec: ModelSpec, prompt: str = SHORT_QUESTION) -> ParsedReply | Fault | None:
-    """What an endpoint says to a short prompt at temperature 0; None if it takes longer than a minute."""
+    """Ask an endpoint a short prompt at temperature 0; None if the answer takes longer than a minute."""
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_ANSWER_TIMEOUT):
             return await endpoint.attempt(_body(prompt, spec), lambda body: read_reply(body, spec.endpoint))
     except TimeoutError:
         return None
@@ -230,7 +231,7 @@ def _body(prompt: str, spec: ModelSpec) -> bytes:
 
 
 def _majority(answers: Sequence[str]) -> str | None:
-    """What more than half say; None if there is no such answer."""
+    """The answer that more than half give; None if there is none."""
     if not answers:
         return None
     answer, count = Counter(answers).most_common(1)[0]

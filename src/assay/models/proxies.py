@@ -1,4 +1,4 @@
-"""Which proxy the environment names for a server, and which servers it exempts.
+"""Finds the proxy for a server in the environment, and the exceptions in ``NO_PROXY``.
 
 ``NO_PROXY`` is read as widely as any known client reads it: what goes through a proxy by mistake is prompts and keys.
 """
@@ -49,7 +49,7 @@ def proxy_for(url: yarl.URL) -> yarl.URL | None:
 
 
 def _is_exempt(url: yarl.URL, exempt: str) -> bool:
-    if proxy_bypass(url.host or "") or proxy_bypass(f"{url.host}:{url.port}"):  # the system's settings are in it
+    if proxy_bypass(url.host or "") or proxy_bypass(f"{url.host}:{url.port}"):  # includes the system's settings
         return True
     return any(_covers(entry, url) for entry in re.split(r"[,\s]+", exempt.lower()) if entry)
 
@@ -68,7 +68,7 @@ def _covers(entry: str, url: yarl.URL) -> bool:
 
 
 def _names(name: str, host: str) -> bool:
-    """Whether a name is the host's, or that of a domain it is in."""
+    """Whether a name is the host's own or that of its domain."""
     try:
         domain = name.lstrip("*").strip(".").encode("idna").decode()
     except UnicodeError:

@@ -1,8 +1,7 @@
-"""No more requests and tokens a minute than the provider allows, over all endpoints together.
+"""Limits requests and tokens a minute to what the provider allows, over all endpoints together.
 
-Requests leave evenly spaced, so that no minute holds more of them than are allowed, wherever it begins. A request's
-tokens are known only once it is answered: it is let go with as many as the answers before it took on average, and what
-it took more or less moves the next one.
+Requests are evenly spaced, so that no period of a minute holds more of them than allowed. A request's tokens are known
+only when it is answered: until then it counts with the mean of earlier answers, and the difference moves the next one.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ _KINDS = ("requests", "tokens")
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?", re.ASCII)
 _SECONDS = re.compile(r"\d+(?:\.\d*)?", re.ASCII)
 _LONGEST = 365 * 86400.0
-"""Seconds; what is more is a time since 1970, or none at all."""
+"""Seconds; a larger number is a Unix time or nonsense."""
 _LONGEST_TEXT = 64
 _NEWS = 30.0
-"""Seconds; shorter waits are not worth a line, of which there may be one a minute."""
+"""Seconds; shorter waits are not reported, since there may be one every minute."""
 _UNITS = (86400.0, 3600.0, 60.0, 1.0, 0.001)
 _MINUTE = 60.0
 _LETTERS_PER_TOKEN = 4
@@ -29,11 +28,11 @@ _TOKENS_OF_FIRST_ANSWER = 256
 
 
 class RateLimit:
-    """Lets requests go at the pace that is allowed.
+    """Delays requests to stay within the limits.
 
     Args:
-        requests: a minute; None for any number.
-        tokens: of prompts and answers a minute; None for any number.
+        requests: requests a minute; None for no limit.
+        tokens: tokens of prompts and answers a minute; None for no limit.
         wait: sleeps for so many seconds.
         clock: a monotonic clock in seconds.
     """
@@ -56,13 +55,13 @@ class RateLimit:
         self.is_set = requests is not None or tokens is not None
 
     async def admit(self, payload: bytes) -> float:
-        """Wait until a request may leave.
+        """Wait until a request may be sent.
 
         Args:
-            payload: its body, by which its tokens are estimated as long as nothing has been answered.
+            payload: the request's body; its length gives an estimate of tokens until something has been answered.
 
         Returns:
-            The tokens that it counts with for now; for :meth:`answered`.
+            The estimated tokens, for :meth:`answered`.
         """
         estimate = self._estimate(payload) if self._seconds_per_token else 0.0
         now = self._clock()
@@ -74,10 +73,10 @@ class RateLimit:
         return estimate
 
     def exhausted(self, seconds: float) -> bool:
-        """Let nothing go for so long: the provider says that what it allows is used up until then.
+        """Send nothing for so many seconds: the provider's quota is used up.
 
         Returns:
-            Whether it was not known before that it takes so long, which somebody may want to be told.
+            Whether this is worth reporting: the wait is clearly longer than known before.
         """
         until = self._clock() + seconds
         is_news = until > max(self._next_request, self._clock()) + _NEWS
@@ -86,7 +85,7 @@ class RateLimit:
         return is_news
 
     def answered(self, estimate: float, tokens: int | None) -> None:
-        """Count what a request took in place of its estimate; nothing changes where the server does not say."""
+        """Replace a request's estimate by its actual tokens; does nothing if the server does not report them."""
         if tokens is None or not self._seconds_per_token:
             return
         self._answers += 1
@@ -100,13 +99,13 @@ class RateLimit:
 
 
 def seconds_until_allowed(headers: Mapping[str, str]) -> float | None:
-    """How long nothing more is allowed, by ``x-ratelimit-remaining-…`` and ``x-ratelimit-reset-…``, as OpenAI has them.
+    """Seconds until more is allowed, by OpenAI's headers ``x-ratelimit-remaining-…`` and ``x-ratelimit-reset-…``.
 
     Args:
         headers: case-insensitive.
 
     Returns:
-        Seconds; None where something is left, or nothing is said.
+        Seconds; None if something is left, or the headers are missing.
     """
     used_up = [kind for kind in _KINDS if headers.get(f"x-ratelimit-remaining-{kind}", "").strip() == "0"]
     waits = [_seconds(headers.get(f"x-ratelimit-reset-{kind}", "")) for kind in used_up]

@@ -1,4 +1,4 @@
-"""Requests that are refused for good: is it the prompt or everything else, and what to do about it."""
+"""Helpers for servers that refuse requests: a short question to tell the cause, and what to do about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHORT_QUESTION = "What is 17 + 25? Answer with the number only."
 
 
 def short_question(payload: bytes) -> bytes:
-    """The body of a request with a short question for its prompt, and all its settings.
+    """A request's body with its prompt replaced by a short question; all settings stay.
 
     Args:
         payload: the body, a JSON object with ``messages`` or ``prompt``.
@@ -30,24 +30,24 @@ def short_question(payload: bytes) -> bytes:
 
 
 def refusal_words(who: str, fault: Fault, spec: ModelSpec) -> str:
-    """That a server refuses all that it is asked, why, and what to do.
+    """A message that a server refuses every request, with the reason and what to do.
 
     Args:
-        who: the server.
-        fault: what it says.
-        spec: how it is asked.
+        who: the server, as the subject of the sentence.
+        fault: the refusal.
+        spec: the model and how it is reached.
     """
     does = "refuses the key" if refuses_key(fault) else how_refused(fault)
     return f"{who} {does} ({fault.message}); {what_to_do(fault, spec)}"
 
 
 def refuses_key(fault: Fault) -> bool:
-    """Whether a server says that it takes no request with this key."""
+    """Whether the server refuses the key."""
     return fault.status == 401
 
 
 def how_refused(fault: Fault) -> str:
-    """What a server does that answers nothing, as a predicate."""
+    """A predicate for a server that answers nothing, such as "refuses every request"."""
     if fault.retryability is not Retryability.NO:
         return "answers no request"
     return "gives every request a reply that is no answer" if fault.status == 200 else "refuses every request"

@@ -1,4 +1,4 @@
-"""How a server's requests differ from those that lm-eval would send: fields left out, renamed, and added.
+"""Changes of request bodies relative to lm-eval's: fields left out, renamed and added.
 
 Bodies are written as lm-eval's everywhere, and are given their shape as they leave. What answers depend on, the shape
 among it, is part of every record's identity.
@@ -24,18 +24,18 @@ _REASONING_MODELS = ("o1", "o3", "o4", "5")
 
 
 class RequestShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What is done to every body, in this order."""
+    """The changes of every body, in this order."""
 
     rename: Mapping[str, str] = {}
     drop: Sequence[str] = ()
     extra: Mapping[str, Any] = {}
-    """Put in, in place of what has these names."""
+    """Fields to set, replacing those of the same name."""
 
     def __bool__(self) -> bool:
         return bool(self.rename or self.drop or self.extra)
 
     def applied(self, body: bytes) -> bytes:
-        """The body, a JSON object, in this shape."""
+        """A body (a JSON object) with the changes applied."""
         if not self:
             return body
         fields = {self.rename.get(name, name): value for name, value in json.loads(body).items()}
@@ -45,12 +45,12 @@ class RequestShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> bytes:
-        """What tells shapes apart; empty for none."""
+        """Bytes that identify the changes; empty if there are none."""
         return msgspec.json.encode(self, order="sorted") if self else b""
 
 
 def shape_of(spec: ModelSpec) -> RequestShape:
-    """The shape that the model's dialect and the user's own changes make together; the user's come after."""
+    """The changes of the model's dialect, followed by the user's own."""
     dialect = dialect_shape(spec)
     return RequestShape(
         rename={**dialect.rename, **spec.rename_fields},
@@ -60,7 +60,7 @@ def shape_of(spec: ModelSpec) -> RequestShape:
 
 
 def dialect_shape(spec: ModelSpec) -> RequestShape:
-    """What the dialect alone does; ``auto`` does nothing until a server has been seen to need it."""
+    """The changes of the dialect alone; ``auto`` makes none until a server is seen to need them."""
     if spec.dialect == "mistral":
         return RequestShape(rename={"seed": "random_seed"})
     if spec.dialect not in ("openai", "azure") or spec.endpoint == "completions":
@@ -72,7 +72,7 @@ def dialect_shape(spec: ModelSpec) -> RequestShape:
 
 
 def validate_shape(spec: ModelSpec) -> None:
-    """Refuse changes that would leave no request.
+    """Refuse changes that would drop or replace the prompt.
 
     Raises:
         SpecificationError: the prompt is left out, renamed or replaced, or an addition is no JSON.

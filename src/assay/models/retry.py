@@ -1,4 +1,4 @@
-"""What went wrong with an attempt, whether it may pass, and how long to wait before the next."""
+"""Classifies failed attempts: the cause, whether a retry can help, and how long to wait before it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class Retryability(enum.Enum):
-    """What trying again may bring."""
+    """Whether a retry can help."""
 
     NO = "no"
     """The same request would fail the same way."""
     YES = "yes"
-    """The server is there; the next attempt may succeed."""
+    """The server is up; the next attempt may succeed."""
     UNSURE = "unsure"
-    """Either this request or the whole server is in trouble; a look at the server tells."""
+    """Either this request failed or the whole server is down; a health check decides."""
     SERVER_DOWN = "server_down"
     """No request can succeed before the server is back."""
 
@@ -48,17 +48,17 @@ class Fault(msgspec.Struct, frozen=True):
     retry_after: float | None = None
     """Seconds that the server asks to wait."""
     is_at_proxy: bool = False
-    """Whether the server was not asked at all, for want of the proxy through which it is reached."""
+    """Whether the proxy, not the server, could not be reached."""
 
     def waiting_at_most(self, seconds: float) -> Fault:
-        """The same fault, with no longer wait than so many seconds."""
+        """The same fault, with ``retry_after`` at most so many seconds."""
         if self.retry_after is None or self.retry_after <= seconds:
             return self
         return msgspec.structs.replace(self, retry_after=seconds)
 
 
 class NetworkError(OSError):
-    """A fault that a transport found out."""
+    """A fault below the level of HTTP replies."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -66,13 +66,13 @@ class NetworkError(OSError):
 
 
 DOWN_STATUSES = frozenset({502, 503, 504})
-"""What a gateway says of a server that is not there, and a server of itself while it loads."""
+"""Statuses of a gateway whose server is down, and of a server that is loading."""
 
 NOT_NOW = DOWN_STATUSES | {429, 529}
-"""By which a server says that it takes no request for the moment: while it answers nothing else, that is an outage."""
+"""Statuses that mean "not now". A server that answers nothing else counts as an outage."""
 
 REFUSALS = frozenset({301, 302, 303, 307, 308, 401, 402, 403, 404, 405, 407, 410, 421, 426, 501, 505})
-"""What a server says that takes no request at all, be it for the key, the account, the model's name or the address."""
+"""Statuses of a server that refuses every request because of the key, the account, the model's name or the address."""
 
 _CAUSES = {
     401: FailureCause.UNAUTHORISED,
@@ -86,7 +86,7 @@ _CAUSES = {
 }
 _SECONDS = re.compile(r"[0-9]{1,300}(?:\.[0-9]*)?")
 _LONGEST_ASKED = 365 * 86400.0
-"""Seconds of ``Retry-After``; whatever is longer is taken as this."""
+"""The longest ``Retry-After``, in seconds; longer ones are cut to this."""
 _NEVER_PASSING = frozenset({501, 505})
 
 _CONTEXT_TOO_LONG = re.compile(
@@ -107,7 +107,7 @@ def status_fault(status: int, body: bytes, headers: Mapping[str, str], asked: st
         status: the HTTP status.
         body: as much of the body as was read.
         headers: case-insensitive.
-        asked: the address, fit to be shown; named where the fault may be the address's.
+        asked: the address, without secrets; the message names it if the address may be wrong.
     """
     if 300 <= status < 400 and (location := headers.get("Location")):
         target = without_secrets(location)
@@ -124,28 +124,28 @@ def status_fault(status: int, body: bytes, headers: Mapping[str, str], asked: st
 
 
 def reply_fault(error: ReplyError, asked: str) -> Fault:
-    """The fault in a reply of status 200 that is no answer.
+    """The fault in a reply of status 200 that is not an answer.
 
     Args:
         error: what is wrong with it.
-        asked: the address, fit to be shown; named where the fault may be the address's.
+        asked: the address, without secrets; the message names it if the address may be wrong.
     """
     if error.status is not None:
         cause = _cause(error.status, str(error), error.cause)
         return Fault(cause, f"error {error.status}: {error}", _retryability(error.status, cause), error.status)
-    # What is no reply of the protocol at all may come from another address than was meant.
+    # A reply that is not of this protocol may mean that the address is wrong.
     where = f"{asked}: " if error.cause is FailureCause.MALFORMED_REPLY else ""
     retryability = Retryability.YES if error.cause.is_transient else Retryability.NO
     return Fault(error.cause, f"{where}{error}", retryability, 200)
 
 
 def _cause(status: int, said: str, of_server: FailureCause) -> FailureCause:
-    """What the status of an error means.
+    """The failure cause of an error status.
 
     Args:
-        status: of HTTP.
-        said: the server's words.
-        of_server: how an error is called that is the server's own.
+        status: the HTTP status.
+        said: the server's message.
+        of_server: the cause to return for an error of the server itself.
     """
     # llama-cpp-python and older llama.cpp send 500 for a prompt that is too long.
     if status in (400, 413, 422, 500) and _CONTEXT_TOO_LONG.search(said):
@@ -163,7 +163,7 @@ def _retryability(status: int, cause: FailureCause) -> Retryability:
 
 
 def proxy_fault(status: int, reason: str) -> Fault:
-    """The fault of a proxy that will not connect to the server."""
+    """The fault of a proxy that does not connect to the server."""
     retryability = _retryability(status, _cause(status, "", FailureCause.UNREACHABLE))
     if status in DOWN_STATUSES:
         retryability = Retryability.SERVER_DOWN
@@ -172,7 +172,7 @@ def proxy_fault(status: int, reason: str) -> Fault:
 
 
 def os_reason(error: Exception) -> str:
-    """What the operating system, or whoever else raised `error`, says of it."""
+    """The message of an exception, without Python's decoration."""
     if not isinstance(error, OSError) or error.errno is None:
         return str(error) or type(error).__name__
     # asyncio and the resolver fill `strerror` with words of their own; only the resolver's say more than the number.
@@ -190,7 +190,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         at = _timestamp(value)
         if at is None:
             return None
-        # The server's clock, where it tells the time: ours may be wrong.
+        # Use the server's own clock if it sends the time: ours may be wrong.
         now = _timestamp(headers.get("Date", ""))
         seconds = at - (time.time() if now is None else now)
     if seconds <= 0:
@@ -213,7 +213,7 @@ _LONGEST_PATIENT_DELAY = 60.0
 
 
 def is_bad_request(fault: Fault) -> bool:
-    """Whether a server calls the request itself bad, not whoever sends it or where it is sent to."""
+    """Whether the server objects to the request itself, not to the key or the address."""
     is_of_server = fault.status is None or fault.status in REFUSALS or fault.cause is FailureCause.UNREADABLE_REPLY
     return fault.retryability is Retryability.NO and not is_of_server
 
@@ -221,9 +221,9 @@ def is_bad_request(fault: Fault) -> bool:
 def retry_delay(fault: Fault, failures: int, rng: random.Random) -> float:
     """Seconds to wait after the ``failures``-th failed attempt: exponential back-off with full jitter.
 
-    An overloaded server or a gateway without one behind it needs longer than a passing fault: after 429, 529, 502, 503
-    and 504 at least half of the (doubled) back-off is waited, so that eight attempts last for a minute at the least. A
-    ``Retry-After`` is waited for in full; up to a tenth is added so that not all come back at once.
+    An overloaded server, or a gateway whose server is down, needs longer to recover: after 429, 529, 502, 503 and 504
+    the wait is at least half of the (doubled) back-off, so that eight attempts take at least a minute. A
+    ``Retry-After`` is waited for in full, plus up to a tenth, so that not all requests come back at once.
     """
     doubling = 2.0 ** min(failures - 1, 16)
     if fault.status in NOT_NOW:

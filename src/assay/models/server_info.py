@@ -1,4 +1,4 @@
-"""What a server says of itself before it is asked anything: whether it is up, and which models it serves."""
+"""Asks a server whether it is up and which models it serves."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class ServedModel(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ServerInfo(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a reachable server says of itself."""
+    """A reachable server and the models that it lists."""
 
     url: str
     models: tuple[ServedModel, ...] = ()
-    """Empty where the server does not list its models."""
+    """Empty if the server does not list its models."""
 
 
 async def server_info(
@@ -58,7 +58,7 @@ async def server_info(
 ) -> ServerInfo:
     """Ask a server which models it serves.
 
-    A server without such a list, or one that keeps it to itself, gives an empty one.
+    If the server does not list its models, the list is empty.
 
     Args:
         server: open.
@@ -67,7 +67,7 @@ async def server_info(
         sleep: waits for so many seconds of that clock.
 
     Raises:
-        ServerUnreachableError: nothing answers, or only to say that it is not ready.
+        ServerUnreachableError: nothing answers, or the server is not ready.
     """
     deadline = clock() + wait
     pause = _FIRST_PAUSE
@@ -99,7 +99,7 @@ async def _get(server: Endpoint, path: str) -> tuple[int, bytes]:
     except NetworkError as error:
         fault = error.fault
         if fault.retryability is Retryability.YES:
-            # Connected, but no whole reply: a server that is busy or peculiar, not one that is missing.
+            # Connected, but no complete reply: the server is up, but busy or odd.
             return 0, b""
         if fault.retryability is Retryability.NO:
             raise ServerUnreachableError(f"{server.address}: {server.redact(fault.message)}") from None
@@ -145,7 +145,7 @@ def check_model_served(info: ServerInfo, model: str) -> None:
     """Make sure that the server lists ``model``, if it lists any.
 
     Raises:
-        ModelNotServedError: it does not; the message names what it does serve, the nearest names first.
+        ModelNotServedError: it does not; the message names the models that it serves, closest matches first.
     """
     if not info.models or served_as(info, model) is not None:
         return
@@ -157,7 +157,7 @@ def check_model_served(info: ServerInfo, model: str) -> None:
 
 
 def served_as(info: ServerInfo, model: str) -> ServedModel | None:
-    """What the server lists that it would answer as `model` with; None if nothing, or if it lists nothing."""
+    """The server's entry for `model`; None if there is none."""
     named = next((served for served in info.models if answers_to(served, model)), None)
     if named is None and len(info.models) == 1 and info.models[0].owned_by == "llamacpp":
         return info.models[0]  # llama.cpp with one model takes any name for it.
@@ -165,10 +165,10 @@ def served_as(info: ServerInfo, model: str) -> ServedModel | None:
 
 
 def answers_to(served: ServedModel, model: str) -> bool:
-    """Whether this is what a server means by `model`."""
+    """Whether `model` is a name of this entry."""
     return model in (served.id, bare_name(served.id), *served.aliases)
 
 
 def bare_name(model: str) -> str:
-    """A model's name without the revision that transformers appends, and the tag that Ollama does."""
+    """A model's name without transformers' revision suffix and Ollama's ``:latest`` tag."""
     return model.partition("@")[0].removesuffix(":latest")

@@ -1,4 +1,4 @@
-"""Which server an attempt goes to, behind one small interface: a single one, or a pool of replicas."""
+"""The interface that chooses the server for an attempt: a single server or a pool of replicas."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """Leave to make one attempt."""
+    """Permission to make one attempt at an endpoint."""
 
     endpoint: Endpoint
     ticket: int = 0
-    """Which outage of the server came last when the attempt began."""
+    """The number of the server's last outage when the attempt began."""
 
 
 class Servers(Protocol):
-    """Shared by all requests of a run. Every attempt is framed by :meth:`enter` and :meth:`leave`."""
+    """Shared by all requests of a run. Call :meth:`enter` before every attempt and :meth:`leave` after it."""
 
     def enter(self, faults: Mapping[Endpoint, Fault]) -> Lease | None:
-        """Leave to make an attempt; None while there is no server to make it at.
+        """Choose a server for an attempt; None if none is available now.
 
         Args:
             faults: the last fault of this request at each endpoint where it failed.
         """
 
     async def wait(self) -> None:
-        """Wait until it is worth to try again to :meth:`enter`."""
+        """Wait until it is worth calling :meth:`enter` again."""
 
     def leave(self, lease: Lease) -> None:
-        """The attempt is over, however it ended."""
+        """The attempt has ended, with whatever result."""
 
     def answered(self, lease: Lease, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:
-        """The attempt brought an answer after so many seconds.
+        """The attempt brought an answer.
 
         Args:
             lease: the attempt.
-            seconds: that it took.
+            seconds: how long it took.
             faults: the last fault of this request at each endpoint where it failed before.
         """
 
@@ -50,19 +50,19 @@ class Servers(Protocol):
         """The attempt found the server down."""
 
     def failed(self, lease: Lease, fault: Fault) -> None:
-        """The attempt failed at a server that is there.
+        """The attempt failed, but the server is up.
 
         Raises:
-            ServerUnreachableError: no server can be used.
+            ServerUnreachableError: no server can be used any more.
         """
 
     def another(self, fault: Fault, faults: Mapping[Endpoint, Fault]) -> bool:
-        """Whether a request had better try another endpoint at once than wait, or end.
+        """Whether the request should try another endpoint at once.
 
         Args:
-            fault: the last one.
-            faults: the last one at each endpoint where it failed.
+            fault: the request's last fault.
+            faults: its last fault at each endpoint where it failed.
         """
 
     async def close(self) -> None:
-        """End what goes on in the background."""
+        """Cancel background tasks."""

@@ -1,4 +1,4 @@
-"""The servers of a run, where there is only one."""
+"""A run with a single server."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
 
 
 class SingleServer:
-    """See :class:`assay.models.servers.Servers`. Requests themselves try a server that is down."""
+    """See :class:`assay.models.servers.Servers`. While the server is down, one of the waiting requests tries it."""
 
     def __init__(self, endpoint: Endpoint, health: ServerHealth) -> None:
         self._endpoint = endpoint
         self._health = health
 
     def enter(self, faults: Mapping[Endpoint, Fault]) -> Lease | None:  # noqa: ARG002
-        """None while the server is down, but for those that find out whether it is back."""
+        """None while the server is down, except for a request that is due to try it again."""
         ticket = self._health.enter()
         return None if ticket is None else Lease(self._endpoint, ticket)
 
     async def wait(self) -> None:
-        """Until it is time to find out."""
+        """Wait until it is time to try the server again."""
         await self._health.wait()
 
     def leave(self, lease: Lease) -> None:
-        """Nothing to note."""
+        """Does nothing."""
 
     def answered(self, lease: Lease, seconds: float, faults: Mapping[Endpoint, Fault]) -> None:  # noqa: ARG002
-        """An answer came."""
+        """The server is up."""
         self._health.alive()
 
     def down(self, lease: Lease, fault: Fault) -> None:
-        """Others will wait."""
+        """The server is down: other requests wait."""
         self._health.down(fault, lease.ticket)
 
     def failed(self, lease: Lease, fault: Fault) -> None:  # noqa: ARG002
-        """The server is there, and refuses this request or fails it."""
+        """The server is up, but this request failed."""
         if fault.retryability is Retryability.NO and fault.status is None:
-            # Nothing about the request: no certificate will be trusted later.
+            # Not this request's fault: the server's certificate will not be trusted later either.
             raise ServerUnreachableError(f"{self._endpoint.address}: {fault.message}")
         self._health.alive()
 
     def another(self, fault: Fault, faults: Mapping[Endpoint, Fault]) -> bool:  # noqa: ARG002
-        """There is no other."""
+        """False: there is no other endpoint."""
         return False
 
     async def close(self) -> None:
-        """Nothing goes on in the background."""
+        """Does nothing: there are no background tasks."""

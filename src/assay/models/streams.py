@@ -1,7 +1,7 @@
-"""An answer that comes in parts, as server-sent events: put together while it arrives.
+"""Reads a streamed answer (server-sent events) while it arrives.
 
-Read as forgivingly as whole replies are: a server that sends no ``[DONE]`` has still answered if it said how the answer
-ended, and one that ignores ``stream`` and sends a whole reply has answered, too.
+It is as lenient as for whole replies: a stream without ``[DONE]`` is complete if it has a finish reason, and a server
+that ignores ``stream`` may send a whole reply.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class StreamReader:
     """Reads one reply.
 
     Args:
-        endpoint: of which kind the reply is.
+        endpoint: the endpoint that sends it.
         clock: a monotonic clock in seconds.
     """
 
@@ -76,7 +76,7 @@ class StreamReader:
         self._size = 0
         self._splitter = EventSplitter()
         self._whole: list[bytes] | None = None
-        """The body, where it is no stream."""
+        """The body, if it is not a stream."""
         self._has_begun = False
         self._error: ReplyError | None = None
         self._done = False
@@ -89,7 +89,7 @@ class StreamReader:
         self._has_content = False
         self._has_deltas = False
         self._repeats = False
-        """Whether each message holds the text of those before it."""
+        """Whether each message repeats the text of those before it."""
         self._has_tool_calls = False
         self._has_choice = False
         self._finish_reason: str | None = None
@@ -102,11 +102,11 @@ class StreamReader:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the answer is there, whatever becomes of the connection."""
+        """Whether the answer is complete, even if the connection breaks now."""
         return self._error is None and (self._done or self._finish_reason is not None)
 
     def feed(self, part: bytes) -> bool:
-        """Take in what has come; whether more is wanted."""
+        """Read the next bytes. Returns whether to go on reading."""
         if not self._has_begun:
             part = without_mark(part)
             if not part:
@@ -123,13 +123,13 @@ class StreamReader:
         return self._is_within_limits() and self._error is None
 
     def read(self, started: float) -> ParsedReply:
-        """What the model said, when nothing more comes.
+        """The whole answer, once nothing more comes.
 
         Args:
             started: when the request was sent, on the reader's clock.
 
         Raises:
-            ReplyError: the stream broke off, is none, or tells of an error.
+            ReplyError: the stream broke off, is not a stream, or holds an error.
         """
         if self._error is None and self._whole is not None:
             return read_reply(b"".join(self._whole), self._endpoint)
@@ -144,7 +144,7 @@ class StreamReader:
         text = mended("".join(self._text))
         reasoning = mended("".join(self._reasoning))
         return ParsedReply(
-            # An answer of reasoning or tool calls alone has null for its content where it is not streamed.
+            # An unstreamed answer of reasoning or tool calls alone has null for its content.
             text=text if text or (self._has_content and not reasoning and not self._has_tool_calls) else None,
             finish_reason=self._finish_reason,
             reasoning=reasoning or None,
@@ -178,7 +178,7 @@ class StreamReader:
         try:
             decoded = _decoded(event.data)
         except ValueError as error:
-            if self._finish_reason is not None:  # All was said: whatever else stands there costs no answer.
+            if self._finish_reason is not None:  # the answer is complete: ignore the rest
                 self._done = True
                 return
             self._error = undecodable(error, event.data, "an event")
@@ -195,7 +195,7 @@ class StreamReader:
                 self._take_choice(choice)
 
     def _begin_again_with(self, message: str) -> None:
-        """Forget the text so far where a message repeats it: each then holds all that was said before."""
+        """Drop the text so far if a message repeats it: some servers send all of the text in every message."""
         so_far = "".join(self._text)
         self._repeats = message.startswith(so_far) and (self._repeats or 0 < len(so_far) < len(message))
         self._text = [] if self._repeats else [so_far]
@@ -229,7 +229,7 @@ class StreamReader:
 
 
 def _says_something(delta: _Delta | None) -> bool:
-    """Whether a delta is more than what some send beside a whole message: none of its fields, or the role alone."""
+    """Whether a delta has content: beside a whole message some servers send an empty one, or the role alone."""
     return delta is not None and bool(delta.content or delta.reasoning_content or delta.reasoning or delta.tool_calls)
 
 
@@ -238,7 +238,7 @@ def _decoded(data: bytes) -> _Event:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
-    # What msgspec does not take: NaN, and lone surrogates, of which the next event may hold the other half.
+    # msgspec refuses NaN and lone surrogates, whose other half may be in the next event.
     try:
         return msgspec.convert(json.loads(data), _Event)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""Reasoning in an answer's text, taken apart from what it comes to, as by lm-eval's ``think_end_token``."""
+"""Separates reasoning from the answer's text, as lm-eval's ``think_end_token`` does."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Parted(NamedTuple):
 
 
 def without_thinking(text: str | None, reasoning: str | None, end: str | None) -> Parted:
-    """The answer alone: what follows the last `end`, without white space before it.
+    """The text after the last `end`, without leading white space; and the reasoning before it.
 
     lm-eval drops that white space also where there is no `end` in the text. Of a text that breaks off while the model
     still thinks, all is left: so it is scored there.
 
     Args:
-        text: the answer's.
-        reasoning: what the server has taken apart itself.
-        end: what reasoning ends with; None leaves all as it is.
+        text: the answer's text.
+        reasoning: reasoning that the server has separated itself.
+        end: the token that ends reasoning; None changes nothing.
     """
     if text is None or not end:
         return Parted(text, reasoning)

@@ -1,11 +1,11 @@
-"""How fast a server works at one number of outstanding requests, compared with another.
+"""Measures a server's throughput at one number of outstanding requests, compared with another.
 
-By Little's law n requests outstanding, each of which takes t seconds for w tokens, are a throughput of n * w / t. So
-the answers that come first tell it: there is no need to wait until a server that was given more to do has caught up.
-With n as it was when the request left, that holds also while n grows and a queue with it: a request waits for those
-before it. Each task is compared with itself, because tokens of short answers cost more time than those of long ones.
+By Little's law, n outstanding requests that each take t seconds for w tokens mean a throughput of n * w / t. So the
+first answers are enough: there is no need to wait until the server has settled at a new n. With n as it was when the
+request was sent, this also holds while n and a queue grow, since a request waits only for those before it. Each task is
+compared with itself, because a token of a short answer costs more time than one of a long answer.
 
-Whether there is a queue shows too: what long and short answers take alike is no making of tokens, but waiting.
+Queueing shows too: the time that long and short answers have in common is waiting, not generation.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class _Pace:
         self.seconds_squared += seconds * seconds
 
     def wait(self) -> float | None:
-        """Seconds that an answer without tokens would take, by linear regression; None where lengths differ too little.
+        """Seconds of an answer without tokens, by linear regression: queueing and prefill.
 
-        That is: waiting for a place, and reading the prompt.
+        None if the answers' lengths differ too little.
         """
         spread = self.answers * self.work_squared - self.work**2
         if self.answers < _FEWEST_FOR_WAIT or spread < _LEAST_SPREAD * self.work**2:
@@ -64,7 +64,7 @@ class _Pace:
         return (self.seconds - slope * self.work) / self.answers
 
     def variance(self) -> float:
-        """Of the ratio of the sums, relative to its square; by the residuals, as for any ratio estimator."""
+        """Relative variance of the ratio of the sums, from the residuals, as for any ratio estimator."""
         if self.answers < 2 or not self.seconds:
             return 1.0
         ratio = self.work / self.seconds
@@ -89,17 +89,17 @@ class Level:
 
     @property
     def answers(self) -> int:
-        """How many were measured."""
+        """Number of answers measured."""
         return self.all.answers
 
     def add(self, task: str, work: float, seconds: float, among: int) -> None:
-        """An answer of so many tokens took so long, for a request that left as one of so many outstanding."""
+        """Record an answer: its tokens, its seconds, and the requests in flight when it was sent, itself included."""
         in_full = seconds * self.limit / among
         for pace in (self.all, self._paces.setdefault(task, _Pace())):
             pace.add(work, in_full)
 
     def queues_more_than(self, other: Level | None) -> bool:
-        """Whether answers wait for longer than they are made, and clearly longer than at the other level."""
+        """Whether requests wait longer than their answers are generated, and clearly longer than at the other level."""
         wait = self.all.wait()
         before = other.all.wait() if other is not None else None
         if wait is None or 2 * wait * self.answers < self.all.seconds:
@@ -107,7 +107,7 @@ class Level:
         return before is None or wait > _CLEARLY_LONGER * before
 
     def gain_over(self, other: Level) -> Gain:
-        """This level's throughput over that of another, task by task where both know one. Both must have answers."""
+        """This level's throughput relative to another's, task by task for common tasks. Both must have answers."""
         both = self._paces.keys() & other._paces.keys()
         pairs = [(self._paces[task], other._paces[task]) for task in both] or [(self.all, other.all)]
         seconds = expected = variance = 0.0

@@ -1,4 +1,4 @@
-"""What TLS trusts and shows, from the files that a specification names."""
+"""Builds the TLS context from the certificates and keys that a specification names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def context_for(tls: TLS, *addresses: yarl.URL | None) -> ssl.SSLContext | None:
-    """The context for connections to these addresses; None where none of them asks for TLS and nothing is said of it.
+    """The context for connections to these addresses; None if none of them uses TLS and no TLS option is set.
 
     Raises:
         SpecificationError: as :func:`client_context`.

@@ -1,4 +1,4 @@
-"""Why a TLS connection did not come about or ended, in words that say what to do."""
+"""Faults of TLS connections, with messages that say what to do."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _NO_COMMON_VERSION = frozenset(
 _NO_SUCH_HOST = frozenset({"TLSV1_UNRECOGNIZED_NAME", "UNRECOGNIZED_NAME"})
 _WANTS_CERTIFICATE = "does it want a certificate of yours, or another one (--client-cert)?"
 _ABOUT_OUR_CERTIFICATE = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED", "HANDSHAKE_FAILURE")
-"""In the names of alerts by which a server refuses whoever shows no certificate, or one that it does not trust."""
+"""In the names of the alerts of a server that wants a client certificate, or does not trust the one it got."""
 
 
 def handshake_fault(error: Exception, peer: str) -> Fault:
-    """The fault of a TLS connection that did not come about.
+    """The fault of a TLS handshake that failed.
 
     Args:
         error: what the handshake raised.
-        peer: with whom, as the subject of a sentence: the server, or its proxy.
+        peer: the other side, as the subject of a sentence: the server, or its proxy.
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return _final(
@@ -47,7 +47,7 @@ def handshake_fault(error: Exception, peer: str) -> Fault:
 
 
 def no_tls_fault(peer: str) -> Fault:
-    """The fault of a TLS connection to somebody who is known to speak something else."""
+    """The fault of a TLS connection to a peer that is known not to speak TLS."""
     return _final(f"{peer} does not speak TLS at this port: should the address begin with http://?")
 
 
@@ -89,7 +89,7 @@ def _reason(error: Exception) -> str:
 
 
 def _words(error: Exception) -> str:
-    """What OpenSSL says. Its errors are numbered like the operating system's, and mean something else."""
+    """OpenSSL's message. Its error numbers overlap with errno, so ``os.strerror`` would give a wrong one."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).replace("_", " ").lower()
     return os_reason(error) if str(error) else "the connection was closed"

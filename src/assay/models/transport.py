@@ -1,4 +1,4 @@
-"""What is known of an exchange with a server, whoever carries it out; see :mod:`assay.models.http1`."""
+"""Types and limits of an HTTP exchange, independent of the client; see :mod:`assay.models.http1`."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ if TYPE_CHECKING:
 LARGEST_REPLY = 64 * 2**20
 """Bytes, after decompression; a larger reply is a failure."""
 LARGEST_ERROR_BODY = 2**16
-"""Bytes read of the body of an error, of which only the beginning is of interest."""
+"""Bytes to read of an error's body; only its beginning matters."""
 # Servers on uvicorn and llama.cpp close connections idle for 5 s; closing first avoids sending on one that just closed.
 KEEPALIVE = 4.0
 
 
 class HTTPReply(msgspec.Struct, frozen=True):
-    """What came back."""
+    """A reply."""
 
     status: int
     fields: Sequence[tuple[bytes, bytes]]
-    """Of the head, as they came."""
+    """Header fields as received."""
     body: bytes | None
-    """None for the body of a 2xx that is larger than ``LARGEST_REPLY``; of other bodies the beginning, as it came."""
+    """None for the body of a 2xx that is larger than ``LARGEST_REPLY``. Of an error's body only the beginning."""
 
     @property
     def is_good(self) -> bool:
-        """Whether it is an answer, and no error."""
+        """Whether its status is 2xx."""
         return is_success(self.status)
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The fields by name, whatever its case."""
+        """The header fields, with case-insensitive names."""
         decoded = ((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")) for name, value in self.fields)
         return CIMultiDict(decoded)
 
 
 def is_success(status: int) -> bool:
-    """Whether an HTTP status is that of an answer, and no error."""
+    """Whether an HTTP status is 2xx."""
     return 200 <= status < 300
 
 
 class Stream(NamedTuple):
-    """How a reply is read that comes in parts over a long time."""
+    """How to read a streamed reply."""
 
     feed: Callable[[bytes], bool]
-    """Takes the parts of a 2xx's body as they come, and says whether it wants more."""
+    """Called with each chunk of a 2xx's body; returns whether to go on reading."""
     stall_timeout: float
-    """Seconds, once the body has begun, without a byte of it."""
+    """Longest time in seconds between two chunks, once the body has begun."""
     is_done: Callable[[], bool] = lambda: False
-    """Whether all was said that is said in a stream, and no more than the body's end is waited for."""
+    """Whether the last event has come, so that only the end of the body is missing."""

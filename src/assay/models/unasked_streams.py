@@ -1,7 +1,7 @@
-"""A stream that came where a whole reply was asked for, put together as the reply that it should have been.
+"""Turns a stream that nobody asked for into the whole reply that it should have been.
 
-Some servers and gateways stream whatever they are asked. Here nothing is lost of it: several choices, their
-log-probabilities and parts of content are joined, so that whoever reads whole replies can read it.
+Some servers and gateways always stream. All choices, their log-probabilities and parts of content are joined, so that
+the code for whole replies can read the result.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _SAYING = ("content", "reasoning_content", "reasoning", "tool_calls")
 
 
 def whole_reply(body: bytes) -> bytes:
-    """The body of a 200 as a whole reply's: itself, unless it is a stream.
+    """The body of a 200, converted to a whole reply if it is a stream.
 
     Raises:
-        ReplyError: the stream broke off, or is none of the protocol.
+        ReplyError: the stream broke off, or is not of the protocol.
     """
     return body if body.startswith(b"{") or not is_stream(body) else _joined(body)
 
@@ -37,7 +37,7 @@ def _joined(body: bytes) -> bytes:
         try:
             value = _value(event.data)
         except ReplyError:
-            if joined.is_complete:  # All was said: whatever else stands there costs no answer.
+            if joined.is_complete:  # the answer is complete: ignore the rest
                 break
             raise
         joined.take({"error": value.get("error") or value} if event.name == "error" else value)
@@ -50,7 +50,7 @@ def _joined(body: bytes) -> bytes:
 
 
 class _Joined:
-    """What is known of the reply so far."""
+    """The reply so far."""
 
     def __init__(self) -> None:
         self.fields: dict[str, Any] = {}
@@ -60,7 +60,7 @@ class _Joined:
         self._with_deltas: set[str] = set()
 
     def take(self, event: dict[str, Any]) -> None:
-        """Add what an event says."""
+        """Add an event."""
         choices = event.pop("choices", None) or []
         self.fields |= {name: field for name, field in event.items() if field}
         self.is_complete = self.is_complete or says_error(event.get("error"))
@@ -85,18 +85,18 @@ class _Joined:
 
 
 def _says_something(delta: Any) -> bool:
-    """Whether a delta is more than what some send beside a whole message: an empty one, or the role alone."""
+    """Whether a delta has content: beside a whole message some servers send an empty one, or the role alone."""
     return isinstance(delta, dict) and any(delta.get(name) for name in _SAYING)
 
 
 def _repeats(message: Any, earlier: Any) -> bool:
-    """Whether a message begins with all that was said before it."""
+    """Whether a message repeats the text before it."""
     text, so_far = (part.get("content") if isinstance(part, dict) else None for part in (message, earlier))
     return isinstance(text, str) and isinstance(so_far, str) and 0 < len(so_far) < len(text) and text.startswith(so_far)
 
 
 def _sum(before: Any, after: Any, name: str = "") -> Any:
-    """Two parts of the same thing in one."""
+    """Merge two parts of the same value."""
     if before is None or after is None:
         return after if before is None else before
     if isinstance(before, str) and isinstance(after, str):

@@ -1,4 +1,4 @@
-"""From whatever a person gives as base URL to the addresses that are asked."""
+"""Turns a user's base URL into the URLs of a server's endpoints."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Reading(NamedTuple):
 
 
 def endpoint_url(base_url: str, endpoint: EndpointKind) -> str:
-    """The address that requests are posted to, as ``base_url`` is read first; see :func:`readings`.
+    """The URL to post requests to, by the likeliest of the :func:`readings` of ``base_url``.
 
     Raises:
         SpecificationError: ``base_url`` is not http(s) with a host.
@@ -41,7 +41,7 @@ def endpoint_url(base_url: str, endpoint: EndpointKind) -> str:
 
 
 def models_url(base_url: str) -> str:
-    """The address that lists the models served, as ``base_url`` is read first.
+    """The URL of the list of models, by the likeliest of the :func:`readings` of ``base_url``.
 
     Raises:
         SpecificationError: ``base_url`` is not http(s) with a host.
@@ -50,11 +50,11 @@ def models_url(base_url: str) -> str:
 
 
 def readings(base_url: str) -> list[Reading]:
-    """The addresses that a base URL may mean, the likeliest first.
+    """The endpoint URLs that a base URL may mean, the likeliest first.
 
-    It may be the server's root, end in ``/v1`` (or another version), or be a full endpoint address; a slash may follow.
-    A query string is kept. Where neither version nor endpoint is at the end, the endpoints are with ``/v1`` or without:
-    mostly with, but for ``/v1beta/openai`` and the like, which have a version before.
+    The base URL may be the server's root, end in ``/v1`` (or another version), or be an endpoint's full URL; a slash
+    may follow. A query string is kept. If it ends in neither a version nor an endpoint, there are two readings: with
+    ``/v1`` first, or without it first if a version is in the middle, as in ``/v1beta/openai``.
 
     Raises:
         SpecificationError: ``base_url`` is not http(s) with a host.
@@ -81,7 +81,7 @@ def readings(base_url: str) -> list[Reading]:
 
 
 def server_root(base_url: str) -> str:
-    """The server's address without version, endpoint, query and trailing slash: what ``/health`` is appended to.
+    """The server's URL without version, endpoint, query and trailing slash; ``/health`` is appended to it.
 
     Raises:
         SpecificationError: ``base_url`` is not http(s) with a host.
@@ -93,12 +93,12 @@ def server_root(base_url: str) -> str:
 
 
 def without_secrets(base_url: str) -> str:
-    """The address fit to be recorded: without a user, and what looks like a key in its query (``?api_key=…``)."""
+    """The URL without a user, and with query parameters that look like a key (``?api_key=…``) blanked."""
     return _SECRET_PARAMETER.sub(r"\1***", _USER.sub("//***@", base_url))
 
 
 def _without_endpoint(path: str) -> tuple[str, bool]:
-    """The path without an endpoint's own ending, and whether it had one."""
+    """The path without the endpoint at its end, and whether it had one."""
     path = path.rstrip("/")
     for ending in _KNOWN_ENDINGS:
         if path.endswith(ending):
@@ -107,7 +107,7 @@ def _without_endpoint(path: str) -> tuple[str, bool]:
 
 
 def _ends_in_version(path: str) -> str:
-    """The version at the end of a path; empty where there is none."""
+    """The version at the end of a path; empty if there is none."""
     *_, last = [found[0] for found in _VERSION.finditer(path)] or [""]
     return last if path.endswith(last) else ""
 

@@ -1,4 +1,4 @@
-"""Headers that the user wants sent: written out, or taken from a variable or a file, so that secrets stay there."""
+"""The user's own headers, given literally or by a variable or file that holds the secret."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FORBIDDEN = frozenset({"content-length", "transfer-encoding", "connection", "accept-encoding", "content-type"})
-"""Of the exchange itself, which belongs to the client."""
+"""Headers that the HTTP client sets itself."""
 _SECRET = re.compile(r"key|token|auth|secret|cookie|passw|sign", re.IGNORECASE)
 _LONGEST = 65536
 _BLANK = "***"
@@ -35,7 +35,7 @@ def parse_header(text: str) -> tuple[str, str]:
 
 
 def header_values(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers with their values, from wherever they are.
+    """The headers with the values of their variables and files.
 
     Raises:
         SpecificationError: a variable is not set, a file cannot be read, or a name or value cannot be sent.
@@ -44,13 +44,13 @@ def header_values(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_among(values: Mapping[str, str], headers: Mapping[str, str]) -> list[str]:
-    """Values that are never shown: from variables and files, and those of headers whose name says so."""
+    """Values to keep secret: those from variables and files, and those of headers whose name suggests a secret."""
     kept_apart = [name for name, text in headers.items() if _is_reference(text) or _SECRET.search(name)]
     return [part for name in kept_apart for part in (values[name], values[name].partition(" ")[2]) if part]
 
 
 def without_values(headers: Mapping[str, str]) -> dict[str, str]:
-    """The headers fit to be recorded: a variable or file is named, what is written out is not."""
+    """The headers to be recorded: with the names of variables and files, without literal values."""
     return {name: text if _is_reference(text) else _BLANK for name, text in headers.items()}
 
 

@@ -1,7 +1,7 @@
-"""Replies of the OpenAI protocol: what is read of them, and how forgivingly.
+"""Parses replies of the OpenAI protocol, leniently.
 
-Everything not named here is skipped without being built. Values whose type varies between servers are checked by hand,
-so that an odd token count never costs an answer.
+Fields that are not declared here are skipped without being decoded. Fields whose type varies between servers are
+checked by hand, so that an odd token count never costs an answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ERROR_STATUS = re.compile(r"[45][0-9]{2}")
 
 
 class ParsedReply(msgspec.Struct, frozen=True):
-    """What a good reply holds."""
+    """The content of a good reply."""
 
     text: str | None
     finish_reason: str | None
@@ -41,17 +41,17 @@ class ParsedReply(msgspec.Struct, frozen=True):
     model: str | None
     reasoning_tokens: int | None = None
     ttft: float | None = None
-    """Seconds to the first token; None where the reply was not streamed, or is empty."""
+    """Seconds to the first token; None if the reply was not streamed or is empty."""
 
 
 class ReplyError(Exception):
-    """The body of a 200 is no answer."""
+    """The body of a 200 is not an answer."""
 
     def __init__(self, cause: FailureCause, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.cause = cause
         self.status = status
-        """The HTTP status that the reply should have had, where its error names one."""
+        """The HTTP status that the reply's error names, if any."""
 
 
 class _Message(msgspec.Struct):
@@ -81,30 +81,35 @@ class ReplyBody(msgspec.Struct):
 
 _decoder = msgspec.json.Decoder(ReplyBody)
 
-# Finish reasons by which a server says that it broke off on its own account (SGLang and vLLM on shutdown, OpenRouter;
-# DeepSeek, Z.ai): the text is a torso, not the model's answer.
+# Finish reasons of a server that stopped generating for its own reasons (SGLang and vLLM on shutdown, OpenRouter;
+# DeepSeek, Z.ai): the text is incomplete.
 _BROKEN_OFF = frozenset({"abort", "error", "insufficient_system_resource", "network_error"})
 _TROUBLE = frozenset({"code", "detail", "error", "errors", "message", "msg", "status"})
-"""What a gateway's page in JSON has among its fields."""
+"""Fields of a gateway's JSON error page."""
 _MOST_TOKENS = 10**9
 # What some call the protocol's "length": Mistral, and gateways to Anthropic and Google.
 _LENGTH = frozenset({"model_length", "max_tokens", "max_output_tokens", "MAX_TOKENS", "LENGTH"})
 
 
 def read_reply(body: bytes, endpoint: EndpointKind) -> ParsedReply:
-    """What the model said, from the body of a 200.
+    """Parse the body of a 200.
 
     Raises:
-        ReplyError: the body is not JSON of the protocol, has no choices, or tells of an error.
+        ReplyError: the body is not JSON of the protocol, has no choices, or holds an error.
     """
     return parsed_reply(_decode(body), body, endpoint)
 
 
 def parsed_reply(reply: ReplyBody, body: bytes, endpoint: EndpointKind) -> ParsedReply:
-    """What the model said, from a body and what was decoded of it.
+    """Parse a decoded body.
+
+    Args:
+        reply: the decoded body.
+        body: the body itself, for messages.
+        endpoint: the endpoint that sent it.
 
     Raises:
-        ReplyError: it has no choices, or tells of an error.
+        ReplyError: it has no choices, or holds an error.
     """
     if reply.error and says_error(reply.error):
         raise error_in_reply(reply.error)
@@ -131,14 +136,14 @@ def parsed_reply(reply: ReplyBody, body: bytes, endpoint: EndpointKind) -> Parse
 
 
 def decode_forgivingly(decoder: msgspec.json.Decoder[T], kind: type[T], body: bytes) -> T:
-    """A reply's body, read as the standard library reads it where msgspec does not.
+    """Decode a reply's body, by the standard library if msgspec refuses it.
 
-    That takes what lm-eval takes: NaN, lone surrogates, a byte order mark.
+    The standard library accepts what lm-eval accepts: NaN, lone surrogates, a byte order mark.
 
     Args:
-        decoder: of `kind`.
-        kind: what the body is to be.
-        body: the reply's.
+        decoder: decodes to `kind`.
+        kind: the type to decode to.
+        body: the reply's body.
 
     Raises:
         ValueError, RecursionError: it is not of that kind.
@@ -159,8 +164,14 @@ def _decode(body: bytes) -> ReplyBody:
 
 
 def undecodable(error: Exception, data: bytes, what: str) -> ReplyError:
-    """The error of data that are not of the protocol, by what reading them raised; `what` they should have been."""
-    # Else it may be a page of a gateway, or cut off.
+    """The error for data that are not of the protocol.
+
+    Args:
+        error: what decoding raised.
+        data: the data.
+        what: what they should have been, with its article.
+    """
+    # Without "choices" it may be a gateway's page, or truncated: worth a retry.
     is_of_another_shape = isinstance(error, msgspec.ValidationError) and b'"choices"' in data
     return ReplyError(
         FailureCause.UNREADABLE_REPLY if is_of_another_shape else FailureCause.MALFORMED_REPLY,
@@ -169,7 +180,7 @@ def undecodable(error: Exception, data: bytes, what: str) -> ReplyError:
 
 
 def mended(value: Any) -> Any:
-    """The value with lone surrogates, which no UTF-8 file can hold, replaced."""
+    """The value with its lone surrogates replaced, which UTF-8 cannot represent."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, list):
@@ -183,7 +194,7 @@ C = TypeVar("C", bound=Choice)
 
 
 def in_order(choices: Sequence[C]) -> list[C]:
-    """The choices by their index; one without keeps the place it came in."""
+    """The choices sorted by index; a choice without one keeps its position."""
     places = {id(choice): place for place, choice in enumerate(choices)}
     return sorted(choices, key=lambda one: _index(one.index, otherwise=places[id(one)]))
 
@@ -194,10 +205,10 @@ def _index(value: Any, *, otherwise: int) -> int:
 
 
 def finish_reason_of(choice: Choice) -> str | None:
-    """Why the text ended.
+    """A choice's finish reason.
 
     Raises:
-        ReplyError: it ended because something went wrong.
+        ReplyError: the choice holds an error, or the server stopped for its own reasons.
     """
     if choice.error and says_error(choice.error):
         raise error_in_reply(choice.error)
@@ -205,10 +216,10 @@ def finish_reason_of(choice: Choice) -> str | None:
 
 
 def read_finish_reason(value: Any) -> str | None:
-    """A finish reason in the protocol's words, where it has one for it.
+    """A finish reason, with other names of the protocol's ``length`` translated.
 
     Raises:
-        ReplyError: the server broke off on its own account.
+        ReplyError: the server stopped for its own reasons.
     """
     finish_reason = str_or_none(value) or None
     if finish_reason in _BROKEN_OFF:
@@ -217,10 +228,10 @@ def read_finish_reason(value: Any) -> str | None:
 
 
 def content_of(choice: Choice, endpoint: EndpointKind) -> Content:
-    """The text, None where the server sent null; and the reasoning, where the server separates it.
+    """A choice's text, None if the server sent null; and its reasoning, if the server separates it.
 
     Raises:
-        ReplyError: there is no place for the text, or something else in it.
+        ReplyError: the text is missing, or of an unknown shape.
     """
     message = choice.message
     if endpoint == "chat" and message is not None:
@@ -233,14 +244,14 @@ def content_of(choice: Choice, endpoint: EndpointKind) -> Content:
 
 
 def content_in(content: Any, *reasoning: Any) -> Content:
-    """Text and reasoning.
+    """Text and reasoning of a message.
 
     Args:
-        content: where the text is, with or without reasoning.
-        reasoning: where else reasoning may be; the first counts that is there.
+        content: the message's content, which may include reasoning.
+        reasoning: other fields that may hold the reasoning; the first that is present counts.
 
     Raises:
-        ReplyError: the content is of no known shape.
+        ReplyError: the content is of an unknown shape.
     """
     apart = next(filter(None, map(_reasoning_in, reasoning)), None) if any(reasoning) else None
     if content is None or isinstance(content, str):
@@ -258,31 +269,31 @@ def _reasoning_in(value: Any) -> str | None:
     try:
         return "".join(filter(None, read_content(value)))
     except UnreadableContentError:
-        return None  # It costs no answer.
+        return None  # reasoning that cannot be read does not fail the answer
 
 
 def says_error(error: Any) -> bool:
-    """Whether what stands in a reply's ``error`` is one: some send the field with nothing in it."""
+    """Whether a reply's ``error`` field holds an error: some servers send it empty."""
     return any(error.values()) if isinstance(error, dict) else bool(error)
 
 
 def error_in_reply(error: Any) -> ReplyError:
-    """The error that a reply of status 200 tells of, of any of the shapes that servers send."""
+    """The error in a reply of status 200, in any of the shapes that servers send."""
     return ReplyError(FailureCause.ERROR_IN_REPLY, error_text(error), _status_in(error))
 
 
 def _status_in(error: Any) -> int | None:
-    """The HTTP status of an error that comes too late to be one, as gateways and streams tell it."""
+    """The HTTP status that an error in a reply of status 200 names, as gateways and streams send it."""
     inner = error.get("error", error) if isinstance(error, dict) else None
     codes = [inner.get(name) for name in ("code", "status", "status_code")] if isinstance(inner, dict) else []
     return next((int(code) for code in map(str, codes) if _ERROR_STATUS.fullmatch(code)), None)
 
 
 def broken_off(last: bytes) -> ReplyError:
-    """The error of a stream that ended before its answer was complete.
+    """The error for a stream that ended before its answer was complete.
 
     Args:
-        last: the data of its last event, where that may say why.
+        last: the data of its last event if that may give the reason; else empty.
     """
     parsed = f"; it said: {_excerpt(last)}" if last else ""
     return ReplyError(FailureCause.RESET, f"the stream ended before the answer was complete{parsed}")
@@ -304,9 +315,9 @@ def error_text(error: Any) -> str:
 
 
 def error_body_text(body: bytes) -> str:
-    """What the body of an error status says: its message if it is JSON, with the field that it is about, else its text.
+    """The message in the body of an error status.
 
-    Of a page of HTML, as proxies send it, the words.
+    That is the message and the field that it is about from JSON, the visible words of HTML, else the text.
     """
     try:
         value = json.loads(body.strip().removeprefix(b"data:"))  # Some send their errors as events, too.
@@ -318,7 +329,7 @@ def error_body_text(body: bytes) -> str:
 
 
 def _field_in(value: Any) -> str | None:
-    """The field of the request that an error is about, where it says so in a place of its own."""
+    """The request's field that an error names in ``param``; None if it names none."""
     error = value.get("error", value) if isinstance(value, dict) else None
     return str_or_none(error.get("param")) if isinstance(error, dict) else None
 

@@ -1,4 +1,4 @@
-"""What a server can do, seen and not guessed."""
+"""Finds out what a server can do, by asking it."""
 
 from assay.models.probe.probing import probe, probe_async
 from assay.models.probe.report import TITLES, Capability, Observation, ProbeReport, Seen

@@ -1,4 +1,4 @@
-"""How a server behaves over several requests: seeds, repetition, company, streaming."""
+"""Probes that compare several requests: seeds, repeatability alone and under load, streaming."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _REPETITIONS = 2
 _COMPANY_TOKENS = 32
-"""Twice the usual number: the longer an answer, the likelier that rounding in another batch turns it."""
+"""Twice the usual number: the longer an answer, the likelier that rounding in another batch changes it."""
 _COMPANY = tuple(
     f"Say in one sentence what {thing} is made of."
     for thing in ("bread", "glass", "snow", "paper", "steel", "honey", "sand", "chalk")
@@ -25,7 +25,7 @@ _COMPANY = tuple(
 
 
 async def try_seed(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
-    """Whether an equal seed gives an equal answer when sampling, and another seed another."""
+    """Whether sampling with the same seed gives the same answer, and with another seed another one."""
     texts = []
     for seed in (11, 11, 22):
         reply = await server.ask(kind, temperature=1.0, seed=seed)
@@ -43,7 +43,7 @@ async def try_seed(server: ServerUnderProbe, kind: EndpointKind) -> Observations
 
 
 async def try_repetition(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
-    """Whether temperature 0 gives the same answer again, and the same in the company of other requests."""
+    """Whether temperature 0 gives the same answer again, alone and among other requests."""
     reference = text_of(server.reference[kind])
     again = [await server.ask(kind) for _ in range(_REPETITIONS)]
     alone = [await server.ask(kind, prompt, max_tokens=_COMPANY_TOKENS) for prompt in _COMPANY]
@@ -55,7 +55,7 @@ async def try_repetition(server: ServerUnderProbe, kind: EndpointKind) -> Observ
 
 
 def judge_same(replies: list[ProbeReply], text: str) -> Observation:
-    """Whether repetitions of a request gave its first answer's text."""
+    """Whether repeated requests gave the same text as the first."""
     if missing := next((reply for reply in replies if reply.parsed is None), None):
         return refused(missing)
     same = sum(text_of(reply.parsed) == text for reply in replies)
@@ -72,7 +72,7 @@ def _judge_together(alone: list[ProbeReply], together: list[ProbeReply]) -> Obse
 
 
 async def try_streaming(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
-    """Whether an answer comes in parts, and how soon the first part does."""
+    """Whether an answer is streamed, and how soon its first chunk comes."""
     seen = _Stream(time.monotonic())
     reply = await server.stream(kind, seen.feed, stream=True, stream_options={"include_usage": True})
     if reply.fault:
@@ -81,7 +81,7 @@ async def try_streaming(server: ServerUnderProbe, kind: EndpointKind) -> Observa
 
 
 class _Stream:
-    """What is seen of a stream while it comes."""
+    """Observes a stream while it arrives."""
 
     def __init__(self, started: float) -> None:
         self._started = started
@@ -108,7 +108,7 @@ class _Stream:
             self._first = time.monotonic() - self._started if self._first is None else self._first
 
     def finding(self, content_type: str) -> Observation:
-        """What that shows."""
+        """The resulting observation."""
         if self._first is None:
             return no(f"no event with text in a reply of type {content_type}"[:160])
         ending = f"{'' if self._is_done else 'no [DONE], '}{'' if self._has_usage else 'no '}usage at the end"

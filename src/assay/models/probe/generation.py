@@ -1,4 +1,4 @@
-"""How a server generates: its endpoints, and what it makes of the parameters that benchmarks send."""
+"""Probes of generation: the endpoints, and the parameters that benchmarks send."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 _ENDPOINTS: dict[EndpointKind, Capability] = {"chat": Capability.CHAT, "completions": Capability.COMPLETIONS}
 _ABSENT_STOPS = ["@@1", "@@2", "@@3", "@@4"]
 _LONGEST_OVERFLOW = 32768
-"""Tokens; a longer prompt would be no gentle question."""
+"""Tokens; a longer prompt would burden the server."""
 
 
 async def ask_endpoint(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
-    """Whether an endpoint answers; its answer becomes the reference that others are held against."""
+    """Whether an endpoint answers; its answer is the reference for later comparisons."""
     reply = await server.ask(kind)
     if reply.parsed is None:
         return {_ENDPOINTS[kind]: refused(reply)}
@@ -31,7 +31,7 @@ async def ask_endpoint(server: ServerUnderProbe, kind: EndpointKind) -> Observat
 
 
 def judge_references(server: ServerUnderProbe) -> Observations:
-    """What the endpoints' first answers show beside their text."""
+    """Observations on the endpoints' first answers, apart from their text."""
     if not server.reference:
         return {}
     parsed = server.reference
@@ -74,7 +74,7 @@ def _reasoning(parsed: ParsedReply | None) -> Observation:
 
 
 async def try_stops(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
-    """What becomes of stop strings, the first of which is a word that the answer is known to hold."""
+    """How stop strings are treated; the first one is a word that the answer is known to contain."""
     reference = server.reference[kind].text or ""
     later_words = re.findall(r"\w{4,}", reference)[1:]
     plain = await server.ask(kind, stop=[])
@@ -119,7 +119,7 @@ def _judge_empty(reply: ProbeReply, reference: str) -> Observation:
 
 
 async def try_odd_requests(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
-    """Several choices, an unknown model, an unknown field."""
+    """How the server treats ``n``, an unknown model and an unknown field."""
     return {
         Capability.SEVERAL_CHOICES: await _several_choices(server, kind),
         Capability.UNKNOWN_MODEL: _taken(await server.ask(kind, max_tokens=1, model="assay-no-such-model")),
@@ -143,7 +143,7 @@ async def _several_choices(server: ServerUnderProbe, kind: EndpointKind) -> Obse
 
 
 async def try_prompts(server: ServerUnderProbe) -> Observations:
-    """Prompts that are no single text, on completions."""
+    """How completions treats prompts that are not a single text."""
     if "completions" not in server.reference:
         return {}
     return {Capability.PROMPT_LIST: await _prompt_list(server), Capability.PROMPT_IDS: await _token_ids(server)}
@@ -175,7 +175,7 @@ async def _token_ids(server: ServerUnderProbe) -> Observation:
 
 
 async def try_overflow(server: ServerUnderProbe, kind: EndpointKind) -> Observations:
-    """What becomes of a prompt that cannot fit the context, and how that is said."""
+    """How the server treats a prompt beyond the context, and whether its message is recognised."""
     length = server.max_length
     if length is None or length > _LONGEST_OVERFLOW:
         return {Capability.OVERFLOW_REFUSED: unknown("the context is too long to try, or not known")}

@@ -1,4 +1,4 @@
-"""What a server says of itself: software, version, context length, gauges."""
+"""Identifies a server: software, version, context length, gauges."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Identity(NamedTuple):
-    """Which server it is, where it tells."""
+    """The server's software and version, as far as it tells."""
 
     software: str | None = None
     version: str | None = None
@@ -24,7 +24,7 @@ class Identity(NamedTuple):
 
 
 _OWNERS = {"llamacpp": "llama.cpp", "library": "ollama"}
-"""What ``owned_by`` says -> the software's name, where they differ."""
+"""The software behind a value of ``owned_by`` that is not its name."""
 _KNOWN_OWNERS = frozenset({"vllm", "sglang", "lmdeploy", "tensorrt_llm", *_OWNERS})
 _GENERIC_HEADERS = frozenset(
     {"uvicorn", "nginx", "hypercorn", "gunicorn", "envoy", "istio-envoy", "caddy", "openresty"}
@@ -40,11 +40,11 @@ _PLACES = (
 
 
 async def identify(server: ServerUnderProbe, served: ServedModel | None) -> Identity:
-    """Ask wherever known servers tell who they are; stops at the first that does.
+    """Ask the paths at which known servers identify themselves, until one answers.
 
     Args:
         server: the server.
-        served: what it lists of the model.
+        served: its entry for the model.
     """
     length = served.max_model_len if served else None
     props = await server.get("/props")
@@ -59,7 +59,7 @@ async def identify(server: ServerUnderProbe, served: ServedModel | None) -> Iden
         if isinstance(version, str) and at(told, mark) is not None:
             return Identity(software or name, server.clean(version), length or _int(at(told, mark)))
     if name is None and at((await server.get("/openapi.json")).json, "paths", "/load_model") is not None:
-        name = "transformers serve"  # It tells neither name nor version, but no other server has this path.
+        name = "transformers serve"  # it sends neither name nor version, but no other server has this path
     return Identity(name, None, length)
 
 
@@ -81,7 +81,7 @@ def tell_models(info: ServerInfo, asked: str) -> Observation:
 
 
 def tell_max_length(length: int | None) -> Observation:
-    """Whether the server tells the context length."""
+    """Whether the server reports its context length."""
     return no("told nowhere") if length is None else yes(f"{length} tokens", length)
 
 
@@ -92,7 +92,7 @@ _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{[^}\n]*\})? +(\S+)", re.MULTILINE
 
 
 async def read_metrics(server: ServerUnderProbe) -> Observations:
-    """Whether ``/metrics`` can be read, and which gauge counts the requests that wait."""
+    """Whether ``/metrics`` can be read, and which gauge counts waiting requests."""
     reply = await server.get("/metrics")
     if reply.fault:
         return {Capability.METRICS: refused(reply)}

@@ -1,4 +1,4 @@
-"""Log-probabilities: of what is generated, and of the prompt."""
+"""Probes of log-probabilities: of generated tokens, and of the prompt's."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from assay.models.probe.server import ServerUnderProbe
 
 _TOPS = (50, 20, 10, 5, 1)
-"""Tried in this order as ``top_logprobs``: what servers are known to allow at most."""
+"""Values of ``top_logprobs`` to try, in this order: the limits of known servers."""
 
 
 async def try_logprobs(server: ServerUnderProbe) -> Observations:
-    """All that can be had of log-probabilities."""
+    """Which log-probabilities the server returns."""
     found: Observations = {}
     if "chat" in server.reference:
         found[Capability.CHAT_LOGPROBS] = await _chat(server)
@@ -69,7 +69,7 @@ async def _of_prompt(server: ServerUnderProbe, source: LogprobSource) -> Observa
         _body(server, source, _CONTEXT),
     )
     try:
-        # Whichever way the search takes, it is given the one that is asked about.
+        # Whatever source the search tries, give it the one in question.
         await find_logprob_source(server, lambda _: trial)
     except UnsupportedTaskError as error:
         clause = str(error).rpartition("; asked for prompt_logprobs, ")[2].partition("; choose a generative task")[0]
@@ -82,7 +82,7 @@ async def _of_prompt(server: ServerUnderProbe, source: LogprobSource) -> Observa
 
 
 async def _ignores_echo(server: ServerUnderProbe) -> bool:
-    """Whether the reply to a request with ``echo`` does not begin with the prompt."""
+    """Whether a reply to ``echo`` lacks the prompt at its beginning."""
     reply = await server.ask("completions", _CONTEXT, max_tokens=1, logprobs=1, echo=True)
     return reply.parsed is not None and not (reply.parsed.text or "").startswith(_CONTEXT)
 

@@ -1,4 +1,4 @@
-"""The probe itself: what is asked, in which order."""
+"""The probe: which requests it sends, and in which order."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 
 
 def probe(server: str | ModelSpec, *, quick: bool = False, seconds: float = 120.0) -> ProbeReport:
-    """Look at what a server can do, by asking it: about fifty requests of few tokens, most of them one at a time.
+    """Find out what a server can do, with about fifty short requests, most of them one at a time.
 
-    Whatever the server replies is a finding, also that nothing answers; only mistakes of the caller raise.
+    Every reply is a finding, and so is a server that does not answer. Only the caller's mistakes raise.
 
     Args:
-        server: its address, or which model to ask and how the server is reached. With an address, or an empty model's
-            name, the first model is asked that the server lists. Replicas are not looked at.
-        quick: look only at what may make a run's scores wrong unnoticed, with a dozen requests, most of them at once.
-        seconds: after these no more is asked; what is left is unknown.
+        server: its base URL, or the model and how to reach it. Without a model's name, the first model that the server
+            lists is used. Replicas are ignored.
+        quick: check only what may silently make scores wrong, with a dozen requests, most of them at once.
+        seconds: time limit; what has not been checked by then is unknown.
 
     Raises:
-        SpecificationError: the base URL is no URL, key or TLS cannot be used, or no model is named and the server lists
-            none.
+        SpecificationError: the base URL is not valid, key or TLS cannot be used, or no model is named and the server
+            lists none.
         ServerRefusedError: no model is named, and the server does not list any with this key.
     """
     refuse_inside_event_loop("probe", "await probe_async(server)")
@@ -65,7 +65,7 @@ async def probe_async(server: str | ModelSpec, *, quick: bool = False, seconds: 
 
 
 async def look_at(spec: ModelSpec, info: ServerInfo | None, *, quick: bool, seconds: float) -> ProbeReport:
-    """:func:`probe` of a server that may have been asked already what it says of itself."""
+    """:func:`probe`, with `info` if the server has already been asked for its models."""
     started = time.monotonic()
     api_key = read_api_key(spec)
     try:
@@ -138,7 +138,7 @@ def _answered_as(server: ServerUnderProbe, served: ServedModel | None) -> str | 
 
 
 def _refused_all(server: ServerUnderProbe) -> Fault | None:
-    """What was said to all that was asked, if nothing was answered: of the key first."""
+    """A refusal, preferably of the key, if the server refused every request; else None."""
     if server.reference or not {"chat", "completions"} <= server.refusals.keys():
         return None
     return min(server.refusals.values(), key=lambda fault: not refuses_key(fault))
@@ -186,5 +186,5 @@ async def _look(server: ServerUnderProbe) -> Observations:
 
 
 def _complete(findings: Observations) -> Observations:
-    """All capabilities in order, those that were not looked at as unknown."""
+    """All capabilities in order; those not checked are unknown."""
     return {capability: findings.get(capability, NOT_ASKED) for capability in Capability}

@@ -1,4 +1,4 @@
-"""What a probe finds."""
+"""The result of a probe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Seen(StrEnum):
-    """What was seen of a capability."""
+    """Whether a capability was seen to work."""
 
     YES = "yes"
     NO = "no"
@@ -24,17 +24,17 @@ class Seen(StrEnum):
 
 
 class Observation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that was looked at."""
+    """The observation of one capability."""
 
     seen: Seen
     evidence: str = ""
-    """What shows it, in a few words; without secrets, but a server's words may be in it."""
+    """The evidence in a few words. It holds no secrets, but may quote the server."""
     value: int | float | str | None = None
-    """The figure or name, where the finding has one."""
+    """A number or name, if the observation has one."""
 
 
 class Capability(StrEnum):
-    """What is looked at."""
+    """What a probe checks."""
 
     REACHABLE = "reachable"
     MODEL_LIST = "model_list"
@@ -102,7 +102,7 @@ TITLES: dict[Capability, str] = {
     Capability.CHAT_TEMPLATE: "chat template applied",
     Capability.BOS_DOUBLED: "BOS doubled in rendered prompts",
 }
-"""How a person reads them."""
+"""The capabilities' names for people."""
 
 Observations = dict[Capability, Observation]
 
@@ -113,28 +113,28 @@ class ProbeReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     url: str
     """The server's root."""
     model: str | None
-    """The model that was asked; None where there was none to ask."""
+    """The model that was asked; None if there was none to ask."""
     answered_as: str | None = None
-    """The model that an answer says it is from, where that is another one."""
+    """The model that answers name, if it is another one."""
     software: str | None = None
     """``vllm``, ``llama.cpp``, …, where the server tells."""
     version: str | None = None
     models: tuple[ServedModel, ...] = ()
     max_length: int | None = None
-    """The context length in tokens that the server tells."""
+    """The context length in tokens that the server reports."""
     findings: Observations = {}
-    """Complete for a whole probe; a quick one holds what it looked at."""
+    """All capabilities; after a quick probe only those that it checked."""
     requests: int = 0
-    """Requests that were sent."""
+    """Number of requests sent."""
     seconds: float = 0.0
 
     @property
     def is_reachable(self) -> bool:
-        """Whether anything answered."""
+        """Whether the server answered at all."""
         return self[Capability.REACHABLE].seen is not Seen.NO
 
     def __getitem__(self, capability: Capability) -> Observation:
-        """What was seen of a capability; unknown if it was not looked at."""
+        """The observation of a capability; unknown if it was not checked."""
         return self.findings.get(capability, NOT_ASKED)
 
 
@@ -157,7 +157,7 @@ NOT_ASKED = unknown("not asked")
 
 
 def require_reachable(reports: Sequence[ProbeReport]) -> None:
-    """Make sure that all servers answered that were looked at.
+    """Make sure that every server that was probed has answered.
 
     Raises:
         ServerUnreachableError: some did not; the message has what was seen of each.

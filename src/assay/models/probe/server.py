@@ -1,4 +1,4 @@
-"""Asks a server under probe: bounded in time, and whatever comes back is data."""
+"""The probe's client: limited in time, and every outcome is data."""
 
 from __future__ import annotations
 
@@ -31,49 +31,49 @@ if TYPE_CHECKING:
     from assay.types import ModelSpec
 
     _Send = Callable[[float], Awaitable[Raw]]
-    """An exchange that may take so many seconds."""
+    """Makes an exchange within so many seconds."""
     T = TypeVar("T")
 
 PROMPT = "Write a long story about a river. Once upon a time, there was a river"
-"""Any model has more than a few words to add, in chat and as plain text."""
+"""Any model continues this with more than a few words, in chat and as plain text."""
 TOKENS = 16
-"""Tokens asked for at most, unless a question needs another number."""
+"""``max_tokens``, unless a request needs another number."""
 SEED = 1234
 
 _TELLS_NOTHING = frozenset({401, 403, 407, 408, 425, 429, 502, 503, 504})
-"""Statuses that are about the moment or the caller, not about what was asked for."""
+"""Statuses that do not show whether the server supports what was asked."""
 _EVIDENCE = 160
 
 
 class ProbeReply(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one request."""
+    """The outcome of one request."""
 
     status: int = 0
-    """Of HTTP; 0 if no reply came."""
+    """The HTTP status; 0 if no reply came."""
     body: bytes = b""
     headers: dict[str, str] = {}
     """Names in lower case."""
     fault: str = ""
-    """What went wrong, in words fit to be shown; empty if nothing did."""
+    """What went wrong, without secrets; empty if nothing did."""
     cause: FailureCause | None = None
     parsed: ParsedReply | None = None
-    """The answer, of a request for one that went well."""
+    """The answer, if the request asked for one and succeeded."""
 
     @property
     def json(self) -> Any:
-        """The body's value; None if it is no JSON."""
+        """The decoded body; None if it is not JSON."""
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
             return None
 
     def at(self, *path: str | int) -> Any:
-        """What lies at a path of keys and positions in the body; None if nothing does."""
+        """The body's value at a path of keys and indices; None if there is none."""
         return at(self.json, *path)
 
 
 def at(value: Any, *path: str | int) -> Any:
-    """What lies at a path of keys and positions in a JSON value; None if nothing does."""
+    """The value at a path of keys and indices in a JSON value; None if there is none."""
     for step in path:
         if isinstance(step, str):
             value = value.get(step) if isinstance(value, dict) else None
@@ -83,12 +83,12 @@ def at(value: Any, *path: str | int) -> Any:
 
 
 def text_of(parsed: ParsedReply | None) -> str:
-    """An answer's content with its reasoning before it: all that was generated."""
+    """All generated text: the reasoning, then the content."""
     return "" if parsed is None else (parsed.reasoning or "") + (parsed.text or "")
 
 
 def refused(reply: ProbeReply) -> Observation:
-    """What a request shows that got no answer."""
+    """The observation from a request without an answer."""
     if reply.status in _TELLS_NOTHING or not reply.status or 200 <= reply.status < 400:
         return unknown(reply.fault)
     return no(reply.fault)
@@ -101,7 +101,7 @@ class ServerUnderProbe:
         spec: which server and model, and how to reach it.
         api_key: sent as bearer token; shown nowhere.
         request_timeout: seconds for one exchange.
-        seconds: after these nothing is sent any more.
+        seconds: time limit after which nothing more is sent.
 
     Raises:
         SpecificationError: the base URL is no URL, the key cannot be sent in a header, or TLS cannot be set up.
@@ -120,9 +120,9 @@ class ServerUnderProbe:
         self.model = spec.model
         self.requests = 0
         self.reference: dict[EndpointKind, ParsedReply] = {}
-        """What each endpoint that works says to ``PROMPT`` at temperature 0, in ``TOKENS`` tokens."""
+        """Each working endpoint's answer to ``PROMPT`` at temperature 0, in ``TOKENS`` tokens."""
         self.refusals: dict[EndpointKind | Literal["models"], Fault] = {}
-        """What each endpoint said last to a question that it gave no answer to."""
+        """Each endpoint's last fault."""
         self.token_ids: list[int] | None = None
         """``PROMPT``'s, where the server tells them."""
         self.max_length: int | None = None
@@ -145,16 +145,16 @@ class ServerUnderProbe:
 
     @property
     def endpoint(self) -> EndpointKind | None:
-        """The endpoint that questions about both go to: chat, if it works; None if neither does."""
+        """The endpoint for questions that concern both: chat if it works, else completions; None if neither does."""
         return next((kind for kind in ("chat", "completions") if kind in self.reference), None)
 
     def clean(self, text: str) -> str:
-        """The text on one line, short, without the key."""
+        """The text on one line, truncated, without the key."""
         line = self._redact(text)
         return line if len(line) <= _EVIDENCE else line[: _EVIDENCE - 1] + "…"
 
     def time_left(self) -> float:
-        """Seconds for the next exchange."""
+        """Seconds that are left for the next exchange."""
         return min(self._request_timeout, self._deadline - time.monotonic())
 
     async def get(self, path: str) -> ProbeReply:
@@ -175,7 +175,7 @@ class ServerUnderProbe:
         return await self._exchange(lambda timeout: self._client.request("POST", url, payload, timeout=timeout))
 
     def body(self, kind: EndpointKind, prompt: Any, **body: Any) -> dict[str, Any]:
-        """A request of few tokens at temperature 0; `body` adds to it and replaces."""
+        """The body of a short request at temperature 0; `body` adds and replaces fields."""
         asked = {"messages": [{"role": "user", "content": prompt}]} if kind == "chat" else {"prompt": prompt}
         return {"model": self.model, **asked, "temperature": 0, "max_tokens": TOKENS, "seed": SEED, **body}
 
@@ -185,7 +185,7 @@ class ServerUnderProbe:
         return reply if reply.fault else self._answered(reply, kind)
 
     async def exchange(self, payload: bytes, read: Callable[[bytes], T]) -> T | Failure:
-        """What `read` makes of a reply of completions, or why there is none; see :mod:`assay.models.echo_probe`."""
+        """Ask completions; return what `read` parses, or the failure. See :mod:`assay.models.echo_probe`."""
         reply = await self._ask("completions", payload)
         if reply.fault:
             return Failure(cause=reply.cause or FailureCause.MALFORMED_REPLY, message=reply.fault)
@@ -218,7 +218,7 @@ class ServerUnderProbe:
         return reply if reply.cause is not FailureCause.RESET else await self._send(send, kind)
 
     async def stream(self, kind: EndpointKind, feed: Callable[[bytes], bool], **body: Any) -> ProbeReply:
-        """Ask for an answer whose body `feed` takes part by part; see :class:`assay.models.transport.Stream`."""
+        """Ask for a streamed answer; `feed` gets its chunks, see :class:`assay.models.transport.Stream`."""
         stream = Stream(feed, self._request_timeout)
         payload = _encode(self.body(kind, PROMPT, **body))
         return await self._send(self._asking(kind, payload, stream), kind)

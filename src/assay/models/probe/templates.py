@@ -1,4 +1,4 @@
-"""Tokens: how a prompt is split, whether chat puts a template around it, and whether a BOS token comes twice."""
+"""Probes of tokens: tokenization, the chat template, and a doubled BOS token."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _MESSAGES = [{"role": "user", "content": PROMPT}]
 
 
 async def tokenize(server: ServerUnderProbe) -> Observations:
-    """Whether ``/tokenize`` splits the prompt; what it gives is kept for other questions."""
-    # vLLM and SGLang, llama.cpp, TGI: each calls the text by another name.
+    """Whether ``/tokenize`` works; its tokens are kept for other checks."""
+    # vLLM and SGLang, llama.cpp, TGI: each has another name for the text.
     finding = unknown()
     for name in ("prompt", "content", "inputs"):
         ids = await _ids(server, **{name: PROMPT}, **({"model": server.model} if name == "prompt" else {}))
@@ -30,7 +30,7 @@ async def tokenize(server: ServerUnderProbe) -> Observations:
 
 
 async def _ids(server: ServerUnderProbe, **body: Any) -> list[int] | Observation:
-    """Token ids from ``/tokenize``, or what is known instead."""
+    """Token ids from ``/tokenize``, or the observation that there are none."""
     reply = await server.post("/tokenize", **body)
     if reply.fault:
         return refused(reply)
@@ -42,7 +42,7 @@ async def _ids(server: ServerUnderProbe, **body: Any) -> list[int] | Observation
 
 
 async def look_at_template(server: ServerUnderProbe) -> Observations:
-    """How many tokens chat adds to a text, and what completions adds to the text that chat makes of it."""
+    """How many tokens the chat template adds to a text, and whether completions adds a BOS to the rendered text."""
     chat, plain = server.reference.get("chat"), server.reference.get("completions")
     if chat is None or chat.prompt_tokens is None:
         return {Capability.CHAT_TEMPLATE: unknown("chat does not count its prompt's tokens")}
@@ -68,7 +68,7 @@ def _judge_template(with_template: int, bare: int | None) -> Observation:
 
 
 async def _rendered(server: ServerUnderProbe) -> tuple[str | None, list[int]]:
-    """What the template makes of the prompt, as text (llama.cpp, vLLM) and as token ids (vLLM)."""
+    """The rendered prompt, as text (llama.cpp, vLLM) and as token ids (vLLM)."""
     applied = (await server.post("/apply-template", messages=_MESSAGES)).json
     if isinstance(text := at(applied, "prompt"), str):
         return text, []
@@ -90,8 +90,8 @@ async def _count_again(server: ServerUnderProbe, rendered: str, in_chat: int) ->
 
 
 async def try_system_prompt(server: ServerUnderProbe) -> Observations:
-    """Whether a system message is part of what the model is given: some templates drop it, some refuse it."""
-    # A long one is compared with a short one: where there is none, some templates put one of their own.
+    """Whether a system message reaches the model: some templates drop it, some refuse it."""
+    # A long one is compared with a short one, not with none: some templates add their own if there is none.
     without, short, long = await asyncio.gather(
         server.ask("chat", max_tokens=1),
         server.ask("chat", messages=_after_system(_SHORT_SYSTEM), max_tokens=1),
