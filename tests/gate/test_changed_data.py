@@ -167,7 +167,7 @@ def test_a_group_says_which_of_its_subtasks_its_score_knows_nothing_of(bench: Be
     check = Check(metric=KEY, task="all_sums", min=0.5)
     result = bench.judged(check, early=False, task="all_sums")
     assert (result.verdict, result.n) == (Verdict.PASS, 60)
-    assert result.reason.endswith("without more_sums of its 2 subtasks, where there is no exact_match,get-answer")
+    assert result.reason.endswith("without more_sums of its 2 subtasks, which do not report exact_match,get-answer")
     with pytest.raises(SpecificationError, match="no check looks at more_sums"):
         bench.judged(check, early=True, task="all_sums")
 
@@ -181,7 +181,7 @@ def test_a_run_that_goes_on_is_not_judged_by_itself(bench: Bench, early: bool) -
     bench.server.faults = ()
     check = Check(metric=KEY, task="sums", baseline=str(results.parent), margin=0.2)
     stopping = EarlyStopping(order_seed=3) if early else None
-    with pytest.raises(BaselineMismatchError, match="is this very run"):
+    with pytest.raises(BaselineMismatchError, match="is this run itself"):
         evaluate(msgspec.structs.replace(first, checks=(check,), early_stopping=stopping))
     anew = msgspec.structs.replace(first, checks=(check,), early_stopping=stopping, fresh=True)
     assert evaluate(anew).checks[0].n

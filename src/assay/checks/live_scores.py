@@ -31,7 +31,7 @@ class LiveScores:
         return self._scores[task].values_by_document(*MetricKey.read(metric))
 
     def exact_values(self, task: str, metric: str) -> list[Any]:
-        """The same, in their order, without rounding where that is known."""
+        """The scores in document order, exact if they are known as fractions."""
         return list(self._scores[task].exact_values(*MetricKey.read(metric)).values())
 
     def failed(self, task: str) -> int:

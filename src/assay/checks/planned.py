@@ -92,7 +92,7 @@ def refuse_own_results(planned: Sequence[PlannedCheck], journal: str) -> None:
     for plan in planned:
         if plan.baseline is not None and plan.baseline.journal == journal:
             raise BaselineMismatchError(
-                f"the baseline {plan.check.baseline} is this very run, which goes on, so its answers would be "
+                f"the baseline {plan.check.baseline} is this run itself, which is being resumed: its answers would be "
                 "compared with themselves; name another baseline, or start anew with --fresh"
             )
 
@@ -171,7 +171,7 @@ def _note_missing_subtasks(result: CheckResult, scope: Scope) -> CheckResult:
     more = f" and {len(scope.not_reporting) - _NAMED} more" if len(scope.not_reporting) > _NAMED else ""
     named = f"{', '.join(scope.not_reporting[:_NAMED])}{more}"
     subtasks = len(scope.not_reporting) + len(scope.tasks)
-    words = f"without {named} of its {subtasks} subtasks, where there is no {result.metric}"
+    words = f"without {named} of its {subtasks} subtasks, which do not report {result.metric}"
     return msgspec.structs.replace(result, reason=f"{result.reason}; {words}")
 
 

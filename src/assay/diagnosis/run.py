@@ -221,7 +221,7 @@ def _note_on_faults(found: list[Found]) -> str:
     if any(each.finding.is_cause for each in found):
         return ""
     faults = [each.finding for each in found if each.finding.is_certain_fault]
-    return "".join(f"; certain all the same: {each.title}: {each.evidence}" for each in faults)
+    return "".join(f"; certain fault: {each.title}: {each.evidence}" for each in faults)
 
 
 def _headline(evidence: Evidence, found: list[Found]) -> str:

@@ -81,7 +81,7 @@ def evaluate(
     Raises:
         UsageError: it cannot be done as asked (a bad value, an unknown task or metric, missing data, …).
         UnjudgeableError: the server cannot be reached, or refuses everything.
-        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call goes on where it stopped.
+        RunInterrupted: stopped by Ctrl-C or SIGTERM; the same call continues where it stopped.
     """
     refuse_inside_event_loop("evaluate", "await evaluate_async(specification)")
     specification = validate(specification)

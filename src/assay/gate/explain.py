@@ -158,7 +158,7 @@ def _remarks(check: Check, scope: Scope, tasks: list[Task], specification: Speci
     limits = {} if stopping is None else {name: getattr(stopping.budget, name) for name in ("tokens", "minutes")}
     if limits := {name: value for name, value in limits.items() if value is not None}:
         stated = " and ".join(f"{name} = {value:g}" for name, value in limits.items())
-        yield f"[budget] {stated} may end it before: how many documents that is cannot be said beforehand"
+        yield f"[budget] {stated} may end the run earlier; after how many documents is not known in advance"
 
 
 def _with_forecast(

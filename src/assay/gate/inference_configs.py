@@ -236,7 +236,7 @@ def _options(config: dict[str, Any], file: Path) -> dict[str, Any]:
 def _metric_key(name: str) -> tuple[str, str]:
     if "," in name or not name:
         return name, ""
-    return f"{name},none", f"'{name}' names no filter; '{name},none' is where there is none in the task"
+    return f"{name},none", f"'{name}' names no filter; '{name},none' is right if the task has none"
 
 
 def _remarks_on_dropped(config: dict[str, Any], kept: set[str]) -> list[str]:

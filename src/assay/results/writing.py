@@ -91,8 +91,8 @@ def _blamed_on(what: str) -> Iterator[None]:
         yield
     except (Exception, SystemExit) as error:
         raise TaskConfigError(
-            f"{what}: the scores cannot be aggregated: {describe_error(error)}; the answers are kept, and the same "
-            "command goes on from here once that is mended"
+            f"{what}: the scores cannot be aggregated: {describe_error(error)}; the answers are kept: fix "
+            "this, then run the same command again"
         ) from error
 
 

@@ -1,8 +1,7 @@
-"""What all answers to a document come to, where the user has each document asked several times.
+"""Scores repeated answers to a document, if the user has each document asked several times.
 
-Each answer is scored by itself, by the task's own filters and metrics, as if it were the only one; and so is the one
-that lm-eval's ``majority_vote`` chooses. Values are fractions: what answers come to on average is held against
-thresholds, which may be met exactly.
+Each answer is scored by itself, by the task's own filters and metrics, and so is the one that lm-eval's
+``majority_vote`` chooses. Values are fractions, so that a mean that equals a threshold passes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class _Answered:
-    """What filters take for one of lm-eval's instances."""
+    """Stands for one of lm-eval's instances when filters are applied."""
 
     def __init__(self, doc: Any, resps: Sequence[Any]) -> None:
         self.doc = doc
@@ -39,7 +38,7 @@ class RepeatScorer:
 
     Args:
         task: lm-eval's Task object.
-        copy: makes of a document one that the task's code may change.
+        copy: copies a document, so that the task's code may change it.
     """
 
     def __init__(self, task: Task, copy: Callable[[Any], Any]) -> None:
@@ -51,7 +50,7 @@ class RepeatScorer:
     def score(self, sample: Sample) -> dict[str, dict[str, Fraction]]:
         """By filter and metric, the values of a document whose instances hold their responses.
 
-        Empty where nobody asked for repeats. Whatever the task's code raises is left to the caller.
+        Empty if no repeats were asked for. Exceptions of the task's code are left to the caller.
         """
         if not self._pipelines or any(len(instance.resps) != self._repeats for instance in sample.instances):
             return {}  # its own Python makes its instances, and has no repeats

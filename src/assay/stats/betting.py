@@ -6,11 +6,11 @@ is at most
 
     m_t = (N·null − S) / (N − t + 1).
 
-A gambler who stakes a share c of the wealth on the next value x gets back the factor 1 − c + c·x/m_t. Whoever chooses
-c between 0 and 1 before x is seen, by whatever rule, has an expected factor of at most 1 if the claim is true, whatever
-was drawn before: E[1 − c + c·x/m_t] = 1 − c + c·E[x]/m_t ≤ 1. So the wealth is a non-negative supermartingale and, by
-Ville's inequality, ever reaches 1/α with probability at most α, however often one looks. Wealth is evidence against the
-claim.
+A gambler who stakes a share c of the wealth on the next value x gets back the factor 1 − c + c·x/m_t. If c is
+chosen between 0 and 1 before x is seen, by any rule, and the claim is true, then the expected factor is at most 1,
+whatever was drawn before: E[1 − c + c·x/m_t] = 1 − c + c·E[x]/m_t ≤ 1. So the wealth is a non-negative supermartingale
+and, by Ville's inequality, ever reaches 1/α with probability at most α, however often one looks. Wealth is evidence
+against the claim.
 
 Which stake is best depends on the unknown truth, so the wealth is spread over a portfolio of gamblers: an average of
 supermartingales is one again, and it grows nearly as fast as the best of them. Two rules for the stakes use what is

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 Alternative = Literal["two-sided", "worse", "better"]
-"""What is to be shown of the candidate: that it differs from the baseline, is worse, or is better."""
+"""What to show about the candidate: that it differs from the baseline, is worse, or is better."""
 
 
 class Flips(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ def mcnemar(lost: int, gained: int, alternative: Alternative = "two-sided", *, m
     Args:
         lost: Documents that only the baseline answered right.
         gained: Documents that only the candidate answered right.
-        alternative: What is to be shown.
+        alternative: What to show.
         mid_p: Count the observed table half (Fagerland et al. 2013): less conservative, error rate no longer
             guaranteed but rarely exceeded.
 
@@ -192,7 +192,7 @@ def sign_flip_test(
 
     Args:
         differences: Candidate minus baseline, one a document.
-        alternative: What is to be shown.
+        alternative: What to show.
         draws: Random sign patterns.
         seed: Of the random numbers.
 
