@@ -1,7 +1,7 @@
-"""The durable record of a run: every response, on disk before it counts.
+"""The durable record of a run: every response is on disk before it counts.
 
-Written by one process through :class:`Journal`; read by anyone, at any time, through :func:`records`, :func:`check` and
-:func:`summarise`.
+One process writes it through :class:`Journal`. Anyone may read it at any time, through :func:`records`, :func:`check`
+and :func:`summarise`.
 
 It may import ``types``, ``errors`` and ``_util``.
 """

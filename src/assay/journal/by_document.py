@@ -1,4 +1,4 @@
-"""A finished run's responses by document, each read from the journal only when asked for."""
+"""Looks up a finished run's responses by document, and reads them from the journal only on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ResponsesByDocument:
-    """Knows where in a journal each document's responses lie; memory: sixteen bytes a response.
+    """An index of a journal's responses by document. Memory: sixteen bytes a response.
 
     Raises:
         JournalError: There is no such file, it cannot be read, or it is no journal.
@@ -33,7 +33,7 @@ class ResponsesByDocument:
         size = os.fstat(self._fd).st_size
         self._payload_at = payload_reader(self._fd, size)
         self._places: dict[str, PlacesByDocument] = {}
-        """By task, where the responses of all attempts lie."""
+        """Offsets of all responses, by task. A request that was asked again has several."""
         try:
             for item in scan_records(self._fd, size, path):
                 if isinstance(item, Placed) and isinstance(item.record, ResponseRecord):
@@ -45,11 +45,11 @@ class ResponsesByDocument:
     def _add(self, record: ResponseRecord, offset: int) -> None:
         if record.task not in self._places:
             self._places[record.task] = PlacesByDocument()
-        with suppress(OverflowError):  # no run has so many documents: whoever wrote that, nobody asks for it
+        with suppress(OverflowError):  # no run has so many documents: nobody will look this one up
             self._places[record.task].add(record.doc_id, offset)
 
     def records(self, task: str, doc_id: int) -> list[ResponseRecord]:
-        """What came of a document's requests, in the order of the requests; of several attempts, what counts."""
+        """The responses to a document's requests, in the order of the requests; for each the one that counts."""
         counting: dict[str, ResponseRecord] = {}
         for offset in self._places[task].of(doc_id) if task in self._places else ():
             payload = self._payload_at(offset)
@@ -59,7 +59,7 @@ class ResponsesByDocument:
         return sorted(counting.values(), key=lambda record: (record.index, record.repeat))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._fd)
 
     def __enter__(self) -> Self:
@@ -70,5 +70,5 @@ class ResponsesByDocument:
 
 
 def _counts_before(known: ResponseRecord | None, record: ResponseRecord) -> bool:
-    """Whether a later record of the same request counts: the last answer, or else the last failure."""
+    """Whether a later record of the same request replaces `known`: the last answer counts, or else the last failure."""
     return known is None or isinstance(record.response, Answer) or not isinstance(known.response, Answer)

@@ -1,4 +1,4 @@
-"""A run's journal among the files of its folder: found, locked, or made."""
+"""Finds, locks and creates a run's journal file."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 SUFFIX = ".journal"
 _START = "%Y-%m-%dT%H-%M-%S.%fZ"
 _BLOCK = 2**20
-"""Bytes that are copied at once."""
+"""Bytes copied at a time."""
 
 _log = logging.getLogger(__name__)
 
 
 class JournalRun(NamedTuple):
-    """What finds a run's journal."""
+    """What identifies a run's journal."""
 
     fingerprints: tuple[str, ...]
-    """One for each endpoint at which the run may be asked, in hexadecimal. Any of them will do."""
+    """One for each endpoint of the run, in hexadecimal. Any of them identifies the journal."""
     specification: Mapping[str, Any]
 
 
 def claim(folder: Path, run: JournalRun, *, fresh: bool, newest: bool) -> tuple[Path, int]:
-    """The journal that a run is to use (see :meth:`assay.journal.Journal.open`): its path and a locked descriptor."""
+    """Find or create a run's journal, see :meth:`assay.journal.Journal.open`. Returns path and locked descriptor."""
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         with _folder_lock(folder):
@@ -50,7 +50,7 @@ def claim(folder: Path, run: JournalRun, *, fresh: bool, newest: bool) -> tuple[
 
 
 def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Path]:
-    """A folder's journals, oldest first; if a fingerprint is given, only those with its first 12 digits in their name.
+    """A folder's journals, oldest first; with a fingerprint, only those whose name ends with its first 12 digits.
 
     Raises:
         JournalError: The folder cannot be read. (One that does not exist has no journals.)
@@ -65,7 +65,7 @@ def find_journals(folder: str | Path, fingerprint: str | None = None) -> list[Pa
 
 
 def _lock_resumable(folder: Path, run: JournalRun, *, even_finished: bool) -> tuple[Path, int] | None:
-    """The newest journal of a run, open and locked, unless it is finished for good and that matters."""
+    """Open and lock a run's newest journal; None if there is none, or it is finished and not `even_finished`."""
     for path in reversed(find_journals(folder)):
         name_matches = any(path.name.endswith(_ending(fingerprint)) for fingerprint in run.fingerprints)
         try:
@@ -73,7 +73,7 @@ def _lock_resumable(folder: Path, run: JournalRun, *, even_finished: bool) -> tu
         except OSError:
             if name_matches:
                 raise
-            continue  # somebody else's
+            continue  # another run's
         try:
             if (name_matches and _was_begun_by(run, path, fd)) or _was_continued_by(run, fd):
                 lock(fd, path)
@@ -88,16 +88,16 @@ def _lock_resumable(folder: Path, run: JournalRun, *, even_finished: bool) -> tu
 
 
 def _was_begun_by(run: JournalRun, path: Path, fd: int) -> bool:
-    # The file name holds only the fingerprint's beginning. Where the header is damaged, it has to do.
+    # The file name holds only the beginning of the fingerprint. If the header is damaged, that must be enough.
     header = first_header(fd, os.fstat(fd).st_size, path)
     return header is None or header.fingerprint in run.fingerprints
 
 
 def _was_continued_by(run: JournalRun, fd: int) -> bool:
-    """Whether a journal that was begun at another endpoint is of a run that has, or had, one of this run's."""
+    """Whether a journal that was begun at another endpoint later used one of this run's endpoints."""
     for header in headers(fd, os.fstat(fd).st_size):
         if task_names(header.specification) != task_names(run.specification):
-            return False  # after one look: there may be many, and they may be long
+            return False  # decided by the first header: there may be many journals, and long ones
         if not {header.fingerprint, *header.replicas}.isdisjoint(run.fingerprints):
             return True
     return False
@@ -108,7 +108,7 @@ def _ending(fingerprint: str) -> str:
 
 
 def _create(folder: Path, fingerprint: str) -> tuple[Path, int]:
-    """A new, empty, locked journal."""
+    """Create an empty, locked journal."""
     while True:
         path = folder / f"{_start_in(folder).strftime(_START)}{_ending(fingerprint)}"
         with suppress(FileExistsError):
@@ -124,17 +124,17 @@ def _create(folder: Path, fingerprint: str) -> tuple[Path, int]:
 
 
 def _start_in(folder: Path) -> datetime:
-    """Now; where the clock has been set back, a moment after the newest journal began: names tell which is newest."""
+    """The current time, but later than the newest journal's even if the clock was set back: names give the order."""
     now = datetime.now(UTC)
     for path in reversed(find_journals(folder)):
-        with suppress(ValueError, OverflowError):  # somebody else's name
+        with suppress(ValueError, OverflowError):  # not a name that Assay gives
             newest = datetime.strptime(path.name.partition("_")[0], _START).replace(tzinfo=UTC)
             return max(now, newest + timedelta(microseconds=1))
     return now
 
 
 def is_file_at(path: Path, fd: int) -> bool:
-    """Whether an open file is the one of that name; also where nobody may look."""
+    """Whether an open file still has that path; assumed if the path may not be read."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(fd))
     except PermissionError:
@@ -146,21 +146,21 @@ def is_file_at(path: Path, fd: int) -> bool:
 
 
 def recreate(path: Path, fd: int, size: int, answers: int) -> int:
-    """Give a journal that was deleted, moved away or replaced its name back, with all that it holds.
+    """Write a journal that was deleted, moved away or replaced to its path again.
 
-    Another file of that name is moved aside.
+    If another file has that path now, it is renamed.
 
     Args:
-        path: the name.
+        path: the journal's path.
         fd: the journal, still open.
         size: where its last record ends.
-        answers: how many it holds.
+        answers: how many answers it holds, for messages.
 
     Returns:
         The new file's descriptor, locked.
 
     Raises:
-        StorageError: it cannot be made again; says where its answers are kept instead.
+        StorageError: it cannot be written again; the message says where its answers are kept instead.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -218,7 +218,7 @@ def _rescue_error(path: Path, fd: int, size: int, answers: int, error: OSError) 
 
 
 def lock(fd: int, path: Path) -> None:
-    """Lock a journal until its descriptor is closed, by whatever death."""
+    """Lock a journal until its descriptor is closed; the system does that when the process ends."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -230,7 +230,7 @@ def lock(fd: int, path: Path) -> None:
 
 
 def remove_finished(path: Path) -> bool:
-    """Remove the journal of a run that has all its results, unless a process uses it.
+    """Remove a journal whose run has all its results, unless a process is using it.
 
     Returns:
         Whether it was removed.
@@ -249,7 +249,7 @@ def remove_finished(path: Path) -> bool:
 
 
 def is_finished(path: Path) -> bool:
-    """Whether a journal's run has all its results, and no process uses it."""
+    """Whether a journal's run has all its results, and no process is using it."""
     try:
         with path.open("rb+") as file:
             return _is_idle_and_finished(file.fileno(), path)
@@ -267,7 +267,7 @@ def _is_idle_and_finished(fd: int, path: Path) -> bool:
 
 @contextmanager
 def _folder_lock(folder: Path) -> Iterator[None]:
-    """Keep two processes from each starting a journal for the same run; on file systems that cannot, do nothing."""
+    """Keep two processes from both starting a journal for the same run, if the file system supports locks."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with suppress(OSError):
@@ -289,7 +289,7 @@ def _sync_folder(folder: Path) -> None:
 
 @contextmanager
 def writing(place: Path) -> Iterator[None]:
-    """Turn the system's errors into errors that name the place."""
+    """Turn OSError into an error that names the file."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Marks a run as finished once its outcome has been told, after its journal is closed."""
+"""Marks a run as finished after its journal is closed and its outcome has been reported."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _log = logging.getLogger(__name__)
 
 
 def finish_journal(path: Path, failed: int) -> None:
-    """Record that a run's results are written and told, in the journal that was closed before.
+    """Record in a closed journal that the run's results are written and reported.
 
-    Where that fails, the run stays one that can be gone on with: the same command asks nothing and tells its outcome
-    again. So it is no error.
+    Failing to do so is not an error: the run can then be resumed, and the same command sends no request and reports its
+    outcome again.
 
     Args:
         path: the journal.
@@ -38,6 +38,6 @@ def finish_journal(path: Path, failed: int) -> None:
         finally:
             os.close(fd)
     except JournalLockedError:
-        return  # another process goes on with it
+        return  # another process has resumed it
     except OSError as error:
         _log.warning("%s cannot be marked as finished (%s); the results are there", path, error.strerror)

@@ -1,4 +1,4 @@
-"""The bytes of a journal: a magic line, then frames that can each be checked, and found again after damage.
+"""The file format of a journal: a magic line, then frames with checksums, which can be found again after damage.
 
 A frame is ``RS length SP checksum SP payload LF``: the record separator 0x1E; the payload's length and its CRC-32, each
 as eight lower-case hexadecimal digits; the payload, UTF-8 JSON. JSON escapes control characters inside strings, so
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAGIC = b"assay-journal\n"
 MAX_PAYLOAD = 64 * 2**20
-"""Bytes. A longer claim is damage: nothing is allocated for it."""
+"""Bytes. A frame that claims to be longer is damage, and nothing is allocated for it."""
 
 _MARK = b"\x1e"
 _HEAD = re.compile(rb"\x1e([0-9a-f]{8}) ([0-9a-f]{8}) ")
@@ -30,7 +30,7 @@ _NEIGHBOURHOOD = 2**16
 
 
 class Frame(NamedTuple):
-    """A whole frame: its checksum holds."""
+    """A whole frame with a matching checksum."""
 
     offset: int
     end: int
@@ -45,7 +45,7 @@ class Damage(NamedTuple):
 
 
 def encode_frame(payload: bytes) -> bytes:
-    """Wrap a payload of UTF-8 JSON.
+    """Frame a payload of UTF-8 JSON.
 
     Raises:
         JournalError: The payload is longer than ``MAX_PAYLOAD``.
@@ -58,7 +58,7 @@ def encode_frame(payload: bytes) -> bytes:
 
 
 def scan(fd: int, size: int, start: int = 0) -> Iterator[Frame | Damage]:
-    """Every whole frame between two offsets of an open file and, between them, every stretch of damage, in file order.
+    """Every whole frame between two offsets of an open file, and the damage between frames, in file order.
 
     Args:
         fd: Open for reading; its file position is neither used nor changed.
@@ -96,12 +96,12 @@ def read_payload(fd: int, size: int, offset: int) -> bytes | None:
 
 
 def payload_reader(fd: int, size: int) -> Callable[[int], bytes | None]:
-    """:func:`read_payload` for many frames that mostly lie close together."""
+    """A function like :func:`read_payload` for many frames, buffered because most lie close together."""
     return functools.partial(_payload_at, _Window(fd, size, chunk=_NEIGHBOURHOOD))
 
 
 def find_payloads(fd: int, size: int, beginning: bytes) -> Iterator[int]:
-    """Offsets where frames may start whose payloads begin in a certain way, found by searching for that alone."""
+    """Offsets at which frames with such a payload may start, found by searching the file for its beginning."""
     overlap = len(beginning) - 1
     for start in range(0, size, _CHUNK):
         chunk = os.pread(fd, min(_CHUNK + overlap, size - start), start)

@@ -1,4 +1,4 @@
-"""Where in a journal each key's answer lies: sixteen bytes a key, however many keys."""
+"""An index from request keys to file offsets. Memory: sixteen bytes a key."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 
 _MIN_MERGE = 2**16
 _hash = hash
-"""Of this process alone, like the index itself."""
+"""Differs from process to process, so the index lives in memory only."""
 
 
 class OffsetIndex:
     """Maps keys to file offsets; the last offset put for a key wins.
 
-    A key is held as its hash, of 64 bits. Two keys of one hash (one chance in 10^7 among a million keys) share an
-    entry, so the caller compares the key in the record that an offset leads to.
+    A key is stored as a 64-bit hash. Two keys with the same hash (a chance of 1 in 10^7 among a million keys) share an
+    entry, so callers must compare the key in the record at the offset.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Reading a journal, also one that another process is writing: without a lock, and without changing a byte."""
+"""Reads a journal without a lock and without changing it, even while another process is writing it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def records(path: str | Path) -> Iterator[Record]:
-    """Every record of a journal, in the order of writing. Damaged records and those of unknown kinds are left out.
+    """Every record of a journal, in the order of writing, except damaged ones and those of unknown kinds.
 
     A key may occur more than once: a failed request is asked again when the run is resumed. The last answer counts.
 
@@ -43,7 +43,7 @@ class DamagedRegion(msgspec.Struct, frozen=True):
 
 
 class JournalReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a journal holds and what state it is in."""
+    """A journal's counts and condition."""
 
     path: str
     size: int
@@ -53,17 +53,17 @@ class JournalReport(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     """Whole records of every kind."""
     responses: int
-    """Answers and failures, repetitions included."""
+    """Answers and failures, including those of requests asked again."""
     answers: int
-    """Requests that have an answer: what a resumed run need not ask again."""
+    """Requests with an answer, which a resumed run does not ask again."""
     failures: dict[FailureCause, int]
-    """Requests whose last response is a failure and that have no answer, by cause."""
+    """Requests without an answer, by the cause of their last failure."""
     unknown: int
     """Whole records of kinds that this version does not know."""
     damaged: tuple[DamagedRegion, ...]
     """Damage between whole records."""
     torn: DamagedRegion | None
-    """What follows the last whole record: a write that was cut off, or is under way."""
+    """The bytes after the last whole record: a write that was interrupted or is in progress."""
     date_id: str | None
     """Time stamp of the results that were being written when the run ended."""
     finished: bool
@@ -73,7 +73,7 @@ class JournalReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every byte is as it was written, also the last ones."""
+        """Whether every byte belongs to a whole record."""
         return not self.damaged and self.torn is None
 
 
@@ -110,7 +110,7 @@ def check(path: str | Path) -> JournalReport:
 
 
 def _note_failure(unanswered: dict[str, FailureCause], record: ResponseRecord, state: JournalState) -> None:
-    """Keep account of the keys whose last response is a failure and that have no answer."""
+    """Update the keys that have no answer, with the cause of their last failure."""
     if isinstance(record.response, Failure):
         if state.answers.get(record.key) is None:
             unanswered[record.key] = record.response.cause

@@ -1,4 +1,4 @@
-"""What a journal's frames say: the schema, and its encoding as JSON."""
+"""The records of a journal: their schema, and its encoding as JSON."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCHEMA_VERSION = 1
-"""Raised when a reader of the version before could misread a record; not for a new kind or a new optional field."""
+"""Increased if older readers could misread a record; not for a new kind of record or a new optional field."""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="header"):
-    """Written each time that a process opens the journal for writing: first of all, and at every resumption."""
+    """Written whenever a process opens the journal for writing: at the start and at every resumption."""
 
     version: int
     """The schema version of what follows."""
     fingerprint: str
-    """Identifies the run: equal fingerprints ask the same questions of the same model."""
+    """Identifies the run: runs with equal fingerprints send the same requests to the same model."""
     specification: dict[str, Any]
     assay: str
     """Assay's version."""
     time: float
     """Seconds since the epoch, as in every record."""
     replicas: tuple[str, ...] = ()
-    """The fingerprints of the same run at its further endpoints, any of which finds this journal."""
+    """The run's fingerprints for its further endpoints. Any of them finds this journal."""
 
 
 class ResponseRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="response"):
-    """A request's identity and what came of it. The request's body is not recorded: its key stands for it."""
+    """A request's identity and its response. The key, a hash, stands for the request's body."""
 
     task: str
     doc_id: int
@@ -46,14 +46,14 @@ class ResponseRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
 
 class Probed(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="probed"):
-    """What the server was seen to do before the run."""
+    """The probe's report on the server before the run."""
 
     report: dict[str, Any]
     time: float
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="known"):
-    """What is known of the run's servers, by which a run that goes on sees whether they are still the same."""
+    """What is known of the run's servers. A resumed run compares it with what they are then."""
 
     servers: dict[str, Any]
     """By address."""
@@ -64,7 +64,7 @@ class Finalised(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag
     """Results are about to be written under this time stamp."""
 
     date_id: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z][0-9A-Za-z.-]{0,60}\Z")]
-    """It becomes part of files' names, so that nothing else may be in it."""
+    """Becomes part of file names, hence the pattern."""
     time: float
 
 
@@ -77,7 +77,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag=
 
 
 HEADER_BEGINNING = b'{"kind":"header",'
-"""How every header begins, and no other record."""
+"""Every header begins so, and no other record does."""
 
 Record = Header | Probed | Known | ResponseRecord | Finalised | Finished
 
@@ -86,16 +86,16 @@ _decoder = msgspec.json.Decoder(Record)
 
 
 def encode_record(record: Record) -> bytes:
-    """The record as UTF-8 JSON on one line."""
+    """Encode a record as UTF-8 JSON on one line."""
     try:
         return _encoder.encode(record)
     except UnicodeEncodeError:
-        # A server sent a lone surrogate ("\ud800" in its JSON). UTF-8 cannot hold it, an escape can.
+        # A server sent a lone surrogate ("\ud800" in its JSON), which UTF-8 cannot represent: escape it.
         return json.dumps(msgspec.to_builtins(record), separators=(",", ":")).encode("ascii")
 
 
 def decode_record(payload: bytes) -> Record | None:
-    """The record in a payload whose checksum holds; None if it is of a kind that this version does not know.
+    """Decode a payload with a valid checksum; None if this version does not know that kind of record.
 
     Raises:
         JournalVersionError: The record is the header of a later schema version.
@@ -119,13 +119,13 @@ def decode_record(payload: bytes) -> Record | None:
 
 
 def task_names(specification: Mapping[str, Any]) -> list[Any]:
-    """The tasks that a header's specification names; none where it says something else."""
+    """The tasks that a header's specification names; empty if it names none."""
     tasks = specification.get("tasks")
     return list(tasks) if isinstance(tasks, list | tuple) else []
 
 
 class _AnyHeader(msgspec.Struct, tag_field="kind", tag="header"):
-    """What every version's header has, also one whose other fields have changed."""
+    """The part of a header that is the same in every schema version."""
 
     version: int
 

@@ -1,4 +1,4 @@
-"""What a journal amounts to, record by record: shared by the reader and by the writer that resumes."""
+"""A journal's state, built record by record. Used to read a journal and to resume from it."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _TAIL = 4096
 
 
 class Placed(NamedTuple):
-    """A whole record and where it lies."""
+    """A whole record and its offsets."""
 
     offset: int
     end: int
     record: Record | None
-    """None: of an unknown kind."""
+    """None if it is of an unknown kind."""
 
 
 def scan_records(fd: int, size: int, path: str | Path, start: int = 0) -> Iterator[Placed | Damage]:
-    """Every record of an open journal with its place, and the damage between them, in file order.
+    """Every record of an open journal with its offsets, and the damage between records, in file order.
 
     Args:
         fd: Open for reading.
@@ -71,7 +71,7 @@ def scan_records(fd: int, size: int, path: str | Path, start: int = 0) -> Iterat
 
 
 class JournalState:
-    """What the records of a journal amount to. Memory: sixteen bytes an answer."""
+    """The state after the records read so far. Memory: sixteen bytes an answer."""
 
     def __init__(self) -> None:
         self.header: Header | None = None
@@ -88,7 +88,7 @@ class JournalState:
         """Where the last whole record ends."""
 
     def add(self, item: Placed | Damage) -> None:
-        """Account for the next record or stretch of damage."""
+        """Add the next record or stretch of damage."""
         if isinstance(item, Damage):
             self.damaged.append(item)
             return
@@ -112,19 +112,19 @@ class JournalState:
             case Finalised():
                 self.date_id = item.record.date_id
             case Finished():
-                # The results under this time stamp are complete; a resumed run writes new ones under its own.
+                # These results are complete; a resumed run writes new ones under a new time stamp.
                 self.date_id = None
                 self.finished = item.record
 
 
 def first_header(fd: int, size: int, path: str | Path) -> Header | None:
-    """The header that a journal starts with; None if it is damaged."""
+    """A journal's first header; None if it is damaged."""
     first = next(scan_records(fd, size, path), None)
     return first.record if isinstance(first, Placed) and isinstance(first.record, Header) else None
 
 
 def headers(fd: int, size: int) -> Iterator[Header]:
-    """Every whole header, found without reading the records between; none of a later schema version."""
+    """Every whole header, found without decoding the records between; headers of later schema versions are skipped."""
     for offset in find_payloads(fd, size, HEADER_BEGINNING):
         payload = read_payload(fd, size, offset)
         with suppress(JournalVersionError):
@@ -134,7 +134,7 @@ def headers(fd: int, size: int) -> Iterator[Header]:
 
 
 def is_finished_for_good(fd: int, size: int, path: str | Path) -> bool:
-    """Whether the last record says that the results are written and every sample has its response."""
+    """Whether the last record says that the results are written and no sample failed."""
     last = deque(scan_records(fd, size, path, start=max(0, size - _TAIL)), maxlen=1)
     return any(
         isinstance(item, Placed) and isinstance(item.record, Finished) and item.record.failed == 0 for item in last

@@ -1,4 +1,4 @@
-"""What a journal holds, counted: whose run, how far it came, what failed."""
+"""Summarises a journal: which run, how far it got, what failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one task's requests."""
+    """Counts of one task's requests."""
 
     answers: int = 0
     failures: int = 0
@@ -50,14 +50,14 @@ class JournalSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def journals_at(path: str | Path) -> list[Path]:
-    """The journal that a path is, or all that lie in it, oldest first.
+    """The journal at a path, or all journals in a folder, oldest first.
 
     Args:
-        path: a journal; or a folder that holds some: an output directory, a model's folder in it, or that folder's
+        path: a journal, or a folder with journals: an output directory, a model's folder in it, or that folder's
             ``journal/``.
 
     Raises:
-        JournalError: there is none.
+        JournalError: the folder has no journal.
     """
     place = Path(path)
     if not place.is_dir():
@@ -70,7 +70,7 @@ def journals_at(path: str | Path) -> list[Path]:
 
 
 def summarise(file: str | Path) -> JournalSummary:
-    """Count what a journal holds, whole or damaged, also while its run goes on; nothing is changed.
+    """Count a journal's records. The journal may be damaged or in use; it is not changed.
 
     Raises:
         JournalError: it cannot be read, or a newer Assay wrote it.

@@ -1,4 +1,4 @@
-"""Group commit: what was written is made to survive a power cut, by a thread, a few times a second at most."""
+"""Group commit: a thread syncs what was written to disk, at most twice a second, so that it survives a power cut."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _sync = os.fdatasync if hasattr(os, "fdatasync") else os.fsync
 
 
 class GroupCommit:
-    """Calls fdatasync on a file in the background, at most once an interval, and only after something was written."""
+    """Calls fdatasync on a file in the background, at most once per interval, and only after writes."""
 
     def __init__(self, fd: int, interval: float = 0.5) -> None:
-        """Prepare; the first request starts the thread.
+        """Create it; the first request starts the thread.
 
         Args:
             fd: The file; it must stay open until :meth:`stop` has returned.
@@ -27,7 +27,7 @@ class GroupCommit:
         self._thread = threading.Thread(target=self._run, name="assay-journal-sync", daemon=True)
 
     def request(self) -> bool:
-        """Have what was written so far synced within about one interval; whether nobody has asked for that yet."""
+        """Request a sync within about one interval. Returns whether none was pending yet."""
         if self._written.is_set():
             return False
         self._written.set()
@@ -36,13 +36,12 @@ class GroupCommit:
         return True
 
     def check(self) -> None:
-        """Raise the error of a sync that failed.
+        """Raise the error if a sync has failed, now and on every later call.
 
-        The kernel may have dropped the pages that it could not write, so a later success would prove nothing: once
-        failed, this raises for good.
+        The kernel may have dropped the pages that it could not write, so a later success would prove nothing.
 
         Raises:
-            OSError: What fdatasync said.
+            OSError: The error of fdatasync.
         """
         if self._error is not None:
             raise self._error

@@ -1,4 +1,4 @@
-"""Writing a run's journal, and resuming from it."""
+"""Writes a run's journal, and resumes from it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _log = logging.getLogger(__name__)
 
 
 class Journal:
-    """A run's record, open for writing by this process alone. Made by :meth:`open`; used from one thread.
+    """A run's journal, open for writing by this process alone. Create it with :meth:`open`; use it from one thread.
 
-    A record survives the death of the process as soon as the method that wrote it has returned, and a power cut about
-    half a second later.
+    A record survives the process's death once the method that wrote it has returned, and a power cut about half a
+    second later.
     """
 
     path: Path
@@ -50,9 +50,9 @@ class Journal:
     answers: int
     """Requests that had an answer when the journal was opened."""
     probe: dict[str, Any] | None
-    """What the run's server was seen to do before it."""
+    """The probe's report on the server before the run."""
     servers: dict[str, Any] | None
-    """What is known of the run's servers, by address, since they gave its first answers."""
+    """What was known of the run's servers when it began, by address."""
     date_id: str | None
     """Time stamp of the results that an earlier process was writing when it ended."""
 
@@ -72,10 +72,10 @@ class Journal:
         Only the newest journal of these fingerprints is considered: an older one has been superseded.
 
         Args:
-            folder: Where the journals lie; made if missing.
+            folder: The folder of the journals; created if missing.
             fingerprint: Identifies the run, in hexadecimal.
-            specification: What the run is, for the reader of the journal. JSON-able, without secrets.
-            replicas: Fingerprints of the same run at further endpoints: its journal is one that has any of all these.
+            specification: The run's specification, for people who read the journal. Plain JSON data, without secrets.
+            replicas: The run's fingerprints for further endpoints. A journal with any of all these is the run's.
             fresh: Start a new journal in any case.
             newest: Resume the newest journal in any case, and never start one.
 
@@ -109,7 +109,7 @@ class Journal:
         self._fd: int | None = fd
         self._commit = GroupCommit(fd)
         self._must_check_name = False
-        """Every half second: the file may have lost its name."""
+        """Set every half second: the file may have been moved or deleted."""
         header = Header(
             version=SCHEMA_VERSION,
             fingerprint=fingerprint,
@@ -148,11 +148,11 @@ class Journal:
         return None
 
     def append(self, request: Request, response: Response) -> None:
-        """Record what came of a request.
+        """Record the response to a request.
 
         Raises:
-            OutputError: It cannot be written (a full disk): what was recorded before is safe, and the call may be
-                tried again. Or the disk failed to sync earlier records: then every later call raises as well.
+            OutputError: It cannot be written (a full disk): earlier records are safe, and the call may be repeated. Or
+                the disk failed to sync earlier records: then every later call raises as well.
             JournalError: The response is too long for a record, or the journal is closed.
         """
         offset = self._append(
@@ -170,7 +170,7 @@ class Journal:
             self._offsets.put(request.key, offset)
 
     def note_probe(self, report: dict[str, Any]) -> None:
-        """Record what the server was seen to do before the run.
+        """Record the probe's report on the server.
 
         Raises:
             OutputError: As :meth:`append`.
@@ -245,7 +245,7 @@ class Journal:
         return offset
 
     def _recover_from_truncation(self) -> None:
-        """Go on at the end of a file that another program has cut: beyond it would be a hole."""
+        """If another program has truncated the file, continue at its end: writing beyond it would leave a hole."""
         fd = self._open_fd()
         size = os.fstat(fd).st_size
         if size < self._end:
@@ -260,10 +260,10 @@ class Journal:
             )
 
     def _restore_if_moved(self) -> None:
-        """Make the file again if it was deleted or moved away: it is still open here.
+        """Write the file again if it was deleted or moved away, from the descriptor that is still open.
 
         Raises:
-            StorageError: It cannot be made again.
+            StorageError: It cannot be written again.
         """
         fd = self._open_fd()
         self._must_check_name = False
@@ -312,7 +312,7 @@ class Journal:
 
 
 def _read(fd: int, path: Path) -> JournalState:
-    """Take in what a locked journal holds and cut off what follows its last whole record."""
+    """Read a locked journal and cut off what follows its last whole record."""
     size = os.fstat(fd).st_size
     state = JournalState()
     for item in scan_records(fd, size, path):
@@ -333,7 +333,7 @@ def _read(fd: int, path: Path) -> JournalState:
 
 
 def _close_after_fork(journal: Journal) -> None:
-    """A forked child would hold the lock on after its parent's death: it gives up its copy of the descriptor."""
+    """Close the descriptor in forked children, which would otherwise keep the lock after the parent's death."""
     reference = weakref.ref(journal)
 
     def close_in_child() -> None:
