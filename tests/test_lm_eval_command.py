@@ -272,3 +272,23 @@ def test_other_commands_are_lm_evals_own(capfd: pytest.CaptureFixture[str]) -> N
     shown = capfd.readouterr().out
     assert "--apply_chat_template" in shown
     assert "--stop-early" in shown
+
+
+@pytest.mark.parametrize("task", ["choosing", "gaps"])
+def test_answers_alone_of_log_likelihoods_are_a_whole_run(
+    task: str, scene: Scene, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = f",tokenizer_backend=huggingface,tokenizer={scene.tokenizer}"
+    with ScriptedServer(answer=scene.answer, models=["imaginary"]) as server:
+        command = text(f"--tasks {task} --predict_only --limit 2", arguments).replace("tokenizer_backend=None,", "")
+        output = ["--include_path", str(TASKS), "--output_path", str(tmp_path / "out"), "--no-probe"]
+        with pytest.raises(SystemExit) as ended:
+            main(["lm-eval", *shlex.split(command.replace(URL, server.url)), *output])
+    assert ended.value.code == 0, capfd.readouterr().err
+    assert len(next((tmp_path / "out").rglob("samples_*.jsonl")).read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_counts_below_one_are_one_as_in_lm_eval() -> None:
+    arguments = f"{SERVED[1]},num_concurrent=0,max_retries=0"
+    model = translate(parsed("--model_args", arguments, "--tasks", "gsm8k")).specification.model
+    assert (model.concurrency, model.max_attempts) == (1, 1)

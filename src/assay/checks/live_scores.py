@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assay.models.request_shape import request_settings
 from assay.runs.files import comparable_settings
 from assay.runs.record import Score, TaskRecord, document_hash, prompt_hash, score_of
 from assay.tasks.lm_eval_json import as_written
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
 
     from assay.scoring.task_scores import TaskScores
     from assay.tasks.protocol import Task
+    from assay.types import ModelSpec
 
 
 class LiveScores:
     """The scores of the documents answered so far."""
 
-    def __init__(self, scores: Mapping[str, TaskScores]) -> None:
+    def __init__(self, scores: Mapping[str, TaskScores], model: ModelSpec) -> None:
         self._scores = scores
+        self._model = model
 
     def value(self, task: str, doc_id: int, metric: str) -> Any:
         """A document's score under a metric key; None if it failed."""
@@ -54,7 +57,7 @@ class LiveScores:
             known[key] = tuple(value for value in values if value is not None)
         return TaskRecord(
             name=name,
-            settings=task_settings(scores.task),
+            settings=task_settings(scores.task, self._model),
             doc_ids=doc_ids,
             documents=tuple(document for document, _ in identities),
             prompts=tuple(prompt for _, prompt in identities),
@@ -63,6 +66,7 @@ class LiveScores:
         )
 
 
-def task_settings(task: Task) -> dict[str, Any]:
-    """The settings of a loaded task that must be equal for scores to be comparable."""
-    return comparable_settings(as_written(task.dump_config()), task.VERSION)
+def task_settings(task: Task, model: ModelSpec | None = None) -> dict[str, Any]:
+    """The settings of a loaded task, and of its model's requests, that must be equal for scores to be comparable."""
+    requests = None if model is None else request_settings(model)
+    return comparable_settings(as_written(task.dump_config()), task.VERSION, requests)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from assay.runs.record import RecordedRun
     from assay.scoring.measure import Score
     from assay.tasks.library import LoadedTasks
-    from assay.types import Check, Response, Sample, Specification, TaskOptions
+    from assay.types import Check, ModelSpec, Response, Sample, Specification, TaskOptions
 
 
 _NAMED = 3
@@ -268,6 +268,24 @@ def _changes(
             yield f"{name}: {added if before.part is None else partial_message(before.part)}"
         if asked < expected:
             yield f"{name}: data: {expected - asked} of the baseline's {len(numbers)} documents are gone"
+
+
+def refuse_other_requests(plans: Iterable[PlannedCheck], loaded: LoadedTasks, model: ModelSpec) -> None:
+    """Refuse baselines whose requests were changed in another way, once it is known how the server wants to be asked.
+
+    Raises:
+        BaselineMismatchError: a setting differs.
+    """
+    for plan in plans:
+        if plan.baseline is None or plan.check.allow_mismatch:
+            continue
+        changes = [
+            f"{name}: {change}"
+            for name in plan.scope.tasks
+            for change in settings_changes(plan.baseline.tasks[name].settings, task_settings(loaded.tasks[name], model))
+        ]
+        if changes:
+            raise BaselineMismatchError(mismatch_message(changes))
 
 
 def refuse_unchecked_tasks(scopes: Iterable[Scope], loaded: LoadedTasks) -> None:

@@ -77,7 +77,7 @@ def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None
         leave_pipe()  # the exit code says the verdict, whoever has stopped reading
     _remark_failures(evaluation)
     _remark_triage(evaluation)
-    if not evaluation.checks and not any(score.n for score in evaluation.scores):
+    if not evaluation.checks and not evaluation.is_measured:
         raise NothingMeasuredError(f"no sample could be scored; the failures are listed in {evaluation.results_file}")
     return evaluation.exit_code
 

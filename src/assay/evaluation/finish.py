@@ -20,6 +20,7 @@ from assay.results.verdicts import worst
 from assay.results.writing import aggregate, new_date_id, write_document, write_results
 from assay.scoring.corrections import Correction, corrections
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +65,14 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Exit code of ``assay run``: its verdict's; without checks 4 if samples failed or none has a score, else 0."""
         if self.verdict is not None:
             return self.verdict.exit_code
-        is_whole = any(score.n for score in self.scores) and not self.failures
-        return 0 if is_whole else UnjudgeableError.exit_code
+        return 0 if self.is_measured and not self.failures else UnjudgeableError.exit_code
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether any sample has a score; or all were answered, where answers alone were asked for."""
+        if any(score.n for score in self.scores):
+            return True
+        return not self.failures and all(MetricKey.read(score.metric).metric == "bypass" for score in self.scores)
 
     def finish(self) -> None:
         """Mark the run as finished, after :func:`assay.evaluate` with ``finish=False``."""

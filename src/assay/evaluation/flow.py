@@ -16,6 +16,7 @@ import msgspec
 from assay._util.event_loops import refuse_inside_event_loop, run_without_loop
 from assay._util.interruption import interruptible, run_stoppable
 from assay._util.paths import keep_working_directory
+from assay.checks.planned import refuse_other_requests
 from assay.engine import BATCH_SIZE, ask_all
 from assay.engine.schedule import LongestFirst
 from assay.evaluation.any_order import SamplesInAnyOrder
@@ -148,6 +149,7 @@ async def _evaluate(
         preflight = await wait_for(_run_preflight(specification.model))
         plan = make_plan(specification, preflight)
         plan = await wait_for(adapted_plan(plan))
+        refuse_other_requests(plan.checks, plan.loaded, plan.specification.model)
         writer = await wait_for(request_writer(plan))
         with open_state(plan) as state:
             with keep_working_directory():

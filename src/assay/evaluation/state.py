@@ -116,7 +116,8 @@ def open_state(plan: RunPlan) -> Iterator[RunState]:
             name: TaskScores(name, task, spool, deadline, verdicts.get(name), crashes) for name, task in tasks.items()
         }
         concurrency = concurrency_of(plan.specification.model)
-        state = RunState(journal, scores, LiveScores(scores), RunTotals(), concurrency, confinement=confinement)
+        live = LiveScores(scores, plan.specification.model)
+        state = RunState(journal, scores, live, RunTotals(), concurrency, confinement=confinement)
         if plan.specification.model.replicas:
             state.shares = EndpointShares()
         state.stopper = early_stopper_for(

@@ -13,6 +13,8 @@ from assay.tasks.tokenizer import Tokenizer
 from assay.types import TLS, USUAL_ALPHA, EarlyStopping, EndpointKind, ModelSpec, Specification, TaskOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from assay.lm_eval_command.parsing import OwnOptions, RunArguments
 
 _ENDPOINTS: dict[str, EndpointKind] = {
@@ -138,15 +140,20 @@ def _headers(header: Any) -> dict[str, str]:
     return headers if is_key_among else {"Authorization": "", **headers}
 
 
-_FIELDS = {
-    "num_concurrent": ("concurrency", int),
+def _count(value: Any) -> int:
+    """A count as lm-eval takes it: what is below one is one."""
+    return max(1, int(value))
+
+
+_FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "num_concurrent": ("concurrency", _count),
     "timeout": ("request_timeout", float),
-    "max_retries": ("max_attempts", int),
+    "max_retries": ("max_attempts", _count),
     "seed": ("seed", int),
     "max_length": ("max_length", int),
     "max_gen_toks": ("max_gen_toks", int),
 }
-"""Model argument -> field of ModelSpec, and its type."""
+"""Model argument -> field of ModelSpec, and what makes its value."""
 
 
 def _renamed(given: dict[str, Any]) -> dict[str, Any]:
@@ -157,7 +164,7 @@ def _renamed(given: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _number(name: str, value: Any, kind: type) -> Any:
+def _number(name: str, value: Any, kind: Callable[[Any], Any]) -> Any:
     try:
         return kind(value)
     except (TypeError, ValueError):

@@ -71,6 +71,20 @@ def dialect_shape(spec: ModelSpec) -> RequestShape:
     return RequestShape(rename=rename)
 
 
+def request_settings(spec: ModelSpec) -> dict[str, Any]:
+    """What of a model's settings must be equal for scores to be comparable, as plain JSON.
+
+    What a field is called does not count, nor whether the seed is sent: neither says what is asked.
+    """
+    shape = shape_of(spec)
+    settings = {
+        "extra_body": dict(shape.extra),
+        "drop_fields": sorted({*shape.drop} - {"seed"}),
+        "think_end_token": spec.think_end_token,
+    }
+    return {name: value for name, value in settings.items() if value}
+
+
 def validate_shape(spec: ModelSpec) -> None:
     """Refuse changes that would drop or replace the prompt.
 

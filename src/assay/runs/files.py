@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.errors import FileFormatError
+from assay.models.request_shape import request_settings
 from assay.results.document import ResultsDocument
 from assay.results.reading import read_results
 from assay.results.sample_files import (
@@ -29,6 +30,7 @@ from assay.results.sample_files import (
     time_stamp,
     value_of,
 )
+from assay.runs.pairing import REQUESTS
 from assay.runs.record import (
     GroupRecord,
     Part,
@@ -42,7 +44,7 @@ from assay.runs.record import (
 )
 from assay.scoring.measure import number_at
 from assay.tasks.repeats import base_metric
-from assay.types import MetricKey, score_keys
+from assay.types import MetricKey, ModelSpec, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -237,19 +239,35 @@ def _part(name: str, document: ResultsDocument, held: int) -> Part | None:
 
 def _settings(name: str, document: ResultsDocument) -> dict[str, Any]:
     config = document.configs.get(name)
-    return {} if config is None else comparable_settings(config, document.versions.get(name))
+    if config is None:
+        return {}
+    return comparable_settings(config, document.versions.get(name), _request_settings(document))
 
 
-def comparable_settings(config: Mapping[str, Any], version: Any) -> dict[str, Any]:
+def _request_settings(document: ResultsDocument) -> dict[str, Any] | None:
+    provenance = document.additions.provenance
+    if provenance is None or not provenance.model:
+        return None
+    try:
+        return request_settings(msgspec.convert(provenance.model, ModelSpec))
+    except msgspec.ValidationError:  # another release's, which may know other settings
+        return None
+
+
+def comparable_settings(
+    config: Mapping[str, Any], version: Any, requests: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """The part of a task's configuration that must be equal for scores to be comparable.
 
     Args:
         config: the task's entry under ``configs``, as plain data.
         version: the task's version.
+        requests: what is done to its requests beside that (:func:`assay.models.request_shape.request_settings`); None
+            where that is not known.
     """
     settings = {"version": version, **{key: config[key] for key in _COMPARED_SETTINGS if config.get(key) is not None}}
     without_addresses: dict[str, Any] = json.loads(_ADDRESS.sub("", json.dumps(settings)))
-    return without_addresses
+    return without_addresses if requests is None else {**without_addresses, REQUESTS: dict(requests)}
 
 
 def _refuse_incomplete(samples: _Samples, document: ResultsDocument, name: str, file: Path) -> None:

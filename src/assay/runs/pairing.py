@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from assay.runs.record import Part, Score, TaskRecord
 
+REQUESTS = "requests"
+"""Under which name a task's settings hold what was done to its requests."""
 _SHOWN = 60
 """Characters shown of a setting's value."""
 
@@ -99,10 +101,15 @@ def partial_message(part: Part) -> str:
 
 
 def settings_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """A message for every setting that differs, with both values; none if one run has not recorded its settings."""
+    """A message for every setting that differs, with both values; none if one run has not recorded its settings.
+
+    How requests were changed is compared only if both runs have recorded it; lm-eval's do not.
+    """
     if not before or not after:
         return []
-    return list(_changes("", before, after))
+    silent = {REQUESTS} - (before.keys() & after.keys())
+    known = ({name: value for name, value in each.items() if name not in silent} for each in (before, after))
+    return list(_changes("", *known))
 
 
 def _changes(path: str, before: Any, after: Any) -> Iterator[str]:
