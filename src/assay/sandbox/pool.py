@@ -125,7 +125,7 @@ class Sandbox:
         with self._lock:
             is_first, self.confinement = self.confinement is None, confinement
         if is_first and (gaps := confinement.gaps(as_root=hasattr(os, "geteuid") and os.geteuid() == 0)):
-            _log.warning("programs that the model writes could %s: this machine offers no wall", ", ".join(gaps))
+            _log.warning("programs that the model writes can %s: this machine cannot prevent it", ", ".join(gaps))
         return server
 
 
