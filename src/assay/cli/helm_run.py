@@ -114,7 +114,7 @@ def run(**options: Any) -> None:
         suite=options["suite"],
         fresh=options["fresh"],
         progress=show_progress(),
-        tell=functools.partial(_tell, as_json=options["as_json"]),
+        on_result=functools.partial(_tell, as_json=options["as_json"]),
     )
     outcome.raise_if_incomplete()
 

@@ -90,7 +90,7 @@ def run(
     suite: str = "assay",
     fresh: bool = False,
     progress: Progress | None = None,
-    tell: Callable[[AnsweredRun], None] = lambda _: None,
+    on_result: Callable[[AnsweredRun], None] = lambda _: None,
 ) -> AnsweredRun:
     """Answer a HELM run's requests with a model, compute its metrics and write its five files.
 
@@ -107,7 +107,7 @@ def run(
         suite: HELM's suite of runs.
         fresh: start from the beginning instead of resuming an interrupted run.
         progress: is notified of what happens; :func:`assay.show_progress` shows it.
-        tell: is called with the run before it is marked as finished. If the process is interrupted until then, the same
+        on_result: called with the run before it is marked as finished. If the process is interrupted until then, the same
             call sends nothing again.
 
     Raises:
@@ -128,7 +128,7 @@ def run(
             job.check_before_asking(watching)
             with answer_requests(asked.run_spec, asked.state, answerer.source, journals, watching, fresh=fresh) as done:
                 outcome = job.outcome(done)
-        tell(outcome)
+        on_result(outcome)
     done.finish()
     return outcome
 
