@@ -107,8 +107,8 @@ def run(
         suite: HELM's suite of runs.
         fresh: start from the beginning instead of resuming an interrupted run.
         progress: is notified of what happens; :func:`assay.show_progress` shows it.
-        on_result: called with the run before it is marked as finished. If the process is interrupted until then, the same
-            call sends nothing again.
+        on_result: called with the run before it is marked as finished. If the process is interrupted until then, the
+            same call sends nothing again.
 
     Raises:
         UsageError: the arguments are wrong, or the run cannot be answered.
