@@ -201,17 +201,17 @@ class ReplyReader:
             over.set_exception(NetworkError(fault))
 
     def _let_go(self) -> asyncio.Future[HTTPReply] | None:
-        """Be done with a reply; who waits for it, if somebody still does."""
+        """Forget the current reply and return its future, if somebody still awaits it."""
         over, self.over = self.over, None
         self._parts.clear()
         return None if over is None or over.done() else over
 
     def _ends_with_connection(self) -> bool:
-        """Whether nothing but the connection's end says where the body ends."""
+        """Whether the body ends only when the connection closes."""
         return self._field(b"content-length") is None and "chunked" not in (self._field(b"transfer-encoding") or "")
 
     def _field(self, wanted: bytes) -> str | None:
-        """The field of that name, in lower case; several as one, which they mean."""
+        """The value of a header field, in lower case; repeated fields are joined."""
         found = None
         for name, value in self._fields:
             if name.lower() == wanted:

@@ -345,7 +345,7 @@ class OpenAIModel:
 
     @property
     def members(self) -> Sequence[Member]:
-        """What became of each of several endpoints; nothing where there is one."""
+        """Figures of each endpoint; empty if there is only one."""
         return () if self._pool is None else self._pool.members
 
     async def load(self) -> ServerLoad | None:

@@ -351,7 +351,7 @@ def _is_of_another_protocol(body: bytes) -> bool:
 
 
 def _excerpt(body: bytes) -> str:
-    # Far more than is shown: cutting it to size is left to whoever can blank secrets first.
+    # Longer than what is shown: the caller truncates it after blanking secrets.
     return body[:65536].decode("utf-8", "replace")
 
 

@@ -46,7 +46,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class RunResult:
-    """What became of a program."""
+    """The result of a program."""
 
     ending: Ending
     message: str = ""

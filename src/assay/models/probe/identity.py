@@ -36,7 +36,7 @@ _PLACES = (
     ("/info", "text-generation-inference", "max_total_tokens"),
     ("/api/version", None, "version"),
 )
-"""Where a version is told, by which software if it has also the third, which is the context length where it is one."""
+"""Paths that report a version; the software, if the reply has the third field too (a context length, if a number)."""
 
 
 async def identify(server: ServerUnderProbe, served: ServedModel | None) -> Identity:
