@@ -13,6 +13,7 @@ import pytest
 
 from assay.cli import main
 from assay.errors import SpecificationError
+from assay.lm_eval_command.assay_run import assay_run
 from assay.lm_eval_command.options import MODEL_ARGUMENTS, OPTIONS, Effect
 from assay.lm_eval_command.parsing import RunArguments, parse, run_options
 from assay.lm_eval_command.translation import translate
@@ -292,3 +293,34 @@ def test_counts_below_one_are_one_as_in_lm_eval() -> None:
     arguments = f"{SERVED[1]},num_concurrent=0,max_retries=0"
     model = translate(parsed("--model_args", arguments, "--tasks", "gsm8k")).specification.model
     assert (model.concurrency, model.max_attempts) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "name", ["header", "limit as a fraction", "metadata as JSON", "four seeds", "gen_kwargs as JSON"]
+)
+def test_the_command_that_assay_run_answers_with_sends_the_same(
+    name: str, scene: Scene, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    headers: list[dict[str, str]] = []
+    with ScriptedServer(answer=scene.answer, models=["imaginary"]) as server:
+        command = [*shlex.split(COMMANDS[name].replace(URL, server.url)), "--include_path", str(TASKS)]
+        with pytest.raises(SystemExit):
+            main(["lm-eval", *command, "--output_path", str(tmp_path / "before"), "--no-probe"])
+        asked = len(server.answered)
+        headers.append(server.requests[-1].headers)
+        capfd.readouterr()
+        with pytest.raises(SystemExit):
+            main(["run", *command[1:], "--output_path", str(tmp_path / "after")])
+        _, _, typed = capfd.readouterr().err.partition("or type: assay ")
+        with pytest.raises(SystemExit) as ended:
+            main([*shlex.split(typed), "--no-probe"])
+        assert ended.value.code == 0, capfd.readouterr().err
+        headers.append(server.requests[-1].headers)
+        before, after = server.answered[:asked], server.answered[asked:]
+    assert Counter(map(json.dumps, after)) == Counter(map(json.dumps, before))
+    assert [each.get("x-team") for each in headers] == ["inference" if name == "header" else None] * 2
+
+
+def test_a_large_limit_is_typed_in_full() -> None:
+    found = translate(parsed(*SERVED, "--limit", "1234567"))
+    assert "--limit 1234567 " in assay_run(found.specification)

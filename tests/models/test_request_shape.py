@@ -62,6 +62,7 @@ def test_openais_reasoning_models_are_known_as_lm_eval_knows_them(model: str) ->
     [
         ({"drop_fields": ("messages",)}, "'messages', which is what is asked"),
         ({"rename_fields": {"prompt": "input"}}, "'prompt', which is what is asked"),
+        ({"rename_fields": {"seed": "messages"}}, "rename_fields replaces 'messages', which is what is asked"),
         ({"extra_body": {"prompt": "x"}}, "'prompt', which is what is asked"),
         ({"extra_body": {"a": float("nan")}}, "cannot be sent as JSON"),
         ({"headers": {"X Y": "1"}}, "cannot be the name of a header"),

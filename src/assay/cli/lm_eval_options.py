@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.sections import SectionedCommand
+from assay.errors import SpecificationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,7 +59,9 @@ class RunCommand(SectionedCommand):
             typed = f"--{name[2:].replace('-', '_')}" if name.startswith("--") else name
             if typed not in INSTEAD:
                 raise
-            advice = _whole_command(args) or INSTEAD[typed].format(command=ctx.command_path)
+            if command := _whole_command(args):  # nothing follows it, so that it can be copied
+                raise SpecificationError(f"{typed} is an option of lm-eval: {command}") from None
+            advice = INSTEAD[typed].format(command=ctx.command_path)
             raise click.UsageError(f"{typed} is an option of lm-eval: {advice}", ctx) from None
 
 

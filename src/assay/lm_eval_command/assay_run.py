@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 _NAMES = {"seed": "request-seed"}
 """Fields whose option has another name."""
-_SAID_APART = frozenset({"base_url", "model", "replicas", "endpoint", "tls", "samples", "gen_kwargs", "metadata"})
+_SAID_APART = frozenset(
+    {"base_url", "model", "replicas", "endpoint", "tls", "samples", "gen_kwargs", "metadata", "headers"}
+)
 
 
 def assay_run(specification: Specification) -> str:
@@ -33,6 +35,8 @@ def _words(specification: Specification) -> Iterator[str]:
             value = getattr(given, name)
             if name not in _SAID_APART and value != getattr(usual, name):
                 yield from _option(name, value)
+    for name, value in model.headers.items():
+        yield from ("--header", f"{name}={value}")
     if options.samples is not None:
         yield from ("--samples", json.dumps(options.samples))
     for name, settings in (("--gen-kwargs", options.gen_kwargs), ("--metadata", options.metadata)):
@@ -47,4 +51,5 @@ def _option(name: str, value: Any) -> tuple[str, ...]:
     option = _NAMES.get(name, name.replace("_", "-"))
     if isinstance(value, bool):
         return (f"--{option}" if value else f"--no-{option}",)
-    return f"--{option}", f"{value:g}" if isinstance(value, float) else str(value)
+    is_whole = isinstance(value, float) and value.is_integer()
+    return f"--{option}", str(int(value) if is_whole else value)

@@ -94,6 +94,7 @@ def validate_shape(spec: ModelSpec) -> None:
     for what, names in (
         ("drop_fields leaves out", spec.drop_fields),
         ("rename_fields renames", spec.rename_fields),
+        ("rename_fields replaces", spec.rename_fields.values()),
         ("extra_body replaces", spec.extra_body),
     ):
         if prompt := next((name for name in _PROMPTS if name in names), None):
