@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay._util.spool import Spool
 from assay.scoring.deadline import Deadline, DeadlineError
 from assay.scoring.sample_scores import AnsweredSample, Scored, Scorer
-from assay.scoring.spool import Spool
 from assay.scoring.task_scores import TaskScores
 from assay.tasks.patches.exact_match import cache_exact_matches
 from assay.tasks.requests import RequestWriter, samples

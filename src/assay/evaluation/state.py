@@ -17,8 +17,7 @@ from assay.evaluation.totals import RunTotals
 from assay.journal import Journal
 from assay.models.auto_concurrency import concurrency_of
 from assay.scoring.deadline import SCORING_SECONDS, Deadline
-from assay.scoring.spool import Spool
-from assay.scoring.task_scores import TaskScores, receive_all
+from assay.scoring.task_scores import TaskScores, lines_spool, receive_all
 from assay.specification import fingerprints, recorded
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.crash_record import CrashRecord
@@ -109,7 +108,12 @@ def open_state(plan: RunPlan) -> Iterator[RunState]:
     )
     tasks = plan.loaded.tasks
     crashes = CrashRecord(journal.path.with_suffix(".scoring"), forget=plan.specification.retry_failed)
-    with journal, crashes.open(), Spool(plan.folder) as spool, verdicts_of(tasks, crashes) as (verdicts, confinement):
+    with (
+        journal,
+        crashes.open(),
+        lines_spool(plan.folder) as spool,
+        verdicts_of(tasks, crashes) as (verdicts, confinement),
+    ):
         refuse_own_results(plan.checks, journal.path.name)
         deadline = Deadline(SCORING_SECONDS)
         scores = {

@@ -6,6 +6,7 @@ Texts are JSON, deflated in chunks and written as base64, which no parser of HTM
 from __future__ import annotations
 
 import base64
+import weakref
 import zlib
 from array import array
 from itertools import accumulate
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay._util.json_text import as_json, plain
+from assay._util.spool import Spool
 from assay.reports.page_texts import limited
 
 if TYPE_CHECKING:
@@ -24,13 +26,14 @@ BUDGET = 4_400_000
 """Characters that the texts may take; page, scripts and rows add some 400,000 to it for 12,000 samples."""
 
 MOST_HELD = 40_000_000
-"""Bytes of JSON held while samples are read. Of more than twice that hardly anything could be whole in the file."""
+"""Bytes of JSON that wait on disk while samples are read. Of more than twice that hardly anything could be whole in the
+file."""
 
 _BRIEF = (1000, 500, 250, 120)
 """Lengths to which texts are cut where not all fit; the first that leaves half of the budget for whole ones."""
 
 _COMPRESSION = 4
-"""A third of the time of level 6 for texts that are a twentieth longer."""
+"""Takes less than half the time of level 6, for texts that are a twentieth longer."""
 _CHUNK = 400_000
 """Bytes of JSON deflated together: what opening a sample has to inflate."""
 _TRIED = 400
@@ -56,8 +59,10 @@ class TextStore:
     """Takes the texts of samples one by one; packs them in the end."""
 
     def __init__(self) -> None:
-        self._entries: list[bytes] = []
-        """JSON, which takes far less memory than what it says."""
+        self._spool = Spool(what="a report's texts")
+        weakref.finalize(self, self._spool.close)
+        self._entries = array("q")
+        """Each sample's texts, as JSON: their number in the spool."""
         self._turns = array("d")
         """When a sample's turn comes to be kept whole: the lower, the sooner."""
         self._shortened: set[int] = set()
@@ -73,9 +78,9 @@ class TextStore:
             rank: 0 for what is to be kept whole first; of others, how many times later than rank 1 their turn comes,
                 in a random order that is always the same.
         """
-        self._entries.append(as_json(entry))
+        self._entries.append(self._spool.append(as_json(entry)))
         self._turns.append(rank * self._random.random())
-        self._held += len(self._entries[-1])
+        self._held += self._length(-1)
         if self._held > self._most_held:
             self._shorten()
             self._most_held = max(MOST_HELD, 2 * self._held)  # where cut texts alone are as long, in vain
@@ -89,7 +94,7 @@ class TextStore:
         numbers = range(len(self._entries))
         tried = [number for number in numbers if number not in self._shortened] or [*numbers]
         tried = tried[:: max(1, len(tried) // _TRIED)]
-        per_byte = self._packed_size(tried, None) / max(1, sum(len(self._entries[number]) for number in tried))
+        per_byte = self._packed_size(tried, None) / max(1, sum(map(self._length, tried)))
         room = _CAREFUL * budget
         if not self._shortened and per_byte * self._held <= room:
             packed = self._packed(set(numbers), _BRIEF[0])
@@ -99,7 +104,7 @@ class TextStore:
         order = [number for number in self._in_turn() if number not in self._shortened]
         while True:
             left = room - each * len(numbers)
-            costs = accumulate(per_byte * len(self._entries[number]) - each for number in order)
+            costs = accumulate(per_byte * self._length(number) - each for number in order)
             packed = self._packed({number for number, cost in zip(order, costs, strict=True) if cost <= left}, brief)
             if _size(packed) <= budget or not packed.whole:
                 return packed
@@ -120,24 +125,31 @@ class TextStore:
                 break
             if number in self._shortened:
                 continue
-            self._held -= len(self._entries[number])
-            self._entries[number] = self._brief_entry(number, _BRIEF[0])
+            self._held -= self._length(number)
+            self._entries[number] = self._spool.append(self._brief_entry(number, _BRIEF[0]))
             self._shortened.add(number)
-            self._held += len(self._entries[number])
+            self._held += self._length(number)
+
+    def _entry(self, number: int) -> bytes:
+        return self._spool.read(self._entries[number])
+
+    def _length(self, number: int) -> int:
+        return self._spool.length(self._entries[number])
 
     def _brief_entry(self, number: int, limit: int) -> bytes:
-        return as_json(limited(plain(self._entries[number]), limit))
+        return as_json(limited(plain(self._entry(number)), limit))
 
     def _in_turn(self) -> list[int]:
         return sorted(range(len(self._turns)), key=self._turns.__getitem__)
 
     def _packed_size(self, numbers: Sequence[int], limit: int | None) -> int:
-        chosen = (self._entries[number] if limit is None else self._brief_entry(number, limit) for number in numbers)
+        chosen = (self._entry(number) if limit is None else self._brief_entry(number, limit) for number in numbers)
         return sum(len(chunk) for _, chunk in _chunks(chosen))
 
     def _packed(self, whole: set[int], brief: int) -> PackedTexts:
         texts = (
-            entry if number in whole else self._brief_entry(number, brief) for number, entry in enumerate(self._entries)
+            self._entry(number) if number in whole else self._brief_entry(number, brief)
+            for number in range(len(self._entries))
         )
         pairs = list(_chunks(texts))
         firsts, chunks = [first for first, _ in pairs], [chunk for _, chunk in pairs]

@@ -31,8 +31,7 @@ from assay.runs.samples import RunSamples, results_file_of
 from assay.scoring.corrections import corrections
 from assay.scoring.deadline import SCORING_SECONDS, Deadline
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals
-from assay.scoring.spool import Spool
-from assay.scoring.task_scores import TaskScores
+from assay.scoring.task_scores import TaskScores, lines_spool
 from assay.tasks.code_eval import verdicts_of
 from assay.tasks.library import LoadedTasks, load_tasks
 from assay.tasks.lm_eval_lock import lm_eval_lock
@@ -131,7 +130,7 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
     loaded = load_tasks(list(names.values()), specification.options, model_args(specification.model))
     validate_settings(loaded.tasks)
     recorded_as = {now: then for then, now in names.items() if now in loaded.tasks}
-    with _journal_of(run) as journal, _results_folder(specification, rescoring) as folder, Spool(folder) as spool:
+    with _journal_of(run) as journal, _results_folder(specification, rescoring) as folder, lines_spool(folder) as spool:
         counted, scored = _is_counted(run, specification), _is_scored(run, specification)
         answers = RecordedAnswers(specification, journal, recorded_as, counted, scored)
         with verdicts_of(loaded.tasks) as (verdicts, _):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay._util.spool import Spool
 from assay.errors import MissingDependencyError
 from assay.scoring.outcomes import outcome_of
 from assay.scoring.sample_scores import AnsweredSample, Scored, Scorer
@@ -31,9 +32,9 @@ from assay.types import Answer, FailedSample, Failure, FailureCause, MetricKey, 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from assay.scoring.deadline import Deadline
-    from assay.scoring.spool import Spool
     from assay.tasks.code_eval import Verdicts
     from assay.tasks.crash_record import CrashRecord
     from assay.tasks.protocol import Task
@@ -44,6 +45,15 @@ _NO_CONTEXT = nullcontext()
 _TOGETHER_SECONDS = 1.0
 """Time limit for several samples scored together. If they take longer, for example because a regular expression
 backtracks without end on one answer, each is scored by itself with the full limit of a sample."""
+
+
+def lines_spool(folder: Path) -> Spool:
+    """Where sample lines wait until their files are written.
+
+    Raises:
+        OutputError: there can be no file in the folder.
+    """
+    return Spool(folder, what="scored samples", kept="the run's answers are kept in its journal")
 
 
 class TaskScores:

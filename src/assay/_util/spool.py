@@ -19,9 +19,23 @@ _BLOCK = 2**20
 class Spool:
     """An unnamed file of byte strings. However the process ends, nothing is left on disk."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by __exit__
+    def __init__(self, folder: Path | None = None, *, what: str = "a temporary file", kept: str = "") -> None:
+        """Open the file.
+
+        Args:
+            folder: where; None: in the system's folder for temporary files.
+            what: what is written, for messages.
+            kept: see :func:`assay._util.storage.write_error`.
+
+        Raises:
+            OutputError: there can be no file in the folder.
+        """
+        self._failure = f"cannot write {what} to {folder or tempfile.gettempdir()}"
+        self._kept = kept
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 - closed by close()
+        except OSError as error:
+            raise write_error(self._failure, error, kept) from error
         self._ends = array("q", [0])
         """The file offset at which each byte string ends; the first entry is 0."""
         self._written = 0
@@ -50,15 +64,21 @@ class Spool:
         start, end = self._ends[number : number + 2]
         return os.pread(self._file.fileno(), end - start, start)
 
+    def length(self, number: int) -> int:
+        """How many bytes :meth:`read` gives."""
+        return self._ends[number + 1] - self._ends[number]
+
+    def close(self) -> None:
+        """Let go of the file, and of all that is in it."""
+        self._file.close()
+
     def _write(self) -> None:
         rest = memoryview(b"".join(self._unwritten))
         try:
             while rest:
                 rest = rest[os.pwrite(self._file.fileno(), rest, self._ends[-1] - len(rest)) :]
         except OSError as error:
-            raise write_error(
-                f"cannot write scored samples to {self._folder}", error, "the run's answers are kept in its journal"
-            ) from error
+            raise write_error(self._failure, error, self._kept) from error
         self._written = self._ends[-1]
         self._unwritten.clear()
 
@@ -66,4 +86,4 @@ class Spool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        self.close()

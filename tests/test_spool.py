@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from assay._util import spool
+from assay._util.spool import Spool
 from assay.errors import OutputError
-from assay.scoring import spool
-from assay.scoring.spool import Spool
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -47,3 +47,13 @@ def test_a_full_disk_is_said_to_be_full(tmp_path: Path) -> None:
             spooled.read(number)
         spooled._file = file
         assert spooled.read(number) == b"x"
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"cannot write a report's texts to .*/nowhere: "):
+        Spool(tmp_path / "nowhere", what="a report's texts")
+
+
+def test_lengths_are_known_without_reading(tmp_path: Path) -> None:
+    with Spool(tmp_path) as spooled:
+        assert [spooled.length(spooled.append(string)) for string in (b"four", b"", b"x")] == [4, 0, 1]
