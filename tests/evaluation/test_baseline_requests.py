@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from assay.errors import BaselineMismatchError
+from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import Evaluation, evaluate
 from assay.runs.compare import compare
 from assay.types import Check, ModelSpec, Specification, TaskOptions
@@ -76,3 +76,11 @@ def test_a_server_that_needs_other_requests_is_its_own_baseline(tmp_path: Path) 
         run = evaluate(against(before, spec))
     assert before.results["assay"]["provenance"]["specification"]["model"]["drop_fields"] == ("stop",)
     assert "does not match" not in str(run.checks[0].reason)
+
+
+def test_tokens_generated_after_an_echoed_prompt_are_refused(tmp_path: Path) -> None:
+    with ScriptedServer(answer=lambda _: RIGHT, models=["imaginary"]) as server:
+        spec = specification(server, tmp_path, endpoint="completions", extra_body={"max_tokens": 64})
+        with pytest.raises(SpecificationError, match="would change log-likelihoods"):
+            evaluate(msgspec.structs.replace(spec, tasks=("choosing",)))
+        assert not server.answered

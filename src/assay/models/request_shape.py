@@ -105,6 +105,19 @@ def validate_shape(spec: ModelSpec) -> None:
         raise SpecificationError(f"extra_body cannot be sent as JSON: {error}") from None
 
 
+def refuse_longer_echo(spec: ModelSpec) -> None:
+    """Refuse a shape that has tokens generated after an echoed prompt, which would count as the prompt's.
+
+    Raises:
+        SpecificationError: ``extra_body`` sets how many tokens are generated.
+    """
+    if "max_tokens" in shape_of(spec).extra:
+        raise SpecificationError(
+            "extra_body sets 'max_tokens', which would change log-likelihoods: "
+            "run tasks with log-likelihoods without it, or write --max-gen-toks"
+        )
+
+
 def parse_rename(text: str) -> tuple[str, str]:
     """``OLD=NEW``.
 
