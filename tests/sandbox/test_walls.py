@@ -325,7 +325,7 @@ def test_nobody_is_shut_in_by_namespaces(first_way: int) -> None:
 import sys
 from assay.sandbox import confinement
 from assay.sandbox.program import Confinement
-confinement._WAYS = confinement._WAYS[int(sys.argv[2]):]
+confinement._SETUPS = confinement._SETUPS[int(sys.argv[2]):]
 stands = confinement.confine_server(sys.argv[1], ())
 assert stands == Confinement(system_calls=True, files=True, namespaces=True, user=True), stands
 """
