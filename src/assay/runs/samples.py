@@ -106,7 +106,7 @@ class RunSample(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def answers(self) -> tuple[Answer, ...]:
         """The responses that are answers."""
-        return tuple(response for response in self.responses if isinstance(response, Answer))
+        return tuple([response for response in self.responses if isinstance(response, Answer)])
 
 
 class RunSamples:
