@@ -148,7 +148,7 @@ def is_repetitive(text: str) -> bool:
 def is_gibberish(text: str) -> bool:
     """Whether the text has many broken characters, or words of mixed scripts."""
     sample = text[:_LOOKED_AT]
-    broken = sum(sample.count(character) for character in "\ufffd\x00")
+    broken = sample.count("\ufffd") + sample.count("\x00")
     if broken >= 3 and broken > len(sample) / 100:
         return True
     if sample.isascii():
