@@ -93,6 +93,18 @@ def test_values_come_from_variables_in_either_spelling(monkeypatch: pytest.Monke
     assert header_values({"A": "$TOKEN", "B": "${TOKEN}"}) == {"A": "t0k3n", "B": "t0k3n"}
 
 
+def test_a_variable_may_follow_the_scheme_of_an_authorisation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "t0k3n-0123456789")
+    headers = request_headers(spec(headers={"Authorization": "Bearer $TOKEN"}), "key")
+    assert headers.fields["Authorization"] == "Bearer t0k3n-0123456789"
+    assert headers.redact("you sent t0k3n-0123456789") == "you sent ***"
+
+
+def test_a_long_value_is_shown_nowhere_whatever_its_header_is_called() -> None:
+    headers = request_headers(spec(headers={"X-Team": "0123456789abcdef", "Host": "a.long.host.example"}), "key")
+    assert headers.redact("0123456789abcdef at a.long.host.example") == "*** at a.long.host.example"
+
+
 def test_a_header_of_the_users_is_sent_in_place_of_the_clients_own() -> None:
     fields = request_headers(spec(headers={"authorization": "Basic abc"}), "key").fields
     assert [name for name in fields if name.lower() == "authorization"] == ["authorization"]

@@ -16,6 +16,10 @@ _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FORBIDDEN = frozenset({"content-length", "transfer-encoding", "connection", "accept-encoding", "content-type"})
 """Headers that the HTTP client sets itself."""
 _SECRET = re.compile(r"key|token|auth|secret|cookie|passw|sign", re.IGNORECASE)
+_LONG = 16
+"""Characters from which on a literal value may be a secret, whatever its header is called."""
+_VARIABLE = re.compile(r"(?:([A-Za-z]+) +)?\$(?:(\w+)|\{(\w+)\})")
+"""A variable, alone or after the scheme of an ``Authorization``: ``Bearer $TOKEN``."""
 _LONGEST = 65536
 _BLANK = "***"
 
@@ -44,8 +48,12 @@ def header_values(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def secrets_among(values: Mapping[str, str], headers: Mapping[str, str]) -> list[str]:
-    """Values to keep secret: those from variables and files, and those of headers whose name suggests a secret."""
-    kept_apart = [name for name, text in headers.items() if _is_reference(text) or _SECRET.search(name)]
+    """Values to keep secret: those from variables and files, of headers whose name suggests a secret, and long ones."""
+    kept_apart = [
+        name
+        for name, text in headers.items()
+        if _is_reference(text) or _SECRET.search(name) or (len(text) >= _LONG and name.lower() != "host")
+    ]
     return [part for name in kept_apart for part in (values[name], values[name].partition(" ")[2]) if part]
 
 
@@ -55,7 +63,7 @@ def without_values(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_reference(text: str) -> bool:
-    return text[:1] in ("$", "@") and len(text) > 1
+    return (text.startswith("@") and len(text) > 1) or _VARIABLE.fullmatch(text) is not None
 
 
 def _value(name: str, text: str) -> str:
@@ -72,12 +80,13 @@ def _value(name: str, text: str) -> str:
 def _read(name: str, text: str) -> str:
     if not _is_reference(text):
         return text
-    source = text[1:]
-    if text.startswith("$"):
-        value = os.environ.get(source.strip("{}"))
+    if (found := _VARIABLE.fullmatch(text)) is not None:
+        scheme, source = found[1], found[2] or found[3]
+        value = os.environ.get(source)
         if value is None:
             raise SpecificationError(f"the environment variable {source}, for the header {name}, is not set")
-        return value
+        return f"{scheme} {value}" if scheme else value
+    source = text[1:]
     try:
         with expand_home(source).open("rb") as file:
             return file.read(_LONGEST).decode("latin-1")
