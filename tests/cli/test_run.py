@@ -220,7 +220,7 @@ def test_samples_without_a_score_are_no_success_unless_a_check_holds_all_the_sam
         assert ran.returncode == 4
         assert "1 sample failed and has no score" in ran.stderr
         assert advice in ran.stderr
-        assert "no check (--min, --max) has judged the scores without them: exit code 4" in ran.stderr
+        assert "no check (--min, --max) gave a verdict without them: exit code 4" in ran.stderr
         judged = run(flawed, tmp_path, *how, "--min", "exact_match=0.9")
         assert judged.returncode == 0, judged.stderr
         assert "exit code 4" not in judged.stderr

@@ -7,7 +7,7 @@ from assay.cli.calibrate import calibrate
 from assay.cli.gate import gate
 from assay.cli.probe import probe
 from assay.cli.run import run
-from assay.cli.server_options import asked_as
+from assay.cli.server_options import with_server_options
 from assay.types import TLS, ModelSpec
 
 CONNECTION = {"api_key_env", "api_key_file", "insecure", "ca_file", "client_cert", "client_key"}
@@ -33,13 +33,13 @@ def test_commands_take_them_alike(command: click.Command, options: set[str]) -> 
 
 def test_what_is_not_said_stays() -> None:
     model = ModelSpec(base_url="http://h", model="m", max_attempts=3, tls=TLS(ca_file="a.pem", insecure=True))
-    assert asked_as(model, NOTHING) == model
+    assert with_server_options(model, NOTHING) == model
 
 
 def test_what_is_said_counts() -> None:
     model = ModelSpec(base_url="http://h", model="m", max_attempts=3, tls=TLS(client_cert="c.pem"))
     said = {"max_attempts": 5, "ca_file": "b.pem", "api_key_file": "key", "tasks": ("t",)}
-    assert asked_as(model, NOTHING | said) == ModelSpec(
+    assert with_server_options(model, NOTHING | said) == ModelSpec(
         base_url="http://h",
         model="m",
         max_attempts=5,

@@ -111,7 +111,7 @@ def test_hostile_text_is_shown_and_does_nothing(finished: Evaluation, capsys: py
         (["--task", "walking"], 2, "has no task 'walking'; it has counting, naming"),
         (["--task", "naming", "--doc", "60"], 2, "has no document 60 of 'naming'; it has 60, from 0 to 59"),
         (["--outcome", "walked"], 2, "'walked' is not one of"),
-        (["--containing", "nobody says this"], 0, "no sample of the run fits"),
+        (["--containing", "nobody says this"], 0, "no sample of the run matches"),
     ],
 )
 def test_a_choice_that_is_empty_or_wrong(

@@ -194,7 +194,7 @@ def test_where_helms_runs_cannot_be_written_is_found_before_anything_is_asked(tm
         assert "blocked is not a directory" in ran.stderr
         ran = assay("run", "counting", *where, "--limit", "10", "--helm-dir", "helm", cwd=tmp_path)
     assert ran.returncode == 0, "the run itself is done"
-    assert "the run was not written for HELM as a whole" in ran.stderr
+    assert "the run was not completely written for HELM" in ran.stderr
 
 
 def test_helm_summarize_shows_them(tmp_path: Path, run: Evaluation) -> None:

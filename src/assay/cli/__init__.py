@@ -1,4 +1,7 @@
-"""The command line. A command's code is imported only when that command runs."""
+"""The command line: it parses arguments and prints results. A command's code is imported only when that command runs.
+
+What a command does belongs in the library. It may import everything.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ _SECTIONS = {
     },
     "Judge": {
         "gate": ("assay.cli.gate", "gate", "Judge servers by a policy: thresholds, baselines, early stopping."),
-        "calibrate": ("assay.cli.calibrate", "calibrate", "Run the same several times: noise, and a margin."),
+        "calibrate": ("assay.cli.calibrate", "calibrate", "Run the same tasks several times: noise, and a margin."),
         "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
         "init": ("assay.cli.init", "init", "Write a first policy and a CI file for a server."),
     },
@@ -46,7 +49,7 @@ _SECTIONS = {
         "score": ("assay.cli.score", "score", "Score a run's answers again, without a server, and say what differs."),
     },
     "HELM": {
-        "helm": ("assay.cli.helm", "helm", "HELM's runs answered and its metrics computed, without HELM."),
+        "helm": ("assay.cli.helm", "helm", "Answer HELM's runs and compute its metrics, without HELM."),
     },
     "Housekeeping": {
         "journal": ("assay.cli.journal", "journal", "Look into the record of a run: show, check, export."),
@@ -54,7 +57,7 @@ _SECTIONS = {
         "demo": ("assay.cli.demo", "demo", "See it work: a small real model, served and evaluated on this machine."),
     },
 }
-"""By what one wants to do: name -> module, function, one line of help."""
+"""Heading -> name -> module, function, one line of help."""
 _COMMANDS = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
 _COMPLETION = "_ASSAY_COMPLETE"
 """Environment variable by which a shell asks for completions; see click's documentation."""
@@ -101,11 +104,11 @@ Exit codes:
   1  a check is not met
   2  cannot be done as asked
   3  inconclusive: the budget ended before the evidence sufficed
-  4  could not be judged: server gone, samples failed that no check allows for
+  4  could not be judged: server gone, or samples without a score
   70  a fault of Assay's own
   74  the disk is full or fails; the answers on it are kept
   130, 143  interrupted; the same command goes on where it stopped
-  141  nobody reads the output"""
+  141  standard output was closed"""
 
 
 @click.group(
@@ -123,10 +126,10 @@ def cli() -> None:
 
 
 def _replace_closed_streams() -> None:
-    """Let /dev/null stand for what was closed by whoever started this (``>&-``).
+    """Open /dev/null in place of standard streams that the caller has closed (``>&-``).
 
-    The next file that is opened, a journal say, would get its number, and with it what libraries and child processes
-    print.
+    Else the next file that is opened, say a journal, would get a closed stream's number, and with it what libraries and
+    child processes print.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         if getattr(sys, name) is None:
@@ -138,30 +141,32 @@ def _replace_closed_streams() -> None:
 
 
 def _escape_what_cannot_be_shown() -> None:
-    """Models and files hold characters that not every terminal's encoding has, and lone surrogates, which none has."""
+    """Escape characters that the terminal's encoding lacks, and lone surrogates, which every encoding lacks."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def _spare_the_garbage_collector() -> None:
-    """For a process that is this command's alone: half a second less, most of it at the end.
+def _collect_garbage_rarely() -> None:
+    """Collect garbage rarely, and not at the end: that saves half a second.
 
-    What importing makes, hundreds of thousands of objects, stays to the end, and then ends with the process.
+    Imports make hundreds of thousands of objects, which live as long as the process. Only for a process of the
+    command's own.
     """
     gc.set_threshold(50_000, 20, 20)
     atexit.register(gc.freeze)
 
 
-def _spare_unused_threads() -> None:
-    """NumPy's linear algebra, which nothing here calls, would start threads that spin before they sleep."""
+def _avoid_unused_threads() -> None:
+    """Keep NumPy's linear algebra, which nothing here calls, from starting threads that spin before they sleep."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _leave_out_lm_evals_log() -> None:
-    """Show warnings of all others as they are shown where nobody has set logging up.
+def _silence_lm_eval() -> None:
+    """Show warnings of all libraries but lm-eval.
 
-    Some tasks' Python, and ROUGE's, set it up; what lm-eval tells the authors of tasks would be shown from there on.
+    Some tasks' Python, and ROUGE's, configure logging; from then on lm-eval's messages to authors of tasks would be
+    shown, too.
     """
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING)
@@ -174,9 +179,9 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         _replace_closed_streams()
         _escape_what_cannot_be_shown()
-        _spare_the_garbage_collector()
-        _spare_unused_threads()
-        _leave_out_lm_evals_log()
+        _collect_garbage_rarely()
+        _avoid_unused_threads()
+        _silence_lm_eval()
     _complete_for_shell()
     try:
         # Not cli.main(), which makes a broken pipe exit code 1: that says that a check is not met.
@@ -198,11 +203,11 @@ def main(arguments: list[str] | None = None) -> None:
     except AssayError as error:
         end(_unless_fresh(str(error), sys.argv[1:] if arguments is None else arguments), error.exit_code)
     except BrokenPipeError:
-        leave_pipe()
+        discard_stdout()
         sys.exit(141)
     except Exception as error:
         if isinstance(error, OSError):
-            _end_where_the_system_says_why(error)
+            _end_on_system_error(error)
         place = _keep_traceback()
         end(f"internal error, please report it: {type(error).__name__}: {error}; traceback in {place}", 70)
     else:
@@ -210,7 +215,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _unless_fresh(message: str, arguments: Sequence[str]) -> str:
-    """The message, true also where the same command would start anew."""
+    """The message, with a correction where the same command would start a new run."""
     return f"{message} (without --fresh)" if "--fresh" in arguments and _GOES_ON in message else message
 
 
@@ -221,24 +226,24 @@ def _complete_for_shell() -> None:
 
 
 def _leave(exit_code: int, *, is_own_process: bool) -> None:
-    """End when all is done and told: no signal changes any more what the exit code says."""
+    """End when all is done; signals no longer change the exit code."""
     if is_own_process:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
     sys.exit(exit_code)
 
 
-def leave_pipe() -> None:
-    """Let what is still to be written go nowhere: whoever read standard output has gone."""
+def discard_stdout() -> None:
+    """Discard what is still to be written: nobody reads standard output any more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _end_where_the_system_says_why(error: OSError) -> None:
+def _end_on_system_error(error: OSError) -> None:
     if error.errno == errno.ENAMETOOLONG:
         end(f"no file can have so long a name: {error.filename}", 2)
     if is_storage_error(error):
         if error.filename is None:
-            leave_pipe()
+            discard_stdout()
             end(f"cannot write to standard output: {error.strerror}", StorageError.exit_code)
         failed = write_error(f"cannot use {error.filename}", error)
         end(str(failed), failed.exit_code)
@@ -249,7 +254,7 @@ def end(message: str, exit_code: int) -> None:
     from assay._util.text import printable
 
     if exit_code in _NOT_AS_ASKED and is_stopping():
-        message, exit_code = "interrupted", 130  # a library that cannot be imported was stopped while it was
+        message, exit_code = "interrupted", 130  # the interruption has made an import fail
 
     with contextlib.suppress(OSError, ValueError):  # there may be no stderr any more
         print(f"assay: {printable(' '.join(message.split()), _LONGEST_MESSAGE)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``assay calibrate``: how much a server differs from itself."""
+"""``assay calibrate``: how much a server's scores differ from run to run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WITHOUT_CHECKS = {
     "probe": False,
     "triage": False,
 }
-"""Options of ``assay run`` that mean nothing here."""
+"""Options of ``assay run`` that ``calibrate`` does not have."""
 _HEADINGS = ("task", "metric", "n", "scores", "flips", "deviation", "at most", "margin")
 _NOTES = """
 flips: share of documents whose score changes from one run to the next
@@ -37,15 +37,15 @@ margin: three times that limit, and at least what one answer can cost
 _NOT_ITS_OWN = _WITHOUT_CHECKS.keys() | {"as_json", "report", "helm_dir"}
 
 
-@click.command(cls=RunCommand, short_help="Run the same several times: rerun noise, and the margin it suggests.")
+@click.command(cls=RunCommand, short_help="Run the same tasks several times: rerun noise, and the margin it suggests.")
 @click.option("--runs", type=click.IntRange(min=2), default=3, show_default=True, help="How often.", metavar="K")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def calibrate(runs: int, as_json: bool, **options: Any) -> int:
-    """Run the same tasks K times on the same server, and say how far its scores lie apart.
+    """Run the same tasks K times on the same server, and report how far the scores lie apart.
 
     The proposed margin leaves room for that noise, in the scale of the score and as a group weighs its tasks; give it
-    to a baseline check. If it is interrupted, the same command goes on where it stopped; once its margins are told,
-    it asks everything anew.
+    to a baseline check. If it is interrupted, the same command goes on where it stopped; once it has printed its
+    margins, it starts anew.
 
     \b
     Example:

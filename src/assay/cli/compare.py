@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from assay.cli.remarks import remark_parts
+from assay.cli.remarks import remark_partial_runs
 
 _RUN_HELP = "A run is a results file, a samples file, a baseline, or a folder (its newest run), last or last~1."
 
@@ -30,7 +30,7 @@ def compare(
     from assay.runs.compare import compare as compared
     from assay.runs.files import read_run
 
-    remark_parts(baseline, *candidates)
+    remark_partial_runs(baseline, *candidates)
     first = read_run(baseline)
     comparisons = [compared(first, candidate, tasks=tasks) for candidate in candidates]
     if as_json:

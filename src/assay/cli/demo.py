@@ -17,7 +17,7 @@ from assay.cli.remarks import remark
 @click.option(
     "--wrong-template",
     is_flag=True,
-    help="With --serve: a chat template that is not the model's, to see a gate fail and be told why.",
+    help="With --serve: a chat template that is not the model's, to see a gate fail and say why.",
 )
 def demo(output_dir: str, as_json: bool, serve: bool, port: int, wrong_template: bool) -> int:
     """Serve SmolLM2-135M with llama.cpp on this machine, evaluate it on a small task, check a score, stop the server.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli import leave_pipe
+from assay.cli import discard_stdout
 from assay.cli.remarks import remark
 from assay.cli.sections import SectionedCommand
-from assay.cli.server_options import asked_as, server_options
+from assay.cli.server_options import server_options, with_server_options
 from assay.errors import AssayError
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ _BISECT = {0: 0, 1: 1, 3: _SKIP, 4: _SKIP}
 @server_options
 @click.option("--data-dir", help="Data sets on disk, in place of the policy's; else ASSAY_DATA_DIR.", metavar="DIR")
 @click.option("--output-dir", help="Where results go instead of the policy's choice.", metavar="DIR")
-@click.option("--no-probe", is_flag=True, help="Do not look first at what the servers do.")
-@click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
+@click.option("--no-probe", is_flag=True, help="Do not probe the servers first.")
+@click.option("--fresh", is_flag=True, help="Start a new run instead of resuming an interrupted one.")
 @click.option(
     "--retry-failed", is_flag=True, help="Ask only what the last runs of this have no answer to; never start another."
 )
@@ -79,7 +79,7 @@ _BISECT = {0: 0, 1: 1, 3: _SKIP, 4: _SKIP}
 def gate(file: Path, **options: Any) -> int:
     """Judge servers by the policy in FILE, from as few questions as the evidence needs.
 
-    Options that say how servers are asked count for all of them, over what the policy says.
+    Options for connections and requests hold for all servers, and override the policy.
 
     \b
     Example:
@@ -105,7 +105,7 @@ def _gate(file: Path, options: dict[str, Any]) -> int:
 
     chosen = {name: options[name] for name in Overrides.__struct_fields__}
     policy = load_policy(file, Overrides(**chosen))
-    models = {name: asked_as(model, options) for name, model in policy.models.items()}
+    models = {name: with_server_options(model, options) for name, model in policy.models.items()}
     policy = msgspec.structs.replace(policy, models=models)
     if options["explain"]:
         return _explain(policy, as_json=options["as_json"])
@@ -119,7 +119,7 @@ def _gate(file: Path, options: dict[str, Any]) -> int:
 
 
 def _tell(options: dict[str, Any], report: GateReport) -> None:
-    """Print the verdict, then write the files: neither keeps the other from being told."""
+    """Print the verdict, then write the files; if one fails, the other is still done."""
     try:
         if options["as_json"]:
             from assay._util.json_text import json_line
@@ -132,7 +132,7 @@ def _tell(options: dict[str, Any], report: GateReport) -> None:
             OutputConsole().print(gate_text(report), soft_wrap=True)
             sys.stdout.flush()
     except BrokenPipeError:
-        leave_pipe()  # the exit code says the verdict, whoever has stopped reading
+        discard_stdout()  # the exit code still tells the verdict
     finally:
         _write_reports(report, options)
 

@@ -12,10 +12,10 @@ import click
 @click.option("--output-dir", default=".", show_default=True, help="Where policies go.", metavar="DIR")
 @click.option("--base-url", help="The server's address, for the policy.", metavar="URL")
 def gate_import(files: tuple[Path, ...], output_dir: str, base_url: str | None) -> None:
-    """Write a policy for each configuration in FILE…, with a comment wherever its meaning is not exactly kept.
+    """Write a policy for each configuration in FILE…, with a comment wherever the meaning changes.
 
-    Known are vLLM's two kinds (.buildkite/lm-eval-harness/configs and tests/evals/gsm8k/configs), the lm_eval part of
-    its perf-eval workloads, and text files that list some of them. Nothing is overwritten.
+    It reads vLLM's two formats (.buildkite/lm-eval-harness/configs and tests/evals/gsm8k/configs), the lm_eval part of
+    its perf-eval workloads, and text files that list some of these. Nothing is overwritten.
 
     \b
     Example:

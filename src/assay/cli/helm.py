@@ -9,7 +9,7 @@ import click
 
 from assay.cli.helm_options import allow_fewer_option, metric_options, metric_options_of, output_options
 from assay.cli.helm_run import run
-from assay.cli.remarks import remark_parts
+from assay.cli.remarks import remark_partial_runs
 
 
 @click.group(short_help="HELM's metrics and run directories, without HELM.")
@@ -84,7 +84,7 @@ def export(run_: str, output_dir: Path, suite: str, allow_fewer: bool) -> None:
     from assay.helm.lm_eval_runs import export as write
     from assay.helm.schema import SCHEMA
 
-    remark_parts(run_)
+    remark_partial_runs(run_)
     for folder in write(run_, output_dir, suite, allow_fewer=allow_fewer):
         print(folder)
     print(f"helm-summarize --output-path {output_dir} --suite {suite} --schema-path {output_dir / SCHEMA} reads them")

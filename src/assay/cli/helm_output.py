@@ -36,7 +36,7 @@ def print_stats(stats: Sequence[Stat], as_json: bool, show_all: bool) -> None:
 
 
 def remark_lines(lines: Sequence[str]) -> None:
-    """Say lines on stderr."""
+    """Print lines on stderr."""
     from assay._util.text import printable
 
     for line in lines:
@@ -57,7 +57,7 @@ def remark_evaluated(evaluated: Evaluated) -> None:
 
 @contextmanager
 def counting() -> Iterator[Callable[[int], None]]:
-    """A line on stderr that counts up, where somebody is looking."""
+    """Count requests in a line on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -11,7 +11,7 @@ import click
 
 from assay.cli.helm_options import allow_fewer_option, metric_options, metric_options_of, output_options
 from assay.cli.sections import SHARED, SectionedCommand
-from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
+from assay.cli.server_options import address_options, addresses, concurrency_option, server_options, with_server_options
 
 if TYPE_CHECKING:
     from assay.helm.options import EntryOptions, LocalModel
@@ -88,7 +88,7 @@ _SECTIONS = {
 @output_options
 @allow_fewer_option
 @metric_options
-@click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
+@click.option("--fresh", is_flag=True, help="Start a new run instead of resuming an interrupted one.")
 @click.option("--json", "as_json", is_flag=True, help="Print the statistics as JSON.")
 def run(**options: Any) -> None:
     """Answer a HELM run's requests, compute its metrics and write its five files.
@@ -155,7 +155,7 @@ def _model(options: dict[str, Any]) -> ModelSpec | LocalModel:
         concurrency=options["concurrency"],
         max_length=options["max_length"],
     )
-    return asked_as(spec, options)
+    return with_server_options(spec, options)
 
 
 def _entry_options(options: dict[str, Any]) -> EntryOptions:

@@ -9,17 +9,19 @@ import click
 
 from assay.cli.remarks import remark
 from assay.cli.sections import SectionedCommand
-from assay.cli.server_options import asked_as, server_options
+from assay.cli.server_options import server_options, with_server_options
 
 _FIRST_DOCUMENTS = 100
 
 
 @click.command(cls=SectionedCommand, short_help="Write a first policy and a CI file for a server.")
 @click.option("--base-url", required=True, help="Server's address, with or without /v1.", metavar="URL")
-@click.option("--model", help="Name under which the server serves the model; the first that it lists.", metavar="NAME")
+@click.option(
+    "--model", help="Name under which the server serves the model; default: the first that it lists.", metavar="NAME"
+)
 @click.option("--completions", is_flag=True, help="Ask /v1/completions with plain text instead of chat.")
 @click.option(
-    "--task", "tasks", multiple=True, help="What to ask; one that fits the server. Repeatable.", metavar="TASK"
+    "--task", "tasks", multiple=True, help="Task to run; default: one that fits the server. Repeatable.", metavar="TASK"
 )
 @click.option(
     "--limit", type=float, default=_FIRST_DOCUMENTS, show_default=True, help="Documents of the first run.", metavar="N"
@@ -81,7 +83,7 @@ def _model(options: dict[str, Any]) -> Any:
         model=options["model"] or "",
         endpoint="completions" if options["completions"] else "chat",
     )
-    spec = asked_as(spec, options)
+    spec = with_server_options(spec, options)
     if spec.model:
         return spec
     import msgspec

@@ -30,7 +30,7 @@ def journal() -> None:
     """
 
 
-@journal.command(short_help="What was asked, how far it came, what failed.")
+@journal.command(short_help="Show what was asked, how far the run came, what failed.")
 @_place
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one journal a line.")
 def show(path: Path, as_json: bool) -> None:
@@ -45,7 +45,7 @@ def show(path: Path, as_json: bool) -> None:
             print(("\n" if number else "") + "\n".join(_lines(summary)))
 
 
-@journal.command(short_help="Whether every byte is as it was written.")
+@journal.command(short_help="Check that every byte is as it was written.")
 @_place
 def check(path: Path) -> int:
     """Read each journal from end to end. Exit code 0: all are whole; 1: at least one is damaged.
@@ -66,7 +66,7 @@ def check(path: Path) -> int:
     return exit_code
 
 
-@journal.command(short_help="All records as JSON lines.")
+@journal.command(short_help="Print all records as JSON lines.")
 @_place
 def export(path: Path) -> None:
     """Write every whole record of one journal to stdout, one JSON object a line; docs/journal.md names the fields."""

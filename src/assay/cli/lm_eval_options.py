@@ -39,7 +39,7 @@ INSTEAD: Mapping[str, str] = {
     "--trust_remote_code": _SERVERS,
     "--use_cache": _CACHE,
     "-c": _CACHE,
-    "--cache_requests": "leave it out: what is prepared of a data set is kept by itself",
+    "--cache_requests": "leave it out: prepared data sets are always kept",
     "-x": "write --predict-only",
     "--write_out": "see prompts and answers afterwards with assay show RESULTS",
     "-w": "see prompts and answers afterwards with assay show RESULTS",
@@ -48,10 +48,10 @@ INSTEAD: Mapping[str, str] = {
 
 
 class RunCommand(SectionedCommand):
-    """A command that runs tasks, and that people type lm-eval's options to."""
+    """A command that runs tasks, for which people may type lm-eval's options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; an option that is lm-eval's alone is answered with what to type here."""
+        """Read the arguments; for an option that only lm-eval has, say what to type instead."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assay._util.json_text import json_line
 from assay._util.text import printable
-from assay.cli import leave_pipe
+from assay.cli import discard_stdout
 from assay.cli.remarks import remark
 from assay.errors import AssayError, NothingMeasuredError
 from assay.results.failures import what_to_do
@@ -40,7 +40,7 @@ def report_beside(results_file: Path, gathered: Gathering | None = None) -> Path
     return None
 
 
-def helm_runs_of(results_file: Path, helm_dir: str) -> None:
+def write_helm_runs(results_file: Path, helm_dir: str) -> None:
     """Write the run for HELM's tools; a remark says where, or why that failed: the run itself is done."""
     from assay.helm.lm_eval_runs import export
 
@@ -49,7 +49,7 @@ def helm_runs_of(results_file: Path, helm_dir: str) -> None:
     except Exception as error:
         reason = str(error) if isinstance(error, AssayError) else f"{type(error).__name__}: {error}"
         remark(
-            f"the run was not written for HELM as a whole ({printable(reason, 400)}); the results are there, and "
+            f"the run was not completely written for HELM ({printable(reason, 400)}); the results are there, and "
             f"assay helm export {results_file} --output-dir {helm_dir} tries again"
         )
         return
@@ -74,7 +74,7 @@ def present(evaluation: Evaluation, *, as_json: bool, report: Path | None = None
         shown = json_line(_document(evaluation, report)) if as_json else _table(evaluation, report)
         print(shown, flush=True)
     except BrokenPipeError:
-        leave_pipe()  # the exit code says the verdict, whoever has stopped reading
+        discard_stdout()  # the exit code still tells the verdict
     _remark_failures(evaluation)
     _remark_triage(evaluation)
     if not evaluation.checks and not evaluation.is_measured:
@@ -140,4 +140,4 @@ def _remark_failures(evaluation: Evaluation) -> None:
         remark(f"  … all are listed in {evaluation.results_file}")
     remark(what_to_do([failed.cause for failed in failures]))
     if not evaluation.checks and any(score.n for score in evaluation.scores):
-        remark("no check (--min, --max) has judged the scores without them: exit code 4")
+        remark("no check (--min, --max) gave a verdict without them: exit code 4")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.sections import SectionedCommand
-from assay.cli.server_options import address_options, addresses, asked_as, connection_options
+from assay.cli.server_options import address_options, addresses, connection_options, with_server_options
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 @address_options
 @click.option("--model", help="Model to ask; default: the first that the server lists.", metavar="NAME")
 @connection_options
-@click.option("--quick", is_flag=True, help="Only what is looked at before every run, in a few seconds.")
+@click.option("--quick", is_flag=True, help="Only the questions that are asked before every run; takes a few seconds.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1),
     default=120.0,
     show_default=True,
-    help="Ask no more after these.",
+    help="Stop asking after S seconds.",
     metavar="S",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def probe(model: str | None, quick: bool, seconds: float, as_json: bool, **options: Any) -> int:
     """Ask a server about fifty short questions and show what it can do: seen, not guessed.
 
-    Several servers are looked at one after another. Exit code 4 if nothing answers.
+    Several servers are probed one after another. Exit code 4 if nothing answers.
 
     \b
     Example:
@@ -42,7 +42,7 @@ def probe(model: str | None, quick: bool, seconds: float, as_json: bool, **optio
     from assay.models.probe.report import require_reachable
     from assay.types import ModelSpec
 
-    specs = [asked_as(ModelSpec(base_url=url, model=model or ""), options) for url in addresses(options)]
+    specs = [with_server_options(ModelSpec(base_url=url, model=model or ""), options) for url in addresses(options)]
     reports = [look(spec, quick=quick, seconds=seconds) for spec in specs]
     if as_json:
         import json

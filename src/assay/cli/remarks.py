@@ -1,4 +1,4 @@
-"""Remarks on standard error, which change no exit code when nobody reads them."""
+"""Prints remarks on standard error; that it is closed changes no exit code."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import sys
 
 
 def remark(*lines: str) -> None:
-    """Say lines on standard error, if there is one."""
+    """Print lines on standard error, if there is one."""
     with contextlib.suppress(OSError, ValueError):
         for line in lines:
             print(line, file=sys.stderr)
 
 
-def remark_parts(*runs: str | None) -> None:
-    """Say of folders of results, as they are named on the command line, where their newest run was stopped early."""
+def remark_partial_runs(*runs: str | None) -> None:
+    """Remark on each folder of results whose newest run was stopped early."""
     from assay.runs.files import stopped_early_remark
 
     for run in runs:

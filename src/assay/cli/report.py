@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from assay.cli.remarks import remark_parts
+from assay.cli.remarks import remark_partial_runs
 
 _RUN_HELP = "A run is a results file, a samples file, or a folder (its newest run), last or last~1."
 
@@ -30,7 +30,7 @@ def report(run: str, baseline: str | None, open_it: bool, output: Path | None) -
     """
     from assay.reports.html import report as write
 
-    remark_parts(run, baseline)
+    remark_partial_runs(run, baseline)
     file = write(run, baseline=baseline, output=output)
     print(file)
     if open_it:

@@ -11,7 +11,7 @@ import click
 from assay._util.per_cent import share_hint
 from assay.cli.lm_eval_options import RunCommand
 from assay.cli.remarks import remark
-from assay.cli.server_options import address_options, addresses, asked_as, concurrency_option, server_options
+from assay.cli.server_options import address_options, addresses, concurrency_option, server_options, with_server_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _Share(click.types.FloatParamType):
-    """A number that somebody may write in per cent, which is refused with what to write."""
+    """A number; a percentage is refused with the fraction to write instead."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if isinstance(value, str) and (instead := share_hint(value)):
@@ -196,9 +196,9 @@ def _tasks(ctx: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
     "--probe/--no-probe",
     default=True,
     show_default=True,
-    help="Look first at what the server does (a dozen short requests, ten seconds at most); kept with the results.",
+    help="Probe the server first (a dozen short requests, ten seconds at most); the results keep what it shows.",
 )
-@click.option("--fresh", is_flag=True, help="Start anew instead of going on with an interrupted run.")
+@click.option("--fresh", is_flag=True, help="Start a new run instead of resuming an interrupted one.")
 @click.option(
     "--retry-failed", is_flag=True, help="Ask only what the last run of this has no answer to; never start another."
 )
@@ -206,7 +206,7 @@ def _tasks(ctx: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
     "--triage/--no-triage",
     default=True,
     show_default=True,
-    help="Say why the scores are low, unless every check is passed.",
+    help="Say why the scores are low, unless every check passes.",
 )
 @click.option("--report/--no-report", default=True, show_default=True, help="Write report_*.html beside the results.")
 @click.option("--helm-dir", help="Write the run as HELM's run directories, too, under DIR/runs/assay/.", metavar="DIR")
@@ -270,7 +270,7 @@ def run_and_present(
 
 
 def _helm_writer(folder: str | None) -> Callable[[Path], None]:
-    """Writes a run for HELM's tools, where it was asked to.
+    """Make the function that writes a run for HELM's tools; without a folder it does nothing.
 
     Raises:
         OutputError: it could not be written there.
@@ -279,13 +279,13 @@ def _helm_writer(folder: str | None) -> Callable[[Path], None]:
         return lambda _: None
     from pathlib import Path
 
-    from assay.cli.output import helm_runs_of
+    from assay.cli.output import write_helm_runs
     from assay.helm.lm_eval_runs import SUITE
     from assay.helm.options import suite_folder
     from assay.helm.run_directory import check_writable
 
     check_writable(suite_folder(Path(folder), SUITE))
-    return lambda results_file: helm_runs_of(results_file, folder)
+    return lambda results_file: write_helm_runs(results_file, folder)
 
 
 def specification_of(options: dict[str, Any]) -> Any:
@@ -306,7 +306,7 @@ def specification_of(options: dict[str, Any]) -> Any:
     checks = with_ranges(checks, [parse_range(text) for text in options["ranges"]])
     return Specification(
         tasks=options["tasks"],
-        model=asked_as(model, options),
+        model=with_server_options(model, options),
         options=_task_options(options),
         checks=tuple(checks),
         alpha=options["alpha"],
@@ -335,7 +335,7 @@ def _task_options(options: dict[str, Any]) -> Any:
 
 
 def _merged(option: str, texts: Sequence[str]) -> dict[str, Any]:
-    """The settings of all repetitions of an option; as in lm-eval, the last one of a name counts, and that is said."""
+    """The settings of all repetitions of an option; as in lm-eval, the last one of a name counts, with a remark."""
     from assay.tasks.gen_kwargs import parse_gen_kwargs
 
     settings: dict[str, Any] = {}

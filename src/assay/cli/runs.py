@@ -1,4 +1,4 @@
-"""``assay runs`` and ``assay clean``: what a folder of results holds, and what of it nobody needs."""
+"""``assay runs`` and ``assay clean``: what a folder of results holds, and which journals are no longer needed."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def _scores(run: ListedRun) -> str:
 
 @click.command(short_help="Remove journals of finished runs.")
 @click.argument("folder", default="results", type=click.Path(path_type=Path), metavar="[DIR]")
-@click.option("--yes", is_flag=True, help="Remove them; else they are only listed.")
+@click.option("--yes", is_flag=True, help="Remove them; without this they are only listed.")
 def clean(folder: Path, yes: bool) -> None:
     """List the journals of finished runs in DIR (results, if left out), and remove them if told to.
 
     Results, samples and reports stay. What only a journal holds goes: reasoning, times and token counts of answers.
-    Journals of runs that can be gone on with are never touched.
+    Journals of runs that can be resumed are never touched.
     """
     from assay.errors import FileFormatError
     from assay.journal.files import remove_finished
@@ -92,7 +92,7 @@ def clean(folder: Path, yes: bool) -> None:
         print(f"{_size(journal.bytes):>9}  {journal.file}")
     total = _size(sum(journal.bytes for journal in removed))
     kept = len(journals) - len(removed)
-    also = f"; {kept} of runs that can be gone on with stay" if kept else ""
+    also = f"; {kept} of runs that can be resumed stay" if kept else ""
     if yes:
         remark(f"removed {len(removed)} journals, {total}{also}")
     else:

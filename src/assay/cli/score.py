@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.remarks import remark_parts
+from assay.cli.remarks import remark_partial_runs
 
 if TYPE_CHECKING:
     from assay.rescoring.rescore import Rescored
@@ -51,7 +51,7 @@ def score(
     from assay.rescoring.rescore import score as score_again
 
     renamed = {name: new or name for name, _, new in (task.partition("=") for task in tasks)}
-    remark_parts(run)
+    remark_partial_runs(run)
     rescored = score_again(run, tasks=renamed, include_path=include_path, data_dir=data_dir, output_dir=output_dir)
     if as_json:
         from assay._util.json_text import json_line

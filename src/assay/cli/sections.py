@@ -1,4 +1,4 @@
-"""Help in sections: sixty options in one list are read by nobody."""
+"""Help in sections: nobody reads sixty options in one list."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ SHARED = {
         "stream",
         "stall_timeout",
     ),
-    "Going on": ("fresh", "retry_failed"),
+    "Resuming": ("fresh", "retry_failed"),
     "Output": (
         "output_dir",
         "as_json",
@@ -95,12 +95,12 @@ SPECIAL = frozenset(
         "Prompts as token ids (with --completions)",
         "Requests that fit the server",
         "Pace and patience",
-        "Going on",
+        "Resuming",
         "Seeds",
         "TLS",
     }
 )
-"""Headings of what few need: ``--help-all`` shows them."""
+"""Sections that few people need: ``--help-all`` shows them."""
 _FOR_SPECIAL_CASES = frozenset(name for heading in SPECIAL for name in SHARED[heading])
 _SHOWS_ALL = "assay.help_all"
 
@@ -125,10 +125,10 @@ _SETTING = re.compile(r"[A-Za-z_][\w.]*=")
 
 
 class SectionedCommand(click.Command):
-    """A command whose ``--help`` shows its options in sections; what belongs to none has its own.
+    """A command whose ``--help`` shows its options in sections; options of no section get one of their own.
 
     Args:
-        sections: the command's own, shown before those that are shared, of which they may take options away.
+        sections: the command's own, shown before the shared ones; an option that is in both is shown here only.
     """
 
     def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]] | None = None, **kwargs: Any) -> None:
@@ -140,13 +140,13 @@ class SectionedCommand(click.Command):
         self._sections: dict[str, Sequence[str]] = {**own, **shared}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the arguments; settings that follow ``--gen-kwargs``, as lm-eval takes them, are its as well."""
+        """Read the arguments; settings that follow ``--gen-kwargs`` belong to it, as in lm-eval."""
         args = list(_with_option_repeated(args))
         self._remark_repetitions(ctx, args)
         return super().parse_args(ctx, args)
 
     def _remark_repetitions(self, ctx: click.Context, args: list[str]) -> None:
-        """Say of an option that is given several times and holds one value that the last one counts."""
+        """Remark on options that are given several times but hold one value: the last one counts."""
         with contextlib.suppress(click.UsageError):
             *_, order = self.make_parser(ctx).parse_args(list(args))
             for parameter, times in Counter(order).items():
@@ -159,7 +159,7 @@ class SectionedCommand(click.Command):
                     remark(f"{parameter.opts[0]} is given {times} times; the last one counts")
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The command's own, ``--help``, and where there is more than that shows ``--help-all``."""
+        """The command's own and ``--help``; also ``--help-all`` if ``--help`` leaves sections out."""
         params = super().get_params(ctx)
         has_more = any(param.name in _FOR_SPECIAL_CASES for param in params)
         return [*params, _HELP_ALL] if has_more else params

@@ -1,4 +1,4 @@
-"""Options that say how servers are reached and how patiently they are asked: the same for every command that asks."""
+"""Options for connections, retries and requests, shared by every command that asks servers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _CONNECTION = (
         metavar="NAME",
     ),
     click.option("--api-key-file", help="File that holds the API key, instead of the variable.", metavar="FILE"),
-    click.option("--insecure", is_flag=True, help="Take any certificate of the server."),
+    click.option("--insecure", is_flag=True, help="Accept any certificate of the server."),
     click.option(
         "--ca-file", help="Trust the certificates in this file (PEM), instead of the system's.", metavar="FILE"
     ),
-    click.option("--client-cert", help="Certificate (PEM) that is shown to the server.", metavar="FILE"),
+    click.option("--client-cert", help="Client certificate (PEM).", metavar="FILE"),
     click.option(
         "--header",
         "header_texts",
@@ -48,13 +48,13 @@ _CONNECTION = (
     click.option(
         "--dialect",
         type=click.Choice(["auto", "none", "openai", "azure", "mistral"]),
-        help="The provider's own ways: names of fields, and where the key goes.  [default: auto]",
+        help="How the provider's API differs: names of fields, and where the key goes.  [default: auto]",
     ),
     click.option(
         "--drop-field",
         "dropped",
         multiple=True,
-        help="Leave a field out of every request, as seed where it is refused. Repeatable.",
+        help="Leave a field out of every request, such as a seed that the server refuses. Repeatable.",
         metavar="NAME",
     ),
     click.option(
@@ -70,7 +70,7 @@ _CONNECTION = (
         help='Fields for every request: {"chat_template_kwargs": {"enable_thinking": false}}.',
         metavar="JSON",
     ),
-    click.option("--client-key", help="Its key, if that is in another file.", metavar="FILE"),
+    click.option("--client-key", help="Key of --client-cert, if it is in another file.", metavar="FILE"),
 )
 _ADDRESSES = (
     click.option(
@@ -89,11 +89,11 @@ _PATIENCE = (
         help=f"Seconds for one attempt.  [default: {_DEFAULTS.request_timeout:g}]",
         metavar="S",
     ),
-    click.option("--stream", is_flag=True, help="Have answers streamed, and keep the times to first tokens."),
+    click.option("--stream", is_flag=True, help="Stream answers, and keep the times to first token."),
     click.option(
         "--stall-timeout",
         type=float,
-        help="With --stream: seconds for which nothing may come once an answer has begun.  "
+        help="With --stream: seconds that an answer may pause once it has begun.  "
         f"[default: {_DEFAULTS.stall_timeout:g}]",
         metavar="S",
     ),
@@ -106,7 +106,7 @@ _PATIENCE = (
     click.option(
         "--requests-per-minute",
         type=float,
-        help="Let no more requests leave in a minute, to all servers together.",
+        help="Send no more requests in a minute, to all servers together.",
         metavar="N",
     ),
     click.option(
@@ -118,7 +118,7 @@ _PATIENCE = (
     click.option(
         "--give-up-after",
         type=float,
-        help="Seconds without any answer, from the first failure after the last one, before the run stops.  "
+        help="Seconds without any answer before the run stops, from the first failure after the last answer.  "
         f"[default: {_DEFAULTS.give_up_after:g}]",
         metavar="S",
     ),
@@ -160,12 +160,12 @@ _FIELDS = (
 
 
 def connection_options(command: Command) -> Command:
-    """Add what is needed to reach a server: key and certificates."""
+    """Add the options for reaching a server: key, certificates, headers, changes of bodies."""
     return _with(command, _CONNECTION)
 
 
 def address_options(command: Command) -> Command:
-    """Add where the servers are."""
+    """Add the options for the servers' addresses."""
     return _with(command, _ADDRESSES)
 
 
@@ -186,16 +186,16 @@ def addresses(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def server_options(command: Command) -> Command:
-    """Add :func:`connection_options`, and how patiently the server is asked."""
+    """Add :func:`connection_options`, and those for time-outs, retries and rates."""
     return _with(command, (*_PATIENCE, *_CONNECTION))
 
 
-def asked_as(model: ModelSpec, options: Mapping[str, Any]) -> ModelSpec:
-    """The model, asked as the command's options say where they say anything.
+def with_server_options(model: ModelSpec, options: Mapping[str, Any]) -> ModelSpec:
+    """The model with the command's options for connections and requests.
 
     Args:
-        model: what holds where they do not.
-        options: the command's, by name; those of no meaning here are passed over.
+        model: its values hold where an option is not given.
+        options: the command's, by name; all others are ignored.
     """
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     tls = msgspec.structs.replace(model.tls, **{name: given[name] for name in TLS.__struct_fields__ if name in given})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.remarks import remark, remark_parts
+from assay.cli.remarks import remark, remark_partial_runs
 from assay.types import Outcome
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "outcomes",
     multiple=True,
     type=click.Choice([outcome.value for outcome in Outcome]),
-    help="Only samples that ended so. May be repeated.",
+    help="Only samples with this outcome. May be repeated.",
 )
 @click.option("--failed", is_flag=True, help="Only samples without a score: --outcome failed.")
 @click.option("--wrong", is_flag=True, help="Only samples with a score below the best.")
@@ -68,7 +68,7 @@ def show(
         flipped=flipped,
         containing=containing,
     )
-    remark_parts(run, baseline)
+    remark_partial_runs(run, baseline)
     chosen = islice(read_samples(run, choice, baseline=baseline), limit)
     if as_json:
         _print_json(chosen)
@@ -84,10 +84,10 @@ def _print_json(chosen: Iterable[ChosenSample]) -> None:
 
 
 def _page(chosen: Iterator[ChosenSample], *, full: bool) -> None:
-    """Through the reader's pager on a terminal; each sample is read only when the pager wants it."""
+    """Print through the user's pager on a terminal; each sample is read only when the pager asks for it."""
     first = next(chosen, None)
     if first is None:
-        remark("no sample of the run fits")
+        remark("no sample of the run matches")
         return
     if sys.stdout.isatty():
         click.echo_via_pager(_rendered(first, chosen, full=full))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from assay.cli.remarks import remark_parts
+from assay.cli.remarks import remark_partial_runs
 
 _RUN_HELP = "A run is a results or samples file, a folder (its newest run), last or last~1; Assay's or lm-eval's."
 
@@ -29,7 +29,7 @@ def triage(run: str, baseline: str | None, tasks: tuple[str, ...], as_json: bool
     """
     from assay.diagnosis import triage as explain
 
-    remark_parts(run, baseline)
+    remark_partial_runs(run, baseline)
     found = explain(run, baseline, tasks=tasks)
     if as_json:
         from assay._util.json_text import json_line

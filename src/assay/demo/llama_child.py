@@ -21,8 +21,8 @@ def main(model_file: str, model_name: str, slots: int, port: int, template: str)
     """Serve the model on 127.0.0.1 until stdin is closed.
 
     Args:
-        model_file: of the kind GGUF.
-        model_name: that it is served under.
+        model_file: a GGUF file.
+        model_name: the name under which it is served.
         slots: requests that are answered at once.
         port: 0 for a free one.
         template: a chat template in place of the model's own; empty for that.
@@ -57,7 +57,7 @@ def main(model_file: str, model_name: str, slots: int, port: int, template: str)
 
 
 def _end_with_parent() -> NoReturn:
-    """Wait for the end of stdin, which comes when the parent closes it or dies; then end without ceremony."""
+    """Wait for the end of stdin, which comes when the parent closes it or dies; then exit at once."""
     sys.stdin.buffer.read()
     os._exit(0)
 

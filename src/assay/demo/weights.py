@@ -32,7 +32,7 @@ def find_model_file() -> Path:
 
     Raises:
         MissingDependencyError: it is not there and could not be fetched.
-        FileFormatError: it is not the file that it should be.
+        FileFormatError: its content is not what it should be.
         OutputError: the cache cannot be written.
     """
     installed = _installed_file()

@@ -1,4 +1,4 @@
-"""The ``assay run`` that does what an ``lm_eval run`` does, to be typed in its place."""
+"""Writes the ``assay run`` command that does the same as an ``lm_eval run``."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 _NAMES = {"seed": "request-seed"}
 """Fields whose option has another name."""
-_SAID_APART = frozenset(
+_WRITTEN_SEPARATELY = frozenset(
     {"base_url", "model", "replicas", "endpoint", "tls", "samples", "gen_kwargs", "metadata", "headers"}
 )
 
 
 def assay_run(specification: Specification) -> str:
-    """The command, as a shell takes it; checks and how the run goes on are left out."""
+    """The command, quoted for a shell, without checks and without ``--fresh`` or ``--retry-failed``."""
     return shlex.join(["assay", "run", *_words(specification)])
 
 
@@ -33,7 +33,7 @@ def _words(specification: Specification) -> Iterator[str]:
     for given, usual in ((model, usual_model), (model.tls, TLS()), (options, TaskOptions())):
         for name in given.__struct_fields__:
             value = getattr(given, name)
-            if name not in _SAID_APART and value != getattr(usual, name):
+            if name not in _WRITTEN_SEPARATELY and value != getattr(usual, name):
                 yield from _option(name, value)
     for name, value in model.headers.items():
         yield from ("--header", f"{name}={value}")

@@ -1,4 +1,4 @@
-"""What becomes of each option of ``lm_eval run``, and of each model argument: one table, which the docs show."""
+"""How each option of ``lm_eval run`` and each model argument is treated; the docs show this table."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class Effect(StrEnum):
 
     SAME = "the same"
     NONE = "no effect"
-    """Taken, said on standard error, and without effect on requests, scores and files."""
+    """Accepted with a remark on standard error; changes no request, score or file."""
     REFUSED = "refused"
 
 
 @dataclass(frozen=True)
 class Treatment:
-    """What becomes of one option."""
+    """How one option is treated."""
 
     effect: Effect
     words: str = ""
@@ -42,10 +42,10 @@ def _refused(words: str) -> Treatment:
 
 _IN_SERVER = "the model runs in its server, which is started with that"
 _BY_API = "lm-eval does not use it for served models either"
-_LOG_RESULTS = "log the results file, which is lm-eval's, once the run is done"
+_LOG_RESULTS = "log the results file after the run; it has lm-eval's format"
 
 OPTIONS: Mapping[str, Treatment] = {
-    "config": _same("read by lm-eval's own reader; options of the command line come before it"),
+    "config": _same("read by lm-eval's own reader; options on the command line take precedence"),
     "tasks": _same("names, patterns, groups, tags, YAML files and folders"),
     "model": _same("local-completions, local-chat-completions, openai-…; others are refused, with what to use instead"),
     "model_args": _same("see the table of model arguments"),
@@ -57,7 +57,7 @@ OPTIONS: Mapping[str, Treatment] = {
     ),
     "num_fewshot": _same(),
     "batch_size": _same(
-        "prompts are sent one by one; for a batch_size of N above 1 with local-completions N times as many at once"
+        "prompts are sent one by one; with local-completions and a batch_size of N, N times as many at once"
     ),
     "max_batch_size": _none(_BY_API),
     "device": _none(_IN_SERVER),
@@ -65,7 +65,7 @@ OPTIONS: Mapping[str, Treatment] = {
     "output_path": _same("without it lm-eval writes nothing; here files go to results/"),
     "log_samples": _same(),
     "samples": _same(),
-    "cache_requests": _none("what is prepared of a data set is always kept"),
+    "cache_requests": _none("prepared data sets are always kept"),
     "check_integrity": _refused("use lm_eval validate --tasks …, or assay lm-eval validate, which is the same"),
     "system_instruction": _same(),
     "fewshot_as_multiturn": _same(),
@@ -83,7 +83,7 @@ OPTIONS: Mapping[str, Treatment] = {
     "confirm_run_unsafe_code": _same("the programs run in a sandbox; HF_ALLOW_CODE_EVAL is not needed"),
     "metadata": _same(),
 }
-"""Option of ``lm_eval run``, by the name of its value -> what becomes of it."""
+"""Option of ``lm_eval run``, by the name of its value -> how it is treated."""
 
 MODEL_ARGUMENTS: Mapping[str, Treatment] = {
     "model": _same("the name under which the server serves the model"),
@@ -99,13 +99,13 @@ MODEL_ARGUMENTS: Mapping[str, Treatment] = {
     "seed": _same(),
     "max_length": _same(),
     "max_gen_toks": _same("for tasks that set none themselves"),
-    "eos_string": _same("as in lm-eval only with num_concurrent=1, or none: with more lm-eval does not send it"),
+    "eos_string": _same("as in lm-eval, sent only where num_concurrent is 1 or left out"),
     "add_bos_token": _same(),
     "custom_prefix_token_id": _same(),
     "revision": _same("of the tokenizer"),
     "verify_certificate": _same(),
     "ca_cert_path": _same(),
-    "header": _same("as in lm-eval, in place of the key's"),
+    "header": _same("as in lm-eval, in place of the header with the API key"),
     "auth_token": _refused("it is for tokenizer_backend=remote alone; name the tokenizer (tokenizer=…)"),
     "think_end_token": _same("with local-chat-completions"),
     "trust_remote_code": _none("none of a tokenizer's code is run"),
@@ -113,7 +113,7 @@ MODEL_ARGUMENTS: Mapping[str, Treatment] = {
     "truncate": _none(_BY_API),
     "max_images": _none("tasks with images are refused"),
 }
-"""Argument of lm-eval's clients for served models -> what becomes of it."""
+"""Argument of lm-eval's clients for served models -> how it is treated."""
 
 OTHER_MODELS = (
     "asks no OpenAI-compatible server: serve the model (vllm serve, sglang.launch_server, llama-server, …) and write "

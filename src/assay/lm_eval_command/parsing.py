@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 RUN = "run"
-_ASSAYS = "assay"
+_ASSAY = "assay"
 _INTERNAL = frozenset({"command", "func"})
 
 
 @dataclass(frozen=True)
 class OwnOptions:
-    """Options that lm-eval has not, and that may stand among its own."""
+    """Assay's own options, which may be mixed with lm-eval's."""
 
     min: tuple[str, ...] = ()
     max: tuple[str, ...] = ()
@@ -112,11 +112,11 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _add_own(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(_ASSAYS, "options that lm-eval has not; see assay run --help")
+    group = parser.add_argument_group(_ASSAY, "options that lm-eval does not have; see assay run --help")
 
     def add(name: str, text: str, **settings: Any) -> None:
         field = name.removeprefix("no-").replace("-", "_")
-        group.add_argument(f"--{name}", dest=f"{_ASSAYS}.{field}", help=text, **settings)
+        group.add_argument(f"--{name}", dest=f"{_ASSAY}.{field}", help=text, **settings)
 
     repeated: dict[str, Any] = {"action": "append", "default": []}
     add("min", "demand on a score, which sets the exit code", metavar="[TASK:]KEY=VALUE", **repeated)
@@ -125,18 +125,18 @@ def _add_own(parser: argparse.ArgumentParser) -> None:
     add("stop-early", "ask only until every --min and --max is decided", action="store_true")
     add("alpha", "with --stop-early: chance of a wrong verdict each way", type=float, metavar="A")
     add("data-dir", "data sets on disk", metavar="DIR")
-    add("fresh", "start anew instead of going on with an interrupted run", action="store_true")
+    add("fresh", "start a new run instead of resuming an interrupted one", action="store_true")
     add("retry-failed", "ask only what the last run has no answer to", action="store_true")
-    add("no-probe", "do not look first at what the server does", action="store_false")
-    add("no-triage", "do not say why the scores are low", action="store_false")
+    add("no-probe", "do not probe the server first", action="store_false")
+    add("no-triage", "do not explain low scores", action="store_false")
     add("no-report", "write no HTML report", action="store_false")
 
 
 def _take_own(namespace: argparse.Namespace) -> OwnOptions:
     names = [field.name for field in fields(OwnOptions)]
-    values: dict[str, Any] = {name: getattr(namespace, f"{_ASSAYS}.{name}") for name in names}
+    values: dict[str, Any] = {name: getattr(namespace, f"{_ASSAY}.{name}") for name in names}
     for name in names:
-        delattr(namespace, f"{_ASSAYS}.{name}")
+        delattr(namespace, f"{_ASSAY}.{name}")
     listed: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in values.items()
     }

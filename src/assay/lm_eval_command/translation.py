@@ -23,8 +23,8 @@ _ENDPOINTS: dict[str, EndpointKind] = {
     "openai-chat-completions": "chat",
     "openai-completions": "completions",
 }
-_OPENAIS = "https://api.openai.com/v1"
-_OPENAIS_END = "<|endoftext|>"
+_OPENAI_URL = "https://api.openai.com/v1"
+_OPENAI_EOS = "<|endoftext|>"
 _USUAL_OUTPUT = "results"
 _BACKEND = "tokenizer_backend"
 """The one argument for which None is a value."""
@@ -33,11 +33,11 @@ _SEEDS = ("random_seed", "numpy_seed", "torch_seed", "fewshot_seed")
 
 @dataclass(frozen=True)
 class Translation:
-    """What an ``lm_eval run`` is here."""
+    """An ``lm_eval run`` as Assay runs it."""
 
     specification: Specification
     remarks: tuple[str, ...]
-    """What of the command has no effect, or another one than it may seem to have."""
+    """About options that have no effect, or another one than expected."""
     results_name: Path | None = None
     """Where ``--output_path`` names a JSON file: to its name lm-eval adds the time."""
     show_config: bool = False
@@ -84,7 +84,7 @@ def _refuse_or_remark(prefix: str, given: dict[str, Any], treatments: Any) -> li
     for name, value in given.items():
         treatment = treatments.get(name)
         if treatment is None:
-            raise SpecificationError(f"{prefix}{name} is an option of lm-eval that is not known here; leave it out")
+            raise SpecificationError(f"{prefix}{name} is an option of lm-eval that Assay does not know; leave it out")
         if treatment.effect is Effect.REFUSED:
             raise SpecificationError(f"{prefix}{name} is not supported: {treatment.words}")
         if treatment.effect is Effect.NONE:
@@ -106,8 +106,8 @@ def _model(config: Any, remarks: list[str]) -> ModelSpec:
     remarks += _refuse_or_remark("--model_args ", given, MODEL_ARGUMENTS)
     if unknown := [name for name in arguments if name not in given]:
         remarks.append(f"--model_args {', '.join(unknown)}: only tasks see it, as in lm-eval; no client does")
-    is_openais = config.model.startswith("openai-")
-    base_url = given.get("base_url") or (_OPENAIS if is_openais else None)
+    is_openai = config.model.startswith("openai-")
+    base_url = given.get("base_url") or (_OPENAI_URL if is_openai else None)
     if not base_url:
         raise SpecificationError("--model_args names no base_url: write base_url=http://localhost:8000/v1/…")
     model = given.get("model") or given.get("pretrained")
@@ -124,7 +124,7 @@ def _model(config: Any, remarks: list[str]) -> ModelSpec:
         tls=TLS(insecure=given.get("verify_certificate") is False, ca_file=given.get("ca_cert_path")),
         think_end_token=given.get("think_end_token") if endpoint == "chat" else None,
         headers=_headers(given.get("header")),
-        dialect="openai" if is_openais else "auto",
+        dialect="openai" if is_openai else "auto",
         **_renamed(given),
     )
     return _with_tokens(spec, given, config, remarks)
@@ -197,9 +197,9 @@ def _with_tokens(model: ModelSpec, given: dict[str, Any], config: Any, remarks: 
                 own = Tokenizer.of(model)
                 eos = None if own is None else own.eos_token
     elif isinstance(config.apply_chat_template, str):
-        remarks.append("--apply_chat_template: the server applies the template that it has")
+        remarks.append("--apply_chat_template: the server applies its own template")
     if config.model == "openai-chat-completions" and not is_sequential:
-        eos = _OPENAIS_END  # this client alone has one of its own, and uses it for several requests at once
+        eos = _OPENAI_EOS  # only this client has a default, which it also sends with several requests at once
     elif eos is not None and not is_sequential:
         remarks.append("--model_args eos_string: lm-eval sends it only with num_concurrent=1; it is not sent")
         eos = None
@@ -218,7 +218,7 @@ def _tokenizer(given: dict[str, Any], model: str, *, usual: str) -> str | None:
     if backend not in ("auto", "huggingface"):
         raise SpecificationError(
             f"--model_args tokenizer_backend={backend} is not supported: write tokenizer_backend=huggingface,"
-            "tokenizer=DIR|NAME, or tokenizer_backend=none, by which prompts go as text"
+            "tokenizer=DIR|NAME, or tokenizer_backend=none to send prompts as text"
         )
     return str(given.get("tokenizer") or model)
 

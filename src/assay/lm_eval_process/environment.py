@@ -1,4 +1,4 @@
-"""What surrounds a child process that runs lm-eval: its environment, its working directory, its data sets."""
+"""Prepares the environment, working directory and data sets of a child process that runs lm-eval."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def surroundings(base_url: str, task: str, data_dir: str | None, api_key: str) -> Iterator[tuple[dict[str, str], Path]]:
-    """The child's environment and working directory, which hold while the context is open.
+def child_environment(
+    base_url: str, task: str, data_dir: str | None, api_key: str
+) -> Iterator[tuple[dict[str, str], Path]]:
+    """The child's environment and working directory, valid while the context is open.
 
     Raises:
         SpecificationError: `data_dir` is no folder.
@@ -44,13 +46,13 @@ def surroundings(base_url: str, task: str, data_dir: str | None, api_key: str) -
         return
     with tempfile.TemporaryDirectory(prefix="assay-datasets-", ignore_cleanup_errors=True) as cache:
         environment["HF_DATASETS_CACHE"] = cache
-        _show_stored(data, Path(cache))
+        _link_stored(data, Path(cache))
         if not holds_repositories:
             yield environment, Path.cwd()
             return
         # The datasets library takes a hub name for a folder where there is one, and keeps its rows under that name
         # whatever becomes of its files; so a cache serves one run.
-        yield environment | _same_modules_from_elsewhere(), data
+        yield environment | _import_path(), data
 
 
 def _holds_repositories(data: Path) -> bool:
@@ -63,12 +65,12 @@ def _holds_repositories(data: Path) -> bool:
     return False
 
 
-def _show_stored(data: Path, cache: Path) -> None:
-    """Show in `cache` what `data`, and the datasets library's own cache, hold of the hub's data sets."""
+def _link_stored(data: Path, cache: Path) -> None:
+    """Link in `cache` what `data`, and the datasets library's own cache, hold of the hub's data sets."""
     from datasets import config
 
     for root in (data, Path(config.HF_DATASETS_CACHE)):
-        # <owner>___<name>/<config>/<version>/<hash>/<file>; linked one by one, because files are put beside them.
+        # <owner>___<name>/<config>/<version>/<hash>/<file>; linked singly: the library writes files beside them.
         for file in root.glob("*___*/*/*/*/*"):
             shown = cache / file.relative_to(root)
             if file.is_file() and not shown.exists():
@@ -83,7 +85,7 @@ def _offline_settings() -> dict[str, str]:
     return {} if hub_is_reachable() else {"HF_HUB_OFFLINE": "1"}
 
 
-def _same_modules_from_elsewhere() -> dict[str, str]:
+def _import_path() -> dict[str, str]:
     """Let the child import from another working directory what it would import from this one, and nothing else."""
     path = os.environ.get("PYTHONPATH")
     folders = ["", *(path.split(os.pathsep) if path else ())]

@@ -1,4 +1,4 @@
-"""The file that keeps what a run of one task says: ``<results_dir>/<task>_lm_eval.log``."""
+"""The log file of a run of one task: ``<results_dir>/<task>_lm_eval.log``."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import FileFormatError, MissingDependencyError, SpecificationError, UnjudgeableError
-from assay.lm_eval_process.environment import surroundings
+from assay.lm_eval_process.environment import child_environment
 from assay.lm_eval_process.log import make_log
 from assay.lm_eval_process.shown_process import ending_signals_held, run_shown
 from assay.models.api_key import KEY_ARGUMENT, NO_KEY, refuse_unsendable
@@ -59,7 +59,7 @@ class LmEvalFailedError(UnjudgeableError, subprocess.CalledProcessError):
 
 
 class NoResultsFileError(UnjudgeableError, FileNotFoundError):
-    """lm-eval ended well and wrote no results file for the task."""
+    """lm-eval ended without an error, but wrote no results file for the task."""
 
 
 def run_lm_eval(
@@ -129,7 +129,10 @@ def run_lm_eval(
     _require_client_packages()
     log = make_log(run.results_dir, task)
     earlier = _results_files(run.results_dir)
-    with ending_signals_held() as held, surroundings(run.base_url, task, data_dir, api_key) as (environment, folder):
+    with (
+        ending_signals_held() as held,
+        child_environment(run.base_url, task, data_dir, api_key) as (environment, folder),
+    ):
         command = run.command(folder)
         status = run_shown(command, environment, folder, log, held)
     if status != 0:
@@ -157,7 +160,7 @@ class _Run:
     extra_args: tuple[str, ...]
 
     def check(self) -> None:
-        """Refuse what Assay's own engine would refuse, and what lm-eval's ``key=value`` syntax cannot say."""
+        """Refuse what Assay's own engine would refuse, and what lm-eval's ``key=value`` syntax cannot express."""
         from assay.specification import validate
 
         model = ModelSpec(
@@ -168,7 +171,7 @@ class _Run:
             request_timeout=self.timeout,
             max_length=self.max_length,
         )
-        # A text is lm-eval's to read, in its own process.
+        # lm-eval itself reads settings that are text, in its own process.
         settings = {} if isinstance(self.gen_kwargs, str) else settings_of(self.gen_kwargs)
         options = TaskOptions(limit=self.limit, num_fewshot=self.num_fewshot, gen_kwargs=settings)
         validate(Specification(tasks=tuple(filter(None, self.task.split(","))), model=model, options=options))
@@ -201,7 +204,7 @@ class _Run:
         if self.limit is not None:
             command += ["--limit", str(self.limit)]
         if self.endpoint == "chat":
-            # On its own the chat template would turn turns on.
+            # --apply_chat_template alone would turn --fewshot_as_multiturn on.
             turns = [] if self.fewshot_as_multiturn else ["false"]
             command += ["--apply_chat_template", "--fewshot_as_multiturn", *turns]
         if self.num_fewshot is not None:
@@ -252,7 +255,7 @@ def _results_of(run: _Run, files: Sequence[Path], log: Path) -> tuple[dict[str, 
     for file in files:
         with contextlib.suppress(FileFormatError):
             document = read_results(file)
-            if _is_of(run, document):
+            if _belongs_to(run, document):
                 return document.results, str(file)
     others = f"; {files[0]} is of another run" if files else ""
     raise NoResultsFileError(
@@ -260,7 +263,7 @@ def _results_of(run: _Run, files: Sequence[Path], log: Path) -> tuple[dict[str, 
     )
 
 
-def _is_of(run: _Run, document: ResultsDocument) -> bool:
+def _belongs_to(run: _Run, document: ResultsDocument) -> bool:
     """Whether a results document holds the run's tasks, of its model; another run may write to the same folder."""
     names = [*document.results, *document.group_subtasks]
     if not all(any(fnmatch.filter(names, pattern) for pattern in _patterns(name)) for name in run.task.split(",")):

@@ -1,4 +1,4 @@
-"""Runs a command as a child whose output is shown and kept, and which never outlives the caller's interest in it."""
+"""Runs a command as a child process, and shows and logs its output. The child never outlives the call."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ENDING_SIGNALS: dict[signal.Signals, Any] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGHUP: signal.SIG_DFL,
 }
-"""Signals that end a process, with the disposition under which they do."""
+"""Signals that end a process, with the handler under which they do."""
 _POLL_SECONDS = 0.2
 
 
@@ -30,7 +30,7 @@ def run_shown(
 ) -> int:
     """Run a command until it ends or a signal is held, show and log its output, and return its exit status.
 
-    Nothing of it outlives this call.
+    No process that it started outlives this call.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     with log.open("wb") as kept:
@@ -59,7 +59,7 @@ def _output(process: subprocess.Popen[bytes], held: Sequence[int]) -> Iterator[b
     with cast("IO[bytes]", process.stdout) as pipe, selectors.DefaultSelector() as selector:
         selector.register(pipe, selectors.EVENT_READ)
         while not held:
-            # Looked at before reading, so that what was printed before the end is read after it.
+            # Asked before reading, so that whatever was printed before the end is still read.
             has_ended = process.poll() is not None
             if has_ended:
                 _end_group(process)
@@ -80,7 +80,7 @@ def _await_end(process: subprocess.Popen[bytes], held: Sequence[int]) -> None:
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and those that it started; lm-eval has nothing to save that a signal would let it save."""
+    """Kill a process and those that it started; lm-eval would save nothing on a gentler signal."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -94,7 +94,7 @@ def _show(text: str) -> None:
 
 @contextlib.contextmanager
 def ending_signals_held() -> Iterator[list[int]]:
-    """Note signals that would end this process, and let them do so when the context closes.
+    """Hold back signals that would end this process until the context closes.
 
     A handler of the caller's own is left alone: what it raises passes through the context.
     """

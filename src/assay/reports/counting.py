@@ -1,4 +1,4 @@
-"""What a run's progress counts however it is shown, and its words."""
+"""Counts what every display of progress shows, and words it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ LONGEST_REMARK = 600
 
 
 _ALIKE = 1.2
-"""Two times left whose ratio is at most this are told as one."""
+"""Two estimates of the time left are shown as one if their ratio is at most this."""
 _COARSE = 600.0
-"""Seconds; longer times are told in whole minutes."""
+"""Seconds; longer times are shown in whole minutes."""
 
 
 class CountingProgress(Progress):
-    """What is counted however it is shown, and remarks said at once."""
+    """Counts requests, samples and failures for any display, and prints remarks at once."""
 
     def __init__(self) -> None:
         self._begin()
@@ -39,7 +39,7 @@ class CountingProgress(Progress):
         return self
 
     def _begin(self) -> None:
-        """Count from nought: a run begins."""
+        """Reset the counts: a run begins."""
         self._asked = self._failed = self._limit = self._tokens = self._cut_off = 0
         self._busy = ""
         self._at_most: int | None = None
@@ -50,11 +50,11 @@ class CountingProgress(Progress):
         """Samples that were asked in this process and are not complete."""
 
     def may_stop_early(self, at_most: int) -> None:
-        """Keep it: what is left cannot be told then."""
+        """Keep it: the time left is unknown then."""
         self._at_most = at_most
 
     def noted(self, remark: str) -> None:
-        """Say it."""
+        """Print it."""
         self._say(printable(remark, LONGEST_REMARK))
 
     def server_busy(self, running: int, waiting: int) -> None:
@@ -84,7 +84,7 @@ class CountingProgress(Progress):
                 self._pace.answered(time.monotonic())
 
     def _of_samples(self, expected: int) -> str:
-        """How many samples there are to be asked, in words."""
+        """How many samples there are to ask, in words."""
         return f"{expected} samples" if self._at_most is None else f"at most {self._at_most} samples"
 
     def _left(self, samples: int) -> str | None:
@@ -100,7 +100,7 @@ class CountingProgress(Progress):
         return f"{format_duration(least)} to {format_duration(most)} left"
 
     def _status_words(self, done: int, expected: int, seconds: float) -> list[str]:
-        """How the run stands, in short pieces; failures are told apart."""
+        """How the run stands, in short pieces; failures are left to the display."""
         words = [f"{done} of {self._of_samples(expected)}"]
         if seconds > 0 and self._asked:
             words.append(format_rate(self._asked, seconds))
@@ -125,7 +125,7 @@ def _rounded(seconds: float) -> float:
 
 
 def opening_line(expected: dict[str, int], kept: int, journal: Path, at_most: int | None = None) -> str:
-    """What a run is about to do, in one line; ``at_most`` so many samples, where it may stop early."""
+    """What a run is about to do, in one line; with ``at_most`` samples, if it may stop early."""
     tasks = f"{len(expected)} tasks" if len(expected) != 1 else next(iter(expected))
     resumed = f", going on with {kept} answers kept in {journal}" if kept else ""
     whole = sum(expected.values())

@@ -18,7 +18,7 @@ HEADINGS = ("endpoint", "answers", "share", "median s", "requests", "failed atte
 
 
 def endpoint_table(endpoints: Sequence[EndpointShare]) -> RenderableType:
-    """What each gave and how it fared."""
+    """Each endpoint's answers, latency and faults."""
     return fitting_table(HEADINGS, endpoint_rows(endpoints), names=1)
 
 

@@ -1,4 +1,4 @@
-"""What is too wide for a terminal is shown in another form, because figures that are cut say nothing."""
+"""Shows tables that are too wide for the terminal in another form, because figures that are cut say nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fitting_table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, nam
 
 
 class FirstThatFits:
-    """The first of some tables that is not wider than the terminal; where all are, something that folds.
+    """Shows the first of some tables that fits the terminal; if none does, something that folds.
 
     Args:
         tables: from the fullest to the narrowest.

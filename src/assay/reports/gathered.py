@@ -1,4 +1,4 @@
-"""What an HTML report needs of a run's samples, gathered in one walk through them, its own or that of triage."""
+"""Gathers what an HTML report needs of a run's samples in one pass over them, its own or triage's."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Gathering:
     def _begin(self, samples: RunSamples) -> PageSamples | None:
         try:
             return PageSamples(outline(samples.file, samples.document))
-        except Exception:  # who reads is not to be kept from it; the report says itself what is wrong
+        except Exception:  # must not stop triage; the report meets the same error, and tells it
             return None
 
     def of(self, results_file: Path) -> PageSamples | None:
-        """What was gathered of all samples of this run; None where they did not all go by."""
+        """What was gathered of this run; None unless all of its samples were read."""
         return self._samples if self._file == results_file else None
 
 

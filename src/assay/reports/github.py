@@ -40,7 +40,7 @@ def write_step_summary(report: GateReport, environment: Mapping[str, str]) -> No
 
 
 def annotation_lines(report: GateReport) -> list[str]:
-    """Workflow commands, one for each check that did not pass, and one for each model with a fault all the same."""
+    """Workflow commands, one for each check that did not pass, and one for each model that passed with a fault."""
     lines = [
         f"::{_LEVELS[check.verdict]} title={_property(f'assay: {model.name} {check.task} {check.verdict}')}"
         f"::{_message(f'{check.metric} {check.demand}: {check.reason}')}"

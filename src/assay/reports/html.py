@@ -1,4 +1,4 @@
-"""A run as one HTML file: scores, evidence, outcomes, comparison, and every sample. It asks no network for anything.
+"""A run as one HTML file: scores, evidence, outcomes, comparison, and every sample. It needs no network.
 
 What models and servers said is data: it is escaped where the template writes it, and deflated and base64-encoded where
 the script reads it. A Content-Security-Policy in the file lets nothing run but the file's own script, by its hash, and
@@ -45,7 +45,7 @@ _SCRIPTS = ("data.js", "text.js", "plots.js", "filters.js", "list.js", "detail.j
 def report(run: str | Path, *, baseline: str | Path | None = None, output: str | Path | None = None) -> Path:
     """Write a finished run, Assay's or lm-eval's, as one HTML file with every sample.
 
-    It opens from disk and asks no network for anything.
+    It opens from disk and needs no network.
 
     Args:
         run: a results file, a samples file or a folder of results (its newest run).
@@ -78,7 +78,7 @@ def write_report(
         baseline: an earlier run to compare with.
         output: the file to write; None: ``report_<time>.html`` beside the results.
         budget: characters that the samples' texts may take; they are cut to keep to it.
-        gathered: what has been gathered of the samples, where they went by before; without a baseline alone.
+        gathered: what an earlier pass over the samples gathered; not used with a baseline.
 
     Returns:
         The report.
@@ -94,7 +94,7 @@ def write_report(
 
 
 def report_file(results_file: Path) -> Path:
-    """Where a run's report is, unless its user says otherwise."""
+    """The default path of a run's report."""
     return results_file.with_name(f"report_{results_file.stem.removeprefix('results_')}.html")
 
 

@@ -36,7 +36,7 @@ _NARROW = ("task", "samples", "so far", "95 % interval", "failed")
 
 
 class LiveTable(CountingProgress):
-    """Drawn anew a few times a second; when the run ends, one line stays of it."""
+    """Redrawn a few times a second; when the run ends, one line of it stays."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -64,13 +64,13 @@ class LiveTable(CountingProgress):
             self._console.print(self._status())
 
     def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
-        """Say what is to be done."""
+        """Print what is to be done."""
         self._say(opening_line(expected, kept, journal, self._at_most))
         self._expected = expected
         self._started = time.monotonic()
 
     def watching(self, snapshot: Snapshot) -> None:
-        """Look there for scores and checks."""
+        """Take scores and checks from it."""
         self._snapshot = snapshot
 
     def completed(self, sample: Sample, responses: Sequence[Response]) -> None:
@@ -134,7 +134,7 @@ def _table(rows: Iterable[dict[str, RenderableType]]) -> RenderableType:
 def _table_of(rows: Sequence[dict[str, RenderableType]], headings: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in headings:
-        # Only the task's name gives way where there is no room: figures that are cut say nothing.
+        # Only the task's name may fold: figures that are cut say nothing.
         is_figure = heading not in ("task", "", "metric")
         table.add_column(heading, justify="right" if is_figure else "left", no_wrap=heading != "task")
     for row in rows:

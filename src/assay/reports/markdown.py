@@ -1,4 +1,4 @@
-"""Markdown that says what it is given, whatever characters are in it."""
+"""Writes text as Markdown, and escapes whatever Markdown or HTML would interpret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gate will be able to see, as a table."""
+"""What a gate will be able to detect, as a table."""
 
 from __future__ import annotations
 

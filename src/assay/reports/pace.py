@@ -1,4 +1,4 @@
-"""How fast samples are answered now, and so how long the rest will take."""
+"""Estimates how long the remaining samples will take, from how fast the latest were answered."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from array import array
 
 _FEWEST = 8
 _SHARES = (2, 4, 8)
-"""Of the answers, the parts by which the pace is told."""
+"""The latest half, quarter and eighth of the answers: each gives an estimate."""
 
 
 class Pace:
-    """Goes by the later half of the answered samples, and by the latest quarter and eighth of them.
+    """Estimates by the latest half, quarter and eighth of the answered samples.
 
     So the first answers of a cold server are soon forgotten, and a pace that changes shows as a range.
 
-    Samples that an earlier process had asked, or that failed, say nothing of the server's pace. Eight bytes a sample.
+    Samples that an earlier process asked, or that failed, do not count. It takes eight bytes a sample.
     """
 
     def __init__(self) -> None:
         self._times = array("d")
 
     def answered(self, now: float) -> None:
-        """A sample that was asked has its answers."""
+        """Record that a sample has its answers."""
         self._times.append(now)
 
     def seconds_for(self, samples: int, at_once: int, now: float) -> tuple[float, float] | None:
         """The least and the most seconds that so many more samples will take; None where it is too early to tell.
 
         Args:
-            samples: that are left.
+            samples: how many are left.
             at_once: how many are asked at the same time, and so may come in at the same time.
             now: the time.
         """

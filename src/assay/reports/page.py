@@ -53,7 +53,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished run as its results file tells it. Where lm-eval wrote that, only scores and versions are known."""
+    """A finished run as its results file describes it; of lm-eval's runs only scores and versions are known."""
 
     model: str
     verdict: Verdict | None
@@ -62,7 +62,7 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
     scores: tuple[Score, ...]
     evidence: tuple[EvidenceCourse, ...]
     stopped: str | None
-    """How much was asked, where that is not everything."""
+    """How much was asked, if the run stopped early."""
     members: dict[str, list[str]]
     """By group, its tasks and subgroups."""
     totals: Totals | None
@@ -71,13 +71,13 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str]
     failures: tuple[FailedSample, ...]
     endpoints: list[tuple[str, ...]]
-    """What each of several gave; see :func:`assay.reports.endpoints.endpoint_rows`."""
+    """A row for each of several endpoints; see :func:`assay.reports.endpoints.endpoint_rows`."""
     provenance: Provenance | None
     versions: dict[str, str]
 
     @property
     def main_scores(self) -> list[Score]:
-        """Of groups and of tasks that are in no group with a score of its own."""
+        """The scores of groups, and of tasks that are in no group with a score."""
         scored = {score.task for score in self.scores}
         inner = {part for group in self.members if group in scored for part in self._below(group)}
         return [score for score in self.scores if score.task not in inner]
@@ -123,12 +123,12 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
         return json.dumps(msgspec.to_builtins(self.provenance), indent=2, ensure_ascii=False)
 
     def thresholds(self, score: Score) -> list[float]:
-        """What checks hold a score against."""
+        """The thresholds that checks set for a score."""
         held = [check for check in self.checks if (check.task, check.metric) == (score.task, score.metric)]
         return [bound for check in held for bound in (check.min, check.max) if bound is not None]
 
     def _below(self, group: str) -> set[str]:
-        """Everything in a group, subgroups and what is in them too."""
+        """Everything in a group and in its subgroups."""
         return {part for member in self.members.get(group, ()) for part in (member, *self._below(member))}
 
     def chosen_keys(self) -> dict[str, str]:
@@ -142,7 +142,7 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
         return chosen
 
     def figures(self, measured: ResponseFigures) -> list[Figure]:
-        """Tokens, latency and throughput in words; none where the run does not know them."""
+        """Tokens, latency and throughput in words; none if the run did not record them."""
         totals = self.totals
         if totals is None or not totals.answers:
             return []
@@ -222,7 +222,7 @@ def has_samples(file: Path, tasks: Iterable[str]) -> bool:
 
 
 def _scores(file: Path, document: ResultsDocument) -> list[Score]:
-    """Of a run that lm-eval wrote: its values, and intervals where the samples give them."""
+    """The scores of a run that lm-eval wrote, with intervals if it logged samples."""
     run = read_run(file) if has_samples(file, document.configs) else None
     scores = []
     for name, entry in document.results.items():

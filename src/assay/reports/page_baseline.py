@@ -1,4 +1,4 @@
-"""What a baseline said to the documents of a run, for the report's list of samples."""
+"""A baseline's answers to the documents of a run, for the report's list of samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST = 10 * WHOLE
 
 
 class BaselineTexts:
-    """A baseline's answers and what became of them, by task and document of the run that is compared with it."""
+    """A baseline's answers and flips, by task and document of the run that is compared with it."""
 
     def __init__(
         self, baseline: RecordedRun, candidate: RecordedRun, comparison: Comparison, chosen_keys: Mapping[str, str]
@@ -40,7 +40,7 @@ class BaselineTexts:
         return self._flips.get((task, doc_id), {})
 
     def answer(self, task: str, doc_id: int) -> AnswerText | None:
-        """What the baseline said; None where that is not known. Ask task by task: one task's answers are held."""
+        """The baseline's answer; None if unknown. Ask task by task: only one task's answers are in memory."""
         if task != self._task:
             self._task = task
             before, after = self._baseline.tasks.get(task), self._candidate.tasks.get(task)
@@ -59,7 +59,7 @@ class BaselineTexts:
 
 
 def _shortened(answer: AnswerText) -> AnswerText:
-    """An answer whose middle is left out if it is huge; a task's answers are all in memory."""
+    """The answer, without its middle if it is huge: a task's answers are all in memory."""
     text = answer.response
     if len(text) <= _LONGEST:
         return answer

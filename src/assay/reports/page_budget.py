@@ -1,4 +1,4 @@
-"""Which samples keep their texts whole in an HTML report, so that neither file nor memory grows too large.
+"""Chooses the samples whose texts an HTML report keeps whole, so that neither file nor memory grows too large.
 
 Texts are JSON, deflated in chunks and written as base64, which no parser of HTML can take for anything else.
 """
@@ -39,7 +39,7 @@ _CHUNK = 400_000
 _TRIED = 400
 """Samples from which the size of all is estimated."""
 _CAREFUL = 0.97
-"""The first attempt aims at this share of the budget; each further one at as much less."""
+"""The first attempt aims at this share of the budget, each further one at this share of the attempt before."""
 
 
 class PackedTexts(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ class TextStore:
         self._entries = array("q")
         """Each sample's texts, as JSON: their number in the spool."""
         self._turns = array("d")
-        """When a sample's turn comes to be kept whole: the lower, the sooner."""
+        """By sample, when its turn comes to be kept whole: the lower, the sooner."""
         self._shortened: set[int] = set()
         self._held = 0
         self._most_held = MOST_HELD
@@ -83,7 +83,7 @@ class TextStore:
         self._held += self._length(-1)
         if self._held > self._most_held:
             self._shorten()
-            self._most_held = max(MOST_HELD, 2 * self._held)  # where cut texts alone are as long, in vain
+            self._most_held = max(MOST_HELD, 2 * self._held)  # cut texts may be as long: cut no more
 
     def pack(self, budget: int) -> PackedTexts:
         """All texts, as long as the budget allows.

@@ -43,7 +43,7 @@ class TaskRows(msgspec.Struct, kw_only=True):
     """Number of its first row."""
     count: int = 0
     common: int | None = None
-    """How much all its prompts' last turns begin with in common, up to a blank line, in UTF-16 units."""
+    """Length of what all its prompts' last turns begin with, up to a blank line, in UTF-16 units."""
 
 
 class PackedSamples(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ def _score(sample: RunSample, key: str) -> float | None:
 
 
 def _rank(sample: RunSample, key: str | None) -> int:
-    """0 where something other than the score is of interest, then by how soon texts are to be kept whole."""
+    """How late texts are kept whole: 0 where the outcome is of interest; right answers come after wrong ones."""
     if sample.failure is not None or any(one.outcome is not Outcome.ANSWERED for one in sample.filters.values()):
         return 0
     return _RIGHT_ANSWERS_LATER if key is not None and _score(sample, key) == 1 else 1

@@ -1,4 +1,4 @@
-"""A sample's texts in an HTML report, as short as JSON can say them: front parts that prompts share are in it once."""
+"""A sample's texts in an HTML report, kept short: what prompts begin with in common is written once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def references_of(prompt: Prompt) -> list[str]:
 
 
 def shared_with(prompt: Prompt, references: Sequence[str]) -> int:
-    """How many characters its last turn and the reference's begin with in common."""
+    """The length of what its last turn and the reference's begin with in common."""
     turns = 1 if isinstance(prompt.content, str) else len(prompt.content)
     if turns != len(references):
         return 0
@@ -41,7 +41,7 @@ def shared_with(prompt: Prompt, references: Sequence[str]) -> int:
 
 
 def up_to_blank_line(text: str) -> str:
-    """`text` up to and with its last blank line; nothing if there is none."""
+    """`text` up to and including its last blank line; nothing if there is none."""
     return text[: text.rfind("\n\n") + 2] if "\n\n" in text else ""
 
 
@@ -57,12 +57,12 @@ def extracted_from(sample: RunSample, found: Filtered) -> str:
 
 
 def entry_of(sample: RunSample, references: Sequence[str], before: AnswerText | None) -> dict[str, Any]:
-    """A sample's texts, as far as its row does not hold them. Keys are short: there are thousands of them in a file.
+    """A sample's texts, without those that its row holds. Keys are short: there are thousands of them in a file.
 
     Args:
         sample: the sample.
         references: the turns of its task's first prompt.
-        before: what the baseline said.
+        before: the baseline's answer.
 
     Returns:
         ``p``: prompts, each ``[turns, continuation]``; ``a``: responses; ``t``: target; ``f``: by filter
@@ -123,9 +123,9 @@ def _turn(role: str, text: str, reference: str | None) -> list[Any]:
     return [role, utf16_length(text[:shared]), cut(text[shared:], WHOLE)]
 
 
-@functools.lru_cache(maxsize=1)  # of each prompt's last turn it is asked twice in a row
+@functools.lru_cache(maxsize=1)  # called twice in a row for each prompt's last turn
 def _shared(text: str, reference: str) -> int:
-    """How many characters the two begin with in common; 0 if hardly any."""
+    """The length of what the two begin with in common; 0 if it is short."""
     if text == reference:
         return len(text)
     if text[:_LEAST_SHARED] != reference[:_LEAST_SHARED]:
@@ -138,7 +138,7 @@ def _shared(text: str, reference: str) -> int:
 
 
 def utf16_length(text: str) -> int:
-    """As JavaScript counts."""
+    """The length of a text as JavaScript counts it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 

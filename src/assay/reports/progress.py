@@ -20,7 +20,7 @@ _LINE_EVERY_SECONDS = 30.0
 
 
 def show_progress(stream: TextIO | None = None) -> Progress:
-    """Shows the runs that are given it: a live table on a terminal, plain lines elsewhere.
+    """Make a display of progress: a live table on a terminal, plain lines elsewhere.
 
     Args:
         stream: where; None: standard error.
@@ -47,13 +47,13 @@ class ProgressLines(CountingProgress):
         self._expected = self._done = 0
 
     def loaded(self, expected: dict[str, int], kept: int, journal: Path) -> None:
-        """Say what is to be done."""
+        """Print what is to be done."""
         self._expected = sum(expected.values())
         self._started = self._last = time.monotonic()
         self._say(opening_line(expected, kept, journal, self._at_most))
 
     def completed(self, sample: Sample, responses: Sequence[Response]) -> None:
-        """Count, and say so from time to time."""
+        """Count the sample, and print a line from time to time."""
         super().completed(sample, responses)
         self._done += 1
         now = time.monotonic()
@@ -66,5 +66,5 @@ class ProgressLines(CountingProgress):
         return ", ".join([*words, *([f"{self._failed} failed"] if self._failed else [])])
 
     def _say(self, line: str) -> None:
-        with suppress(OSError, ValueError):  # a run goes on when nobody reads what it says
+        with suppress(OSError, ValueError):  # a run goes on when its output is closed
             print(line, file=self._stream, flush=True)

@@ -1,4 +1,4 @@
-"""What is worth a line about a run beside its scores."""
+"""Remarks about a run, for the lines below its scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What scoring a run again has shown, in lines."""
+"""The outcome of scoring a run again, in lines."""
 
 from __future__ import annotations
 

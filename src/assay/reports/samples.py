@@ -1,4 +1,4 @@
-"""A run's samples for the terminal: what was asked, said, extracted and scored."""
+"""A run's samples for the terminal: prompt, answer, what was extracted, scores."""
 
 from __future__ import annotations
 
