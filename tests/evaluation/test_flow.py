@@ -160,7 +160,7 @@ def test_no_probe_stops_a_run(
     server: ScriptedServer, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("assay.evaluation.flow._PROBE_SECONDS", 0.3)
-    monkeypatch.setattr("assay.models.preflight._KEY_PATIENCE", 0.3)
+    monkeypatch.setattr("assay.models.preflight._KEY_TIMEOUT", 0.3)
     server.faults = (Fault(kind, seconds=60, probes_only=True),)
     evaluation = evaluate(msgspec.structs.replace(specification(server, tmp_path), probe=True))
     assert evaluation.failures == ()

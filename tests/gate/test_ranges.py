@@ -205,7 +205,10 @@ def test_explain_says_that_all_documents_decide_and_how_to_change_that(tmp_path:
     assert (outlook["healthy_documents"], outlook["broken_documents"], outlook["range"]) == (N, N, None)
     budgeted = policy(tmp_path, "http://127.0.0.1:9", "max = 10\nrange = [0, 40]")
     budgeted.write_text("[budget]\ntokens = 900\nminutes = 2\n" + budgeted.read_text())
-    assert "[budget] tokens = 900 and minutes = 2 may end it before" in shown(gate, str(budgeted), "--explain").output
+    assert (
+        "[budget] tokens = 900 and minutes = 2 may end the run earlier"
+        in shown(gate, str(budgeted), "--explain").output
+    )
     known = str(policy(tmp_path, "http://127.0.0.1:9", "max = 10\nrange = [0, 40]"))
     (outlook,) = json.loads(shown(gate, known, "--explain", "--json").stdout)
     assert outlook["remarks"] == []

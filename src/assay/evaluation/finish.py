@@ -72,7 +72,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether any sample has a score; or all were answered, where answers alone were asked for."""
         if any(score.n for score in self.scores):
             return True
-        return not self.failures and all(MetricKey.read(score.metric).metric == "bypass" for score in self.scores)
+        are_answers_alone = {MetricKey.read(score.metric).metric for score in self.scores} == {"bypass"}
+        return are_answers_alone and not self.failures
 
     def finish(self) -> None:
         """Mark the run as finished, after :func:`assay.evaluate` with ``finish=False``."""
