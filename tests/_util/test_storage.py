@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assay._util.cache import store
-from assay._util.storage import write_whole
+from assay._util.storage import write_new, write_whole
 from assay.errors import OutputError, StorageError
 
 if TYPE_CHECKING:
@@ -25,6 +25,20 @@ def test_a_file_and_its_folder_are_written(tmp_path: Path) -> None:
     assert write_whole(file, [b"a", b"b"]) == file
     assert file.read_bytes() == b"ab"
     assert list(file.parent.iterdir()) == [file]
+
+
+def test_new_files_replace_none_and_none_is_written_if_one_exists(tmp_path: Path) -> None:
+    write_new({tmp_path / "new" / "a": "first"}, instead="move it")
+    with pytest.raises(OutputError, match="a is there already; move it"):
+        write_new({tmp_path / "b": "second", tmp_path / "new" / "a": "second"}, instead="move it")
+    assert (tmp_path / "new" / "a").read_text() == "first"
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_new_file_that_cannot_be_finished_is_removed(tmp_path: Path) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        write_new({tmp_path / "a": "\ud800"}, instead="")
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_file_that_cannot_be_finished_is_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

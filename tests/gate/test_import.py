@@ -91,6 +91,20 @@ def test_the_command_writes_and_never_overwrites(tmp_path: Path, capfd: pytest.C
     assert "is there already" in capfd.readouterr().err
 
 
+def test_two_configurations_of_one_name_are_refused_before_any_is_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        shutil.copy(FILES[0], tmp_path / folder / "same.yaml")
+    files = [str(tmp_path / folder / "same.yaml") for folder in ("a", "b")]
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", "import", *files, "--output-dir", str(tmp_path / "out")])
+    assert ended.value.code == 2
+    assert f"{files[1]} would be the second" in capfd.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_gate_of_yaml_says_how_to_convert(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["gate", str(FILES[0])])

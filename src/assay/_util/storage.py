@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from assay.errors import OutputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 _BLOCK = 2**20
 """Bytes written at a time."""
@@ -57,6 +57,38 @@ def write_whole(file: Path, content: bytes | Iterable[bytes], *, failure: str = 
     except OSError as error:
         raise write_error(failure or f"cannot write {file}", error, kept) from error
     return file
+
+
+def write_new(files: Mapping[Path, str], *, instead: str) -> None:
+    """Write files that must not exist yet, and make their folders. If one exists, none is written.
+
+    Args:
+        files: the texts by path.
+        instead: what to do about a file that exists, for the error message.
+
+    Raises:
+        StorageError: the disk is full or failing.
+        OutputError: a file exists already, or cannot be written.
+    """
+    refuse_existing(files, instead=instead)
+    for file, text in files.items():
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with file.open("x", encoding="utf-8") as written:
+                try:
+                    written.write(text)
+                    written.flush()
+                except BaseException:
+                    file.unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            raise write_error(f"cannot write {file}", error) from error
+
+
+def refuse_existing(files: Iterable[Path], *, instead: str) -> None:
+    """Raise an OutputError if a file exists already; `instead` says what to do about it."""
+    if existing := next((file for file in files if file.exists()), None):
+        raise OutputError(f"{existing} is there already; {instead}")
 
 
 def replace_whole(

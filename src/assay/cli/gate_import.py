@@ -22,20 +22,18 @@ def gate_import(files: tuple[Path, ...], output_dir: str, base_url: str | None) 
       assay gate import configs/*.yaml --base-url http://localhost:8000
       assay gate my-model.toml --explain
     """
-    from assay._util.storage import write_error
-    from assay.errors import OutputError
+    from assay._util.storage import write_new
+    from assay.errors import UsageError
     from assay.gate.inference_configs import read_configs
     from assay.gate.policy_text import policy_text
 
-    gates = [gate for file in files for gate in read_configs(file)]
-    written = {Path(output_dir) / f"{gate.name}.toml": policy_text(gate, base_url) for gate in gates}
-    if there := next((path for path in written if path.exists()), None):
-        raise OutputError(f"{there} is there already; move it, or choose another --output-dir")
-    for path, text in written.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("x", encoding="utf-8") as file:
-                file.write(text)
-        except OSError as error:
-            raise write_error(f"cannot write {path}", error) from None
-        print(path)
+    gates = [(gate, file) for file in files for gate in read_configs(file)]
+    policies: dict[Path, str] = {}
+    for gate, file in gates:
+        policy = Path(output_dir) / f"{gate.name}.toml"
+        if policy in policies:
+            raise UsageError(f"{file} would be the second {policy}; import it by itself, with another --output-dir")
+        policies[policy] = policy_text(gate, base_url)
+    write_new(policies, instead="move it, or choose another --output-dir")
+    for policy in policies:
+        print(policy)

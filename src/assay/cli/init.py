@@ -12,6 +12,7 @@ from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import server_options, with_server_options
 
 _FIRST_DOCUMENTS = 100
+_INSTEAD = "move it, or name another (--policy, --ci none)"
 
 
 @click.command(cls=SectionedCommand, short_help="Write a first policy and a CI file for a server.")
@@ -45,7 +46,7 @@ def init(**options: Any) -> int:
     Example:
       assay init --base-url http://localhost:8000
     """
-    from assay.errors import OutputError
+    from assay._util.storage import refuse_existing, write_new
     from assay.gate.ci_files import CI, PLACES, ci_file, system_of
     from assay.gate.first_policy import first_policy
     from assay.gate.policy_text import policy_text
@@ -55,8 +56,7 @@ def init(**options: Any) -> int:
     policy = Path(options["policy"])
     system = None if options["ci"] == "none" else CI(options["ci"]) if options["ci"] else system_of(Path())
     places = [policy] + ([] if system is None else [PLACES[system]])
-    if there := next((place for place in places if place.exists()), None):
-        raise OutputError(f"{there} is there already; move it, or name another (--policy, --ci none)")
+    refuse_existing(places, instead=_INSTEAD)
     model = _model(options)
     task_options = TaskOptions(
         limit=options["limit"], include_path=options["include_path"], data_dir=options["data_dir"]
@@ -64,8 +64,8 @@ def init(**options: Any) -> int:
     first = first_policy(model, task_options, options["tasks"], options["output_dir"], show_progress)
     texts = [policy_text(first.gate, options["base_url"])]
     texts += [] if system is None else [ci_file(system, str(policy))]
-    for place, text in zip(places, texts, strict=True):
-        _write_new(place, text)
+    write_new(dict(zip(places, texts, strict=True)), instead=_INSTEAD)
+    for place in places:
         print(place)
     for demand in first.gate.demands:
         remark(f"{demand.task}: {demand.metric} must be at least {demand.min}; {demand.remark}")
@@ -90,14 +90,3 @@ def _model(options: dict[str, Any]) -> Any:
 
     report = probe(spec, quick=True, seconds=10.0)
     return msgspec.structs.replace(spec, model=report.model or "")
-
-
-def _write_new(path: Path, text: str) -> None:
-    from assay._util.storage import write_error
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise write_error(f"cannot write {path}", error) from None
