@@ -126,10 +126,10 @@ def replies(text: str) -> dict[bytes, bytes]:
 
 
 def _model(tokenizer: str) -> OneTokenModel:
-    from assay.tasks.tokenizer import Tokenizer
+    from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
     from tests.parity.answers import OneTokenModel
 
-    return OneTokenModel(Tokenizer(tokenizer))
+    return OneTokenModel(HuggingFaceTokenizer(tokenizer))
 
 
 async def serve(port: int, text: str, tokenizer: str | None = None) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from assay.evaluation import Evaluation, evaluate
 from assay.models.urls import endpoint_url
-from assay.tasks.tokenizer import Tokenizer
+from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.servers.echoing import Body, ImaginaryModel
 from tests.servers.scripted import ScriptedServer
@@ -30,14 +30,14 @@ class Scene:
         self.output_dir = output_dir
         self._asked: Counter[int] = Counter()
         """How often each question was asked that is to be answered differently at times."""
-        self._model = ImaginaryModel(Tokenizer(tokenizer))
+        self.model = ImaginaryModel(HuggingFaceTokenizer(tokenizer))
 
     def answer(self, body: Body) -> Any:
         """Log-probabilities where they are asked for; else a number, for half of the prompts the one after "+"."""
         if body.get("echo"):
-            return self._model.vllm(body)
+            return self.model.vllm(body)
         prompt: Any = body.get("prompt", body.get("messages"))
-        text = self._model.tokenizer.decode(prompt[0]) if isinstance(prompt[0], list) else json.dumps(prompt)
+        text = self.model.tokenizer.decode(prompt[0]) if isinstance(prompt[0], list) else json.dumps(prompt)
         number = int(text.rpartition("What is ")[2].partition(" ")[0])
         if "Again: " in text and "messages" in body:
             self._asked[number] += 1

@@ -14,7 +14,7 @@ import pytest
 from assay.evaluation import Evaluation, evaluate
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.gen_kwargs import parse_gen_kwargs
-from assay.tasks.tokenizer import Tokenizer
+from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from assay.types import ModelSpec, Specification, TaskOptions, TokenSpan
 from tests.lm_eval_files import SECTIONS, RunFiles, comparable_configs, read_lines
 from tests.servers.echoing import ImaginaryModel
@@ -82,7 +82,7 @@ class Recording:
     @cached_property
     def _imaginary_model(self) -> ImaginaryModel:
         assert self.tokenizer is not None
-        return ImaginaryModel(Tokenizer(self.tokenizer))
+        return ImaginaryModel(HuggingFaceTokenizer(self.tokenizer))
 
     @cached_property
     def _answers(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Recording:
     @cached_property
     def _encoder(self) -> PromptEncoder:
         assert self.tokenizer is not None
-        return PromptEncoder(Tokenizer(self.tokenizer), max_length=None)
+        return PromptEncoder(HuggingFaceTokenizer(self.tokenizer), max_length=None)
 
 
 def _echo(span: TokenSpan, logprob: str, is_greedy: str) -> dict[str, Any]:

@@ -90,9 +90,10 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Send each repeat of a request with a seed of its own: ``seed`` and its number. lm-eval sends one with all. None:
     where ``repeats`` says how often to ask."""
     tokenizer: str | None = None
-    """The model's Hugging Face tokenizer, a folder or a repository on the hub; for the completions endpoint. With it
-    prompts are split into tokens here and cut to ``max_length`` (2048 if not given), as lm-eval does; without it,
-    log-likelihoods go by the server's own tokens."""
+    """The model's tokenizer, for the completions endpoint: a Hugging Face tokenizer's folder or repository on the hub,
+    ``tiktoken:NAME``, or ``remote`` for the server's own, over HTTP. With it prompts are split into tokens here and
+    cut to ``max_length`` (2048 if not given), as lm-eval does; without it, log-likelihoods go by the server's own
+    tokens."""
     tokenized_requests: bool = True
     """With a tokenizer: send token ids; else the text they stand for."""
     tokenizer_revision: str | None = None

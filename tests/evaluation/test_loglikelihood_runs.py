@@ -15,7 +15,7 @@ from assay.evaluation import Evaluation, evaluate
 from assay.journal import find_journals, records
 from assay.journal.records import ResponseRecord
 from assay.rescoring.rescore import score
-from assay.tasks.tokenizer import Tokenizer
+from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from assay.types import Answer, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.echoing import ImaginaryModel
 from tests.servers.scripted import ScriptedServer
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def model(folder: str) -> ImaginaryModel:
-    return ImaginaryModel(Tokenizer(folder))
+    return ImaginaryModel(HuggingFaceTokenizer(folder))
 
 
 def answer(model: ImaginaryModel, body: dict[str, Any]) -> Any:
@@ -97,7 +97,7 @@ def test_results_samples_and_bodies_are_lm_evals(server: ScriptedServer, folder:
 
 def test_a_document_s_requests_follow_one_another(server: ScriptedServer, folder: str, tmp_path: Path) -> None:
     evaluate(specification(server, tmp_path, ("choosing",), tokenizer=folder, concurrency=1))
-    prompts = [Tokenizer(folder).decode(request.body["prompt"][0]) for request in server.requests[TRIAL:]]
+    prompts = [HuggingFaceTokenizer(folder).decode(request.body["prompt"][0]) for request in server.requests[TRIAL:]]
     questions = [prompt.split("?")[0] for prompt in prompts if "?" in prompt]
     assert questions == [question for question in dict.fromkeys(questions) for _ in range(4)]
 

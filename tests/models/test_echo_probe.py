@@ -12,8 +12,8 @@ import pytest
 from assay.errors import ServerRefusedError, UnsupportedTaskError
 from assay.models.echo_probe import find_logprob_source
 from assay.models.wire import ReplyError
+from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from assay.tasks.loglikelihood import LoglikelihoodBodies
-from assay.tasks.tokenizer import Tokenizer
 from assay.types import Failure, FailureCause, LogprobSource, ModelSpec
 from tests.servers.echoing import ImaginaryModel
 from tests.small_tokenizer import write_small_tokenizer
@@ -47,11 +47,11 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
-    return Tokenizer(write_small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> HuggingFaceTokenizer:
+    return HuggingFaceTokenizer(write_small_tokenizer(tmp_path_factory.mktemp("tokenizer")))
 
 
-def find(answer: Answer, tokenizer: Tokenizer, form: str) -> LogprobSource:
+def find(answer: Answer, tokenizer: HuggingFaceTokenizer, form: str) -> LogprobSource:
     spec = ModelSpec(base_url="http://server", model="imaginary", tokenized_requests=form == "token ids")
     own = None if form == "server's tokens" else tokenizer
     trial = lambda source: LoglikelihoodBodies(spec, own, source).trial()  # noqa: E731
@@ -59,17 +59,19 @@ def find(answer: Answer, tokenizer: Tokenizer, form: str) -> LogprobSource:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_right_server_is_taken_at_its_word(tokenizer: Tokenizer, form: str) -> None:
+def test_a_right_server_is_taken_at_its_word(tokenizer: HuggingFaceTokenizer, form: str) -> None:
     assert find(ImaginaryModel(tokenizer).vllm, tokenizer, form) is LogprobSource.ECHO
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_prompt_logprobs_are_used_where_echo_is_refused(tokenizer: Tokenizer, form: str) -> None:
+def test_prompt_logprobs_are_used_where_echo_is_refused(tokenizer: HuggingFaceTokenizer, form: str) -> None:
     model = ImaginaryModel(tokenizer)
     assert find(model.vllm_without_echo, tokenizer, form) is LogprobSource.PROMPT_LOGPROBS
 
 
-def test_a_token_put_before_all_text_does_no_harm_where_the_servers_tokens_count(tokenizer: Tokenizer) -> None:
+def test_a_token_put_before_all_text_does_no_harm_where_the_servers_tokens_count(
+    tokenizer: HuggingFaceTokenizer,
+) -> None:
     model = ImaginaryModel(tokenizer, begins_with="<s>")
     assert find(model.vllm, tokenizer, "server's tokens") is LogprobSource.ECHO
 
@@ -86,19 +88,19 @@ def test_a_token_put_before_all_text_does_no_harm_where_the_servers_tokens_count
     ],
 )
 def test_a_server_that_answers_something_else_is_refused(
-    tokenizer: Tokenizer, form: str, server: str, reason: str
+    tokenizer: HuggingFaceTokenizer, form: str, server: str, reason: str
 ) -> None:
     with pytest.raises(UnsupportedTaskError, match=reason):
         find(getattr(ImaginaryModel(tokenizer), server), tokenizer, form)
 
 
-def test_a_server_that_splits_text_otherwise_than_the_tokenizer_is_refused(tokenizer: Tokenizer) -> None:
+def test_a_server_that_splits_text_otherwise_than_the_tokenizer_is_refused(tokenizer: HuggingFaceTokenizer) -> None:
     model = ImaginaryModel(tokenizer, begins_with="<s>")
     with pytest.raises(UnsupportedTaskError, match="prompt tokens where"):
         find(model.vllm, tokenizer, "decoded text")
 
 
-def test_a_first_token_with_a_value_is_refused(tokenizer: Tokenizer) -> None:
+def test_a_first_token_with_a_value_is_refused(tokenizer: HuggingFaceTokenizer) -> None:
     def answer(body: dict[str, Any]) -> dict[str, Any]:
         reply = ImaginaryModel(tokenizer).vllm(body)
         if "echo" in body:
@@ -111,7 +113,7 @@ def test_a_first_token_with_a_value_is_refused(tokenizer: Tokenizer) -> None:
         find(answer, tokenizer, "token ids")
 
 
-def test_the_refusal_names_the_server_and_what_it_said(tokenizer: Tokenizer) -> None:
+def test_the_refusal_names_the_server_and_what_it_said(tokenizer: HuggingFaceTokenizer) -> None:
     def answer(_: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("logprobs are off")
 
@@ -119,13 +121,13 @@ def test_the_refusal_names_the_server_and_what_it_said(tokenizer: Tokenizer) -> 
         find(answer, tokenizer, "token ids")
 
 
-def test_a_server_without_an_answer_is_no_reason_to_call_the_task_unsupported(tokenizer: Tokenizer) -> None:
+def test_a_server_without_an_answer_is_no_reason_to_call_the_task_unsupported(tokenizer: HuggingFaceTokenizer) -> None:
     failure = Failure(cause=FailureCause.SERVER_ERROR, message="HTTP 500: out of memory", status=500)
     with pytest.raises(ServerRefusedError, match="out of memory"):
         find(lambda _: failure, tokenizer, "token ids")
 
 
-def test_it_takes_two_questions(tokenizer: Tokenizer) -> None:
+def test_it_takes_two_questions(tokenizer: HuggingFaceTokenizer) -> None:
     server = Server(ImaginaryModel(tokenizer).vllm)
     spec = ModelSpec(base_url="http://server", model="imaginary")
     asyncio.run(find_logprob_source(server, lambda source: LoglikelihoodBodies(spec, tokenizer, source).trial()))

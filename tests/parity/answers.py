@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from assay.tasks.tokenizer import Tokenizer
+    from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
     from assay.types import Sample
 
 Body = dict[str, Any]
@@ -35,7 +35,7 @@ _FORMS: tuple[Callable[[str, int], str], ...] = (
 class AnswerBook:
     """Answers the requests of known samples; knows each one's task and what would be right."""
 
-    def __init__(self, samples: Iterable[tuple[Sample, Any]], tokenizer: Tokenizer | None = None) -> None:
+    def __init__(self, samples: Iterable[tuple[Sample, Any]], tokenizer: HuggingFaceTokenizer | None = None) -> None:
         """Take samples, each with lm-eval's task that it is of, and the tokenizer of prompts sent as ids."""
         self.task_of: dict[str, str] = {}
         """By body (see :func:`text_of`), the task that asks it."""
@@ -64,7 +64,7 @@ class OneTokenModel:
     Half of the tokens that a prompt has are as likely as the likeliest, so that some continuations are greedy.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: HuggingFaceTokenizer) -> None:
         self._tokenizer = tokenizer
         self._texts: dict[int, str] = {}
         self._letters = [tokenizer.encode(letter)[0] for letter in "abcdefghijklmnopqrstuvwxyz"]

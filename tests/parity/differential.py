@@ -17,11 +17,11 @@ import msgspec
 
 from assay.evaluation import evaluate
 from assay.lm_eval_process.process import run_lm_eval
+from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from assay.tasks.index import TaskKind, task_index
 from assay.tasks.library import load_tasks
 from assay.tasks.loglikelihood import needs_loglikelihood
 from assay.tasks.requests import RequestWriter, samples
-from assay.tasks.tokenizer import Tokenizer
 from assay.types import LogprobSource, ModelSpec, Sample, Specification, TaskOptions
 from tests.lm_eval_files import Difference, RunFiles, differences
 from tests.parity.answers import AnswerBook, text_of
@@ -78,7 +78,7 @@ def compare(batch: Batch, place: Place, limit: int) -> Comparison:
     Raises:
         AssayError: an engine ended without results.
     """
-    tokenizer = None if batch.tokenizer is None else Tokenizer(batch.tokenizer)
+    tokenizer = None if batch.tokenizer is None else HuggingFaceTokenizer(batch.tokenizer)
     options = TaskOptions(
         limit=limit,
         num_fewshot=batch.num_fewshot,

@@ -22,7 +22,7 @@ import ssl
 import sys
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self, TextIO
 
@@ -68,6 +68,7 @@ class ScriptedServer:
         context: if given, TLS is spoken.
         under: the path under which the endpoints are.
         refuse: says of a request with which status and message it is refused; None where it is not.
+        json_pages: by path, what else the server answers: JSON, by a function of the request's body.
     """
 
     usual_context: ssl.SSLContext | None = None
@@ -87,8 +88,10 @@ class ScriptedServer:
         context: ssl.SSLContext | None = None,
         under: str = "/v1",
         refuse: Callable[[Received], tuple[int, str] | None] = lambda _: None,
+        json_pages: Mapping[str, Callable[[Body], Body]] | None = None,
     ) -> None:
         self.refuse = refuse
+        self.json_pages = json_pages or {}
         self.under = under
         self.answer = answer
         self.faults = tuple(faults)
@@ -231,7 +234,9 @@ class ScriptedServer:
             if path not in ("/health", f"{self.under}/models"):
                 return await wire.error(404, f"no {path} here")
             return await wire.json({"status": "ok"} if path == "/health" else self.model_list)
-        if path in ("/metrics", "/props"):
+        if path in self.json_pages:
+            return await wire.json(self.json_pages[path](request.body))
+        if path in ("/metrics", "/props", "/tokenizer_info"):
             return await wire.error(404, f"no {path} here")
         self._note(request)
         if self.api_key is not None and request.headers.get("authorization") != f"Bearer {self.api_key}":

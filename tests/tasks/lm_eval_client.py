@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from assay.tasks.tokenizer import Tokenizer
+from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 
 
 class _AsTransformers:
     """The few of ``PreTrainedTokenizerFast``'s members that the client uses, straight from the library."""
 
-    def __init__(self, folder: str, tokenizer: Tokenizer) -> None:
+    def __init__(self, folder: str, tokenizer: HuggingFaceTokenizer) -> None:
         import tokenizers
 
         self._ours = tokenizer
@@ -56,6 +56,6 @@ def lm_eval_client(url: str, folder: str, **settings: Any) -> Any:
 
     client = LocalCompletionsAPI(base_url=f"{url}/v1/completions", tokenizer_backend=None, **settings)
     client.tokenizer_backend = "huggingface"
-    client.tokenizer = _AsTransformers(folder, Tokenizer(folder))
+    client.tokenizer = _AsTransformers(folder, HuggingFaceTokenizer(folder))
     client.tokenized_requests = settings.get("tokenized_requests", True)
     return client

@@ -10,7 +10,7 @@ import pytest
 
 from assay.errors import SpecificationError
 from assay.tasks.chat_template import ChatTemplate
-from assay.tasks.tokenizer import Tokenizer
+from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from tests.small_tokenizer import write_small_tokenizer
 from tests.tasks.chat_templates import CONTINUED, CONVERSATIONS, NAMES, TEMPLATES, conversation
 
@@ -92,11 +92,11 @@ def test_where_a_template_is_found(tmp_path: Path, where: str) -> None:
     folder = write_small_tokenizer(tmp_path, **config | placed[where])
     if where.startswith("file"):
         (tmp_path / "chat_template.jinja").write_text(template)
-    found = Tokenizer(folder).chat_template
+    found = HuggingFaceTokenizer(folder).chat_template
     assert found.text == template
     assert found.render(conversation("hello")) == "<s>hello<u>"
 
 
 def test_a_tokenizer_without_a_template(tmp_path: Path) -> None:
     with pytest.raises(SpecificationError, match=r"has no chat template, neither in chat_template\.jinja nor"):
-        _ = Tokenizer(write_small_tokenizer(tmp_path)).chat_template
+        _ = HuggingFaceTokenizer(write_small_tokenizer(tmp_path)).chat_template

@@ -13,9 +13,9 @@ import pytest
 
 from assay.errors import UnsupportedTaskError
 from assay.models.logprobs import read_echo
+from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from assay.tasks.index import TaskIndex, task_index
 from assay.tasks.loglikelihood import LoglikelihoodBodies, lm_eval_response, needs_loglikelihood, refuse_unscorable
-from assay.tasks.tokenizer import Tokenizer
 from assay.types import Answer, LogprobSource, ModelSpec, TextTail
 from tests.servers.echoing import ImaginaryModel
 from tests.servers.scripted import ScriptedServer
@@ -43,12 +43,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def tokenizer(folder: str) -> Tokenizer:
-    return Tokenizer(folder)
+def tokenizer(folder: str) -> HuggingFaceTokenizer:
+    return HuggingFaceTokenizer(folder)
 
 
 @pytest.fixture(scope="module")
-def model(tokenizer: Tokenizer) -> ImaginaryModel:
+def model(tokenizer: HuggingFaceTokenizer) -> ImaginaryModel:
     return ImaginaryModel(tokenizer)
 
 
@@ -91,7 +91,12 @@ def responses(
 @pytest.mark.parametrize("tokenized", [True, False])
 @pytest.mark.parametrize("max_length", [MAX_LENGTH, 400])
 def test_pairs_are_asked_and_valued_as_by_lm_eval(
-    model: ImaginaryModel, tokenizer: Tokenizer, folder: str, server: ScriptedServer, tokenized: bool, max_length: int
+    model: ImaginaryModel,
+    tokenizer: HuggingFaceTokenizer,
+    folder: str,
+    server: ScriptedServer,
+    tokenized: bool,
+    max_length: int,
 ) -> None:
     instances = [instance("loglikelihood", *pair) for pair in PAIRS]
     if not tokenized and max_length == MAX_LENGTH:
@@ -109,7 +114,7 @@ def test_pairs_are_asked_and_valued_as_by_lm_eval(
 
 @pytest.mark.parametrize("tokens", [0, 1, 37, 38, 39, 40, 76, 77, 200])
 def test_texts_are_asked_in_windows_and_valued_as_by_lm_eval(
-    model: ImaginaryModel, tokenizer: Tokenizer, folder: str, server: ScriptedServer, tokens: int
+    model: ImaginaryModel, tokenizer: HuggingFaceTokenizer, folder: str, server: ScriptedServer, tokens: int
 ) -> None:
     letters = random.Random(tokens)
     text = "".join(letters.choice("0123456789") for _ in range(tokens))
@@ -123,7 +128,7 @@ def test_texts_are_asked_in_windows_and_valued_as_by_lm_eval(
     assert Counter(sent) == Counter(request.raw for request in server.requests)
 
 
-def test_prompt_logprobs_give_the_same_values(model: ImaginaryModel, tokenizer: Tokenizer) -> None:
+def test_prompt_logprobs_give_the_same_values(model: ImaginaryModel, tokenizer: HuggingFaceTokenizer) -> None:
     instances = [instance("loglikelihood", *pair) for pair in PAIRS]
     by_echo, by_prompt_logprobs = (
         responses(model, LoglikelihoodBodies(spec(), tokenizer, source), instances)[0] for source in LogprobSource
@@ -132,7 +137,7 @@ def test_prompt_logprobs_give_the_same_values(model: ImaginaryModel, tokenizer: 
 
 
 def test_without_a_tokenizer_the_servers_tokens_give_the_same_values(
-    model: ImaginaryModel, tokenizer: Tokenizer
+    model: ImaginaryModel, tokenizer: HuggingFaceTokenizer
 ) -> None:
     # Where no token spans the seam between context and continuation.
     instances = [instance("loglikelihood", *pair) for pair in PAIRS[:3]]

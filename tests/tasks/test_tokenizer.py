@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 
 from assay.errors import FileFormatError, SpecificationError
+from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from assay.tasks.patches import datasets_library
-from assay.tasks.tokenizer import Tokenizer
 from tests.small_tokenizer import write_small_tokenizer
 
 
 def test_text_survives_the_way_there_and_back(tmp_path: Path) -> None:
-    tokenizer = Tokenizer(write_small_tokenizer(tmp_path))
+    tokenizer = HuggingFaceTokenizer(write_small_tokenizer(tmp_path))
     for text in ("", " ", "The answer is (A).", "\n\nNaïve 日本 🙂", "<s>marked</s>"):
         assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 def test_special_tokens_are_read_where_written_and_never_added(tmp_path: Path) -> None:
-    tokenizer = Tokenizer(write_small_tokenizer(tmp_path))
+    tokenizer = HuggingFaceTokenizer(write_small_tokenizer(tmp_path))
     assert (tokenizer.bos_token, tokenizer.bos_token_id) == ("<s>", 1)
     assert tokenizer.encode("<s>")[0] == 1
     assert 1 not in tokenizer.encode("The answer")
@@ -38,11 +38,13 @@ def test_cutting_and_filling_saved_with_a_tokenizer_are_undone(tmp_path: Path) -
     }
     (folder / "tokenizer.json").write_text(json.dumps(content))
     text = "The days of the week are Monday"
-    assert Tokenizer(str(folder)).encode(text) == Tokenizer(write_small_tokenizer(tmp_path / "plain")).encode(text)
+    assert HuggingFaceTokenizer(str(folder)).encode(text) == HuggingFaceTokenizer(
+        write_small_tokenizer(tmp_path / "plain")
+    ).encode(text)
 
 
 def test_a_special_token_may_be_an_object(tmp_path: Path) -> None:
-    tokenizer = Tokenizer(write_small_tokenizer(tmp_path, bos_token={"content": "<s>", "lstrip": False}))
+    tokenizer = HuggingFaceTokenizer(write_small_tokenizer(tmp_path, bos_token={"content": "<s>", "lstrip": False}))
     assert tokenizer.bos_token_id == 1
 
 
@@ -50,27 +52,27 @@ def test_the_older_file_counts_only_where_the_newer_lacks_details(tmp_path: Path
     older = json.dumps({"bos_token": "</s>"})
     folder = write_small_tokenizer(tmp_path / "legacy")
     (tmp_path / "legacy" / "special_tokens_map.json").write_text(older)
-    assert Tokenizer(folder).bos_token == "</s>"
+    assert HuggingFaceTokenizer(folder).bos_token == "</s>"
     folder = write_small_tokenizer(tmp_path / "newer", added_tokens_decoder={})
     (tmp_path / "newer" / "special_tokens_map.json").write_text(older)
-    assert Tokenizer(folder).bos_token == "<s>"
+    assert HuggingFaceTokenizer(folder).bos_token == "<s>"
 
 
 def test_the_prefix_is_the_beginning_token_else_the_ending_one(tmp_path: Path) -> None:
-    assert Tokenizer(write_small_tokenizer(tmp_path)).prefix_token_id == 1
-    assert Tokenizer(write_small_tokenizer(tmp_path, bos_token=None)).prefix_token_id == 2
+    assert HuggingFaceTokenizer(write_small_tokenizer(tmp_path)).prefix_token_id == 1
+    assert HuggingFaceTokenizer(write_small_tokenizer(tmp_path, bos_token=None)).prefix_token_id == 2
     with pytest.raises(SpecificationError, match="bos_token"):
-        _ = Tokenizer(write_small_tokenizer(tmp_path, bos_token=None, eos_token=None)).prefix_token_id
+        _ = HuggingFaceTokenizer(write_small_tokenizer(tmp_path, bos_token=None, eos_token=None)).prefix_token_id
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SpecificationError, match=r"no tokenizer\.json"):
-        Tokenizer(str(tmp_path))
+        HuggingFaceTokenizer(str(tmp_path))
 
 
 def test_a_path_that_leads_nowhere_is_not_looked_for_on_the_hub(tmp_path: Path) -> None:
     with pytest.raises(SpecificationError, match="no folder"):
-        Tokenizer(str(tmp_path / "absent"))
+        HuggingFaceTokenizer(str(tmp_path / "absent"))
 
 
 def test_a_name_that_the_hub_cannot_be_asked_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +80,7 @@ def test_a_name_that_the_hub_cannot_be_asked_for_is_refused(monkeypatch: pytest.
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(SpecificationError, match="neither a folder nor"):
-        Tokenizer("nobody/has-this")
+        HuggingFaceTokenizer("nobody/has-this")
 
 
 @pytest.mark.parametrize("content", ['{"model": ', '{"model": ' + "[" * 100_000])
@@ -87,7 +89,7 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: str) -> Non
     folder = Path(write_small_tokenizer(tmp_path))
     (folder / name).write_text(content)
     with pytest.raises(FileFormatError, match=name.replace(".", r"\.")):
-        Tokenizer(str(folder))
+        HuggingFaceTokenizer(str(folder))
 
 
 def test_a_name_that_is_nowhere_is_one_line_without_asking_a_hub_out_of_reach(
@@ -97,5 +99,5 @@ def test_a_name_that_is_nowhere_is_one_line_without_asking_a_hub_out_of_reach(
     with pytest.raises(
         SpecificationError, match=r"'nosuch/model' is neither a folder nor available .* be reached, and"
     ):
-        Tokenizer("nosuch/model")
+        HuggingFaceTokenizer("nosuch/model")
     assert caplog.records == []

@@ -48,7 +48,8 @@ def _tasks(ctx: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
 @click.option("--completions", is_flag=True, help="Ask /v1/completions with plain text instead of chat.")
 @click.option(
     "--tokenizer",
-    help="The model's Hugging Face tokenizer: prompts go as token ids, as lm-eval sends them.",
+    help="The model's tokenizer: prompts go as token ids, as lm-eval sends them. DIR or NAME is Hugging Face's; "
+    "'tiktoken:NAME' is OpenAI's; 'remote' asks the server.",
     metavar="DIR|NAME",
 )
 @click.option(

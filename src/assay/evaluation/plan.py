@@ -40,7 +40,7 @@ from assay.tasks.requests import RequestWriter, try_first_prompts
 from assay.tasks.scoring_needs import require_scoring_needs
 from assay.tasks.selection import chosen_documents, refuse_samples_of_others
 from assay.tasks.settings_check import refuse_bypass_without_samples_file, setting_warnings, validate_settings
-from assay.tasks.tokenizer import Tokenizer
+from assay.tasks.tokenizer import Tokenizer, tokenizer_of
 from assay.types import LogprobSource, MetricKey
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     else:
         refuse_bypass_without_samples_file(loaded.tasks)
     require_scoring_needs(loaded.tasks)
-    tokenizer = Tokenizer.of(model)
+    tokenizer = tokenizer_of(model)
     if tokenizer is not None and options.apply_chat_template:
         _ = tokenizer.chat_template  # raises now if there is none
     documents = chosen_documents(loaded.tasks, options)

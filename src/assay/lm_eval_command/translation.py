@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.checks.verdicts import parse_maximum, parse_minimum, parse_range, with_ranges
 from assay.errors import SpecificationError
 from assay.lm_eval_command.options import MODEL_ARGUMENTS, OPTIONS, OTHER_MODELS, Effect
-from assay.tasks.tokenizer import Tokenizer
+from assay.tasks.tokenizer import REMOTE, TIKTOKEN, server_has_tokenizer, tokenizer_of
 from assay.types import TLS, USUAL_ALPHA, EarlyStopping, EndpointKind, ModelSpec, Specification, TaskOptions
 
 if TYPE_CHECKING:
@@ -183,7 +183,8 @@ def _with_tokens(model: ModelSpec, given: dict[str, Any], config: Any, remarks: 
             at_once = batch * max(1, int(given.get("num_concurrent", 1)))
             remarks.append(f"batch_size {batch}: prompts are sent one by one, {at_once} at once")
             model = replace(model, concurrency=at_once)
-        tokenizer = _tokenizer(given, model.model, usual="tiktoken" if config.model == "openai-completions" else "auto")
+        usual = "tiktoken" if config.model == "openai-completions" else "auto"
+        tokenizer = _tokenizer(given, model, usual)
         if tokenizer is not None:
             model = replace(
                 model,
@@ -194,7 +195,7 @@ def _with_tokens(model: ModelSpec, given: dict[str, Any], config: Any, remarks: 
                 custom_prefix_token_id=given.get("custom_prefix_token_id"),
             )
             if is_sequential and eos is None:
-                own = Tokenizer.of(model)
+                own = tokenizer_of(model)
                 eos = None if own is None else own.eos_token
     elif isinstance(config.apply_chat_template, str):
         remarks.append("--apply_chat_template: the server applies its own template")
@@ -211,16 +212,24 @@ def _batch_size(value: Any) -> int:
     return int(text) if text.isdecimal() else 1  # lm-eval takes "auto" for 1 where the model is served
 
 
-def _tokenizer(given: dict[str, Any], model: str, *, usual: str) -> str | None:
-    backend = given.get(_BACKEND, usual)
+def _tokenizer(given: dict[str, Any], model: ModelSpec, usual: str) -> str | None:
+    backend, named = given.get(_BACKEND, usual), given.get("tokenizer")
     if backend is None or str(backend).lower() == "none":
         return None
+    if named is not None and backend in ("tiktoken", "remote"):
+        raise SpecificationError(
+            f"--model_args tokenizer={named} makes no sense with tokenizer_backend={backend}, which brings its own: "
+            "leave one of them out"
+        )
+    if backend == "tiktoken":
+        return f"{TIKTOKEN}{model.model}"
+    if backend == "remote" or (backend == "auto" and named is None and server_has_tokenizer(model)):
+        return REMOTE
     if backend not in ("auto", "huggingface"):
         raise SpecificationError(
-            f"--model_args tokenizer_backend={backend} is not supported: write tokenizer_backend=huggingface,"
-            "tokenizer=DIR|NAME, or tokenizer_backend=none to send prompts as text"
+            f"--model_args tokenizer_backend={backend} is not known; write huggingface, tiktoken, remote or none"
         )
-    return str(given.get("tokenizer") or model)
+    return str(named or model.model)
 
 
 def _task_options(config: Any, own: OwnOptions) -> TaskOptions:

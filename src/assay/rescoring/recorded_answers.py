@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from assay.models.request_shape import shape_of
 from assay.tasks.loglikelihood import needs_loglikelihood
 from assay.tasks.requests import RequestWriter, request_key, samples
-from assay.tasks.tokenizer import Tokenizer
+from assay.tasks.tokenizer import tokenizer_of
 from assay.types import CompleteSample, LogprobSource, Sample, Specification
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class RecordedAnswers:
     def score(self, scores: Mapping[str, TaskScores]) -> None:
         """Score every document that the run asked."""
         model, options = self.specification.model, self.specification.options
-        tokenizer = Tokenizer.of(model)
+        tokenizer = tokenizer_of(model)
         tasks = {name: task_scores.task for name, task_scores in scores.items()}
         # The run asked for log-likelihoods in one of two ways. The journal has answers to the requests of that one.
         sources = tuple(LogprobSource) if needs_loglikelihood(tasks) else (None,)

@@ -97,15 +97,9 @@ def _config(specification: Specification, model_args: Mapping[str, Any]) -> RunC
 def _tokenizer_sections(tokenizer: Tokenizer | None, max_length: int | None) -> dict[str, Any]:
     from assay.tasks.encoding import PromptEncoder
 
-    if tokenizer is None:
+    if tokenizer is None or not (recorded := tokenizer.recorded):
         return {}
-    return {
-        "tokenizer_pad_token": [tokenizer.pad_token, str(tokenizer.pad_token_id)],
-        "tokenizer_eos_token": [tokenizer.eos_token, str(tokenizer.eos_token_id)],
-        "tokenizer_bos_token": [tokenizer.bos_token, str(tokenizer.bos_token_id)],
-        "eot_token_id": tokenizer.eos_token_id,
-        "max_length": PromptEncoder(tokenizer, max_length).longest,
-    }
+    return {**recorded, "max_length": PromptEncoder(tokenizer, max_length).longest}
 
 
 def _version(package: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.types import TokenSpan
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_LENGTH = 2048
 """lm-eval's ``max_length`` for servers, where the user gives none."""
+_CONTEXTS_KEPT = 64
+"""A document's choices follow one another and share their context."""
 
 
 class ScoredTokens(NamedTuple):
@@ -41,6 +44,7 @@ class PromptEncoder:
         self.tokenizer = tokenizer
         self.longest = (max_length or DEFAULT_MAX_LENGTH) - 1
         """The most tokens of a prompt; a longer one is cut at its beginning."""
+        self._context_ids = functools.lru_cache(maxsize=_CONTEXTS_KEPT)(lambda text: tuple(tokenizer.encode(text)))
 
     def pair(self, context: str, continuation: str) -> ScoredTokens:
         """The tokens of `context` + `continuation`, of which those of `continuation` are scored.
@@ -49,7 +53,7 @@ class PromptEncoder:
         is the rest of the whole text's tokens. An empty context becomes the prefix token.
         """
         if context:
-            before = self.tokenizer.encode_context(context.rstrip())
+            before = self._context_ids(context.rstrip())
             whole = self.tokenizer.encode(context + continuation)
             return self._cut(before, whole[len(before) :])
         ids = self.tokenizer.encode(continuation)
@@ -73,7 +77,8 @@ class PromptEncoder:
 
     def generation(self, prompt: str, max_gen_toks: int) -> list[int]:
         """The tokens of `prompt`, cut at the beginning to leave room for `max_gen_toks` more."""
-        return self.tokenizer.encode(prompt)[-(self.longest - max_gen_toks) :]
+        ids = self.tokenizer.encode(prompt)
+        return ids[-(self.longest - max_gen_toks) :] if self.tokenizer.cuts_prompts else ids
 
     def _cut(self, context: tuple[int, ...], continuation: list[int]) -> ScoredTokens:
         cut = max(0, len(context) + len(continuation) - self.longest)

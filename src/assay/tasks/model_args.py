@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from assay.models.urls import endpoint_url, without_secrets
+from assay.tasks.tokenizer import backend_of
 from assay.types import USUAL_MAX_GEN_TOKS
 
 if TYPE_CHECKING:
@@ -47,7 +48,10 @@ def model_args(model: ModelSpec, url: str | None = None) -> dict[str, Any]:
 def _tokenization(model: ModelSpec) -> dict[str, Any]:
     if model.tokenizer is None:
         return {"tokenized_requests": False, "tokenizer_backend": None}
-    settings: dict[str, Any] = {"tokenizer_backend": "huggingface", "tokenizer": model.tokenizer}
+    backend = backend_of(model)
+    settings: dict[str, Any] = {"tokenizer_backend": backend}
+    if backend == "huggingface":
+        settings["tokenizer"] = model.tokenizer
     if model.tokenizer_revision is not None:
         settings["revision"] = model.tokenizer_revision
     if model.add_bos_token:

@@ -27,7 +27,7 @@ from assay.errors import (
 )
 from assay.helm import AnnotatorSpec, MetricSpec, RunSpec, StateFile
 from assay.helm.scoring import scorer
-from assay.tasks.tokenizer import Tokenizer
+from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from tests.helm.running.runs import NAME, number_of, read, run_command, stat, write_run
 from tests.helm.scoring.test_code import PROBLEM, RIGHT, WRONG, code_run
 from tests.servers.echoing import ImaginaryModel
@@ -392,7 +392,7 @@ def test_a_tokenizer_that_fails_is_named_before_anything_is_asked(
 
 @pytest.fixture(scope="module")
 def imaginary(tmp_path_factory: pytest.TempPathFactory) -> ImaginaryModel:
-    return ImaginaryModel(Tokenizer(write_small_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
+    return ImaginaryModel(HuggingFaceTokenizer(write_small_tokenizer(tmp_path_factory.mktemp("tokenizer"))))
 
 
 @pytest.mark.parametrize("way", ["vllm", "vllm_without_echo"])
