@@ -294,12 +294,14 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogprobSource(StrEnum):
-    """The parameter that makes a server return the log-probabilities of a prompt's own tokens."""
+    """The way by which a server returns the log-probabilities of a prompt's own tokens."""
 
     ECHO = "echo"
     """``echo`` and ``logprobs`` of the completions protocol; what lm-eval sends."""
     PROMPT_LOGPROBS = "prompt_logprobs"
     """vLLM's parameter of that name."""
+    SGLANG = "/generate"
+    """SGLang's native endpoint."""
 
 
 class TokenSpan(msgspec.Struct, frozen=True):

@@ -69,6 +69,39 @@ def test_prompt_logprobs_are_used_where_echo_is_refused(tokenizer: HuggingFaceTo
     assert find(model.vllm_without_echo, tokenizer, form) is LogprobSource.PROMPT_LOGPROBS
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_sglangs_own_endpoint_is_used_where_both_are_refused(tokenizer: HuggingFaceTokenizer, form: str) -> None:
+    assert find(ImaginaryModel(tokenizer).sglang, tokenizer, form) is LogprobSource.SGLANG
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda meta: meta["input_token_logprobs"].pop(), "unequal length"),
+        (lambda meta: meta.update(input_token_logprobs=[], input_top_logprobs=[]), "are empty"),
+        (lambda meta: meta["input_top_logprobs"].__setitem__(-1, None), "no likeliest token"),
+        (lambda meta: meta["input_token_logprobs"][0].__setitem__(0, -1.0), "first token"),
+        (
+            lambda meta: [entry.__setitem__(2, None) for entry in meta["input_token_logprobs"]],
+            "not the prompt's|read ''",
+        ),
+        (lambda meta: meta.pop("input_top_logprobs"), "without choices"),
+    ],
+)
+def test_a_damaged_reply_of_sglangs_is_refused(
+    tokenizer: HuggingFaceTokenizer, form: str, damage: Callable[[Any], object], reason: str
+) -> None:
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        reply = ImaginaryModel(tokenizer).sglang(body)
+        if "meta_info" in reply:
+            damage(reply["meta_info"])
+        return reply
+
+    with pytest.raises(UnsupportedTaskError, match=f"at SGLang's /generate, .*({reason})"):
+        find(answer, tokenizer, form)
+
+
 def test_a_token_put_before_all_text_does_no_harm_where_the_servers_tokens_count(
     tokenizer: HuggingFaceTokenizer,
 ) -> None:

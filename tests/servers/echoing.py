@@ -57,6 +57,34 @@ class ImaginaryModel:
         values = [None, *(self.logprob(ids[: place + 1], ids[place]) for place in range(1, len(ids)))]
         return self._legacy([*ids, self.likeliest(ids)], values, ids, shift=1)
 
+    def sglang(self, body: Body) -> Body:
+        """``echo`` with log-probabilities refused, and the native ``/generate``."""
+        if "sampling_params" not in body:
+            if "echo" in body or "prompt_logprobs" in body:
+                raise ValueError("Echo is not compatible with logprobs")
+            return self.transformers_serve(body)
+        assert body["return_logprob"] is body["return_text_in_logprobs"] is True
+        assert (body["logprob_start_len"], body["top_logprobs_num"]) == (0, 1)
+        ids = body["input_ids"] if "input_ids" in body else self.tokenizer.encode(self._begins_with + body["text"])
+        own: list[list[Any]] = [
+            [None if place == 0 else self.logprob(ids[:place], token), token] for place, token in enumerate(ids)
+        ]
+        best = [self.likeliest(ids[:place]) for place in range(1, len(ids))]
+        top: list[list[list[Any]]] = [
+            [[self.logprob(ids[: place + 1], token), token]] for place, token in enumerate(best)
+        ]
+        meta = {
+            "input_token_logprobs": [[value, token, self.tokenizer.decode([token])] for value, token in own],
+            "input_top_logprobs": [
+                None,
+                *([[value, token, self.tokenizer.decode([token])]] for ((value, token),) in top),
+            ],
+            "prompt_tokens": len(ids),
+            "completion_tokens": 1,
+            "finish_reason": {"type": "length", "length": 1},
+        }
+        return {"text": self.tokenizer.decode([self.likeliest(ids)]), "meta_info": meta}
+
     def llama_cpp(self, body: Body) -> Body:
         """``echo`` ignored; log-probabilities of the generated token, in the chat shape."""
         ids = self._ids(body)
@@ -87,6 +115,8 @@ class ImaginaryModel:
         return self.tokenizer.encode(chr(ord("a") + int(26 * _fraction(before))))[0]
 
     def _ids(self, body: Body) -> list[int]:
+        if "prompt" not in body:
+            raise ValueError("no prompt")
         prompt = body["prompt"]
         if isinstance(prompt, str):
             return self.tokenizer.encode(self._begins_with + prompt)

@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_AS_ASKED = {
+    LogprobSource.ECHO: "to echo a prompt with its log-probabilities",
+    LogprobSource.PROMPT_LOGPROBS: "for prompt_logprobs",
+    LogprobSource.SGLANG: "at SGLang's /generate",
+}
 _REFUSALS = frozenset({FailureCause.BAD_REQUEST, FailureCause.NOT_FOUND, FailureCause.CONTEXT_TOO_LONG})
 """How a server fails that does not know a parameter or an endpoint."""
 
@@ -62,14 +67,19 @@ async def find_logprob_source(server: Exchange, trial: Callable[[LogprobSource],
     """
     faults = {}
     for source in LogprobSource:
-        fault = await _fault(server, trial(source))
+        try:
+            fault = await fault_of_logprobs(server, trial(source))
+        except ServerRefusedError:
+            if source is not LogprobSource.SGLANG:
+                raise
+            fault = "it has no such endpoint"
         if fault is None:
             return source
         faults[source] = fault
+    tried = "; ".join(f"asked {_AS_ASKED[source]}, {fault}" for source, fault in faults.items())
     raise UnsupportedTaskError(
-        f"the server at {server.address} cannot score by log-likelihood: asked to echo a prompt with its "
-        f"log-probabilities, {faults[LogprobSource.ECHO]}; asked for prompt_logprobs, "
-        f"{faults[LogprobSource.PROMPT_LOGPROBS]}; choose a generative task or another server"
+        f"the server at {server.address} cannot score by log-likelihood: {tried}; choose a generative task or another "
+        "server"
     )
 
 
@@ -88,8 +98,13 @@ def common_source(sources: Mapping[str, LogprobSource]) -> LogprobSource:
     return next(iter(sources.values()))
 
 
-async def _fault(server: Exchange, trial: EchoTrial) -> str | None:
-    """What is wrong with the server's log-probabilities, as a clause; None if they are right."""
+async def fault_of_logprobs(server: Exchange, trial: EchoTrial) -> str | None:
+    """What is wrong with the server's log-probabilities, as a clause; None if they are right.
+
+    Raises:
+        ServerRefusedError: it gave no answer at all.
+        ServerUnreachableError: it has been down for too long.
+    """
     try:
         whole = await _echo(server, trial.whole)
         whole.loglikelihood(trial.scored)

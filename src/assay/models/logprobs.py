@@ -1,19 +1,31 @@
 """A prompt's own log-probabilities, read from a reply and summed as lm-eval sums them.
 
-Two shapes are known. The completions protocol's: with ``echo`` the choice's ``logprobs`` hold parallel lists of
+Three shapes are known. The completions protocol's: with ``echo`` the choice's ``logprobs`` hold parallel lists of
 ``tokens``, ``token_logprobs`` and ``top_logprobs`` for the prompt and, at the end, for the one token generated. And
-vLLM's ``prompt_logprobs``: for each token of the prompt an object of candidates, the prompt's own token first. In both,
-the prompt's first token has none.
+vLLM's ``prompt_logprobs``: for each token of the prompt an object of candidates, the prompt's own token first. And
+SGLang's (:mod:`assay.models.sglang`). In all of them the prompt's first token has none.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from assay.models.wire import Choice, ParsedReply, ReplyBody, ReplyError, content_of, in_order, parsed_reply, read_reply
+from assay.models.sglang import MetaInfo  # noqa: TC001 - msgspec needs it
+from assay.models.wire import (
+    Choice,
+    ParsedReply,
+    ReplyBody,
+    ReplyError,
+    content_of,
+    in_order,
+    parsed_reply,
+    read_reply,
+    str_or_none,
+    token_count,
+)
 from assay.types import Failure, FailureCause, TokenSpan
 
 if TYPE_CHECKING:
@@ -157,6 +169,8 @@ def read_echo(body: bytes) -> EchoedPrompt:
     """
     try:
         reply = _decoder.decode(body)
+        if reply.meta_info is not None:
+            return _read_native(reply.meta_info, reply.text)
         parsed = parsed_reply(reply, body, "completions")
         choice = in_order(reply.choices or ())[0]
         # vLLM adds prompt_logprobs to an echo; lm-eval reads the protocol's own lists.
@@ -202,6 +216,8 @@ class _Choice(Choice):
 
 class _Reply(ReplyBody):
     choices: tuple[_Choice, ...] | None = None
+    meta_info: MetaInfo | None = None
+    text: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Reply)
@@ -239,6 +255,23 @@ def _read_prompt_logprobs(parsed: ParsedReply, choice: _Choice, entries: list[ms
     values = [None if token is None else token.logprob for token in own]
     texts = ["" if token is None else token.decoded_token or "" for token in own]
     return EchoedPrompt(parsed, values, entries, lambda: [*texts, content_of(choice, "completions").text or ""])
+
+
+def _read_native(said: MetaInfo, generated: Any) -> EchoedPrompt:
+    tokens = said.input_token_logprobs
+    if not 0 < len(tokens) == len(said.input_top_logprobs):
+        raise _malformed("the reply's input_token_logprobs and input_top_logprobs are empty or of unequal length")
+    parsed = ParsedReply(
+        text=str_or_none(generated),
+        finish_reason=None,
+        reasoning=None,
+        prompt_tokens=token_count(said.prompt_tokens),
+        completion_tokens=token_count(said.completion_tokens),
+        model=None,
+    )
+    texts = [text or "" for _, _, text in tokens]
+    candidates = [msgspec.Raw(msgspec.json.encode(entry)) for entry in said.candidates()]
+    return EchoedPrompt(parsed, [value for value, _, _ in tokens], candidates, lambda: [*texts, parsed.text or ""])
 
 
 def _candidate(key: str, value: Number | _PromptCandidate) -> Candidate:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import UnsupportedTaskError
 from assay.models.echo_probe import EchoTrial
+from assay.models.sglang import native_body
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.request_kinds import request_kinds
 from assay.types import LogprobSource, ModelSpec, TextTail, TokenSpan
@@ -102,16 +103,18 @@ class LoglikelihoodBodies:
     Args:
         model: names the model and the seed, and says whether prompts go as token ids.
         tokenizer: the model's; without one the server's own tokens count.
-        source: the parameter that makes the server return a prompt's log-probabilities.
+        source: how the server returns a prompt's log-probabilities.
     """
 
     def __init__(self, model: ModelSpec, tokenizer: Tokenizer | None, source: LogprobSource) -> None:
         self._tokenizer = tokenizer
         self._decode = None if tokenizer is None or model.tokenized_requests else tokenizer.decode
         self._encoder = None if tokenizer is None else PromptEncoder(tokenizer, model.max_length)
+        self._is_native = source is LogprobSource.SGLANG
         # lm-eval's keys in its order.
         self._before_prompt = f'{{"model": {json.dumps(model.model)}, "prompt": '
-        self._after_prompt = f', "temperature": 0, "max_tokens": 1, {_WANTED[source].format(seed=model.seed)}}}'
+        wanted = "" if self._is_native else _WANTED[source].format(seed=model.seed)
+        self._after_prompt = f', "temperature": 0, "max_tokens": 1, {wanted}}}'
 
     def of(self, instance: Any) -> Iterator[tuple[bytes, Scored]]:
         """The bodies that `instance` takes, each with the part of its prompt that is scored; none for an empty text."""
@@ -149,10 +152,13 @@ class LoglikelihoodBodies:
         if self._decode is not None:
             return self._body(json.dumps(self._decode(prompt.ids)))
         parts = _listed_context(prompt.context), _listed(prompt.continuation)
-        return self._body(f"[[{', '.join(filter(None, parts))}]]")
+        ids = ", ".join(filter(None, parts))
+        return self._body(f"[{ids}]" if self._is_native else f"[[{ids}]]")
 
     def _body(self, prompt: str) -> bytes:
         """The body with `prompt`, which is JSON."""
+        if self._is_native:
+            return native_body(prompt)
         return f"{self._before_prompt}{prompt}{self._after_prompt}".encode("ascii")
 
 

@@ -81,7 +81,7 @@ def test_a_schema_for_the_answer_goes_along() -> None:
     assert inner == {**schema, "additionalProperties": False, "required": ["a", "b"]}
 
 
-@pytest.mark.parametrize("source", LogprobSource)
+@pytest.mark.parametrize("source", [LogprobSource.ECHO, LogprobSource.PROMPT_LOGPROBS])
 def test_prompts_are_scored_in_the_servers_way(source: LogprobSource) -> None:
     sent = json.loads(body_of(Request(prompt="x", echo_prompt=True, max_tokens=0), "served", "completions", source))
     way = {"echo": True, "logprobs": 1} if source is LogprobSource.ECHO else {"prompt_logprobs": 1}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from assay.errors import AssayError, UnsupportedTaskError
-from assay.models.echo_probe import EchoTrial, find_logprob_source
+from assay.errors import AssayError
+from assay.models.echo_probe import EchoTrial, fault_of_logprobs
 from assay.models.probe.report import Capability, Observation, Observations, no, unknown, yes
 from assay.models.probe.server import SEED, refused
 from assay.types import LogprobSource, TextTail
@@ -69,15 +69,13 @@ async def _of_prompt(server: ServerUnderProbe, source: LogprobSource) -> Observa
         _body(server, source, _CONTEXT),
     )
     try:
-        # Whatever source the search tries, give it the one in question.
-        await find_logprob_source(server, lambda _: trial)
-    except UnsupportedTaskError as error:
-        clause = str(error).rpartition("; asked for prompt_logprobs, ")[2].partition("; choose a generative task")[0]
-        if source is LogprobSource.ECHO and await _ignores_echo(server):
-            clause = f"ignored: {clause}"
-        return no(server.clean(clause))
+        fault = await fault_of_logprobs(server, trial)
     except AssayError as error:
         return unknown(server.clean(str(error)))
+    if fault is not None:
+        if source is LogprobSource.ECHO and await _ignores_echo(server):
+            fault = f"ignored: {fault}"
+        return no(server.clean(fault))
     return yes("the likeliest token in it is what is generated there")
 
 
