@@ -166,6 +166,22 @@ def test_a_servers_template_is_applied_as_the_models_own() -> None:
     assert rendered == "<s>hi"
 
 
+def test_llama_cpps_tokenizer_goes_by_its_own_names(scene: Scene) -> None:
+    tokenizer = scene.model.tokenizer
+    own: dict[str, Any] = {
+        "/props": lambda _: {"bos_token": "<s>", "eos_token": "</s>", "chat_template": "{{ bos_token }}"},
+        "/tokenize": lambda body: {"tokens": tokenizer.encode(body["content"])} if not body["add_special"] else {},
+        "/detokenize": lambda body: {"content": tokenizer.decode(body["tokens"])},
+    }
+    with ScriptedServer(json_pages=own) as server:
+        remote = RemoteTokenizer(spec(server.url))
+        ids = remote.encode("The answer is")
+        assert ids == tokenizer.encode("The answer is")
+        assert remote.decode(ids) == "The answer is"
+        assert (remote.prefix_token_id, remote.eos_token) == (1, "</s>")
+        assert remote.chat_template.render([{"role": "user", "content": "hi"}]) == "<s>"
+
+
 def test_two_tokenizers_named_at_once_are_refused(capfd: pytest.CaptureFixture[str]) -> None:
     served = "model=m,base_url=http://localhost:1/v1/completions,tokenizer=x,tokenizer_backend=tiktoken"
     with pytest.raises(SystemExit) as ended:

@@ -302,6 +302,8 @@ class LogprobSource(StrEnum):
     """vLLM's parameter of that name."""
     SGLANG = "/generate"
     """SGLang's native endpoint."""
+    LLAMA_CPP = "/completion"
+    """llama.cpp's native endpoint: a request for each token that is scored."""
 
 
 class TokenSpan(msgspec.Struct, frozen=True):

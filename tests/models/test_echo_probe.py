@@ -102,6 +102,47 @@ def test_a_damaged_reply_of_sglangs_is_refused(
         find(answer, tokenizer, form)
 
 
+@pytest.mark.parametrize("form", ["token ids", "decoded text"])
+def test_llama_cpps_own_endpoint_is_used_where_nothing_else_is_offered(
+    tokenizer: HuggingFaceTokenizer, form: str
+) -> None:
+    assert find(ImaginaryModel(tokenizer).llama_cpp_native, tokenizer, form) is LogprobSource.LLAMA_CPP
+
+
+def test_llama_cpps_own_endpoint_needs_a_tokenizer(tokenizer: HuggingFaceTokenizer) -> None:
+    with pytest.raises(UnsupportedTaskError, match=r"/completion, it cannot be tried without .* \(--tokenizer\)"):
+        find(ImaginaryModel(tokenizer).llama_cpp_native, tokenizer, "server's tokens")
+
+
+def _after_the_bias(reply: dict[str, Any]) -> None:
+    entry = reply["completion_probabilities"][0]
+    entry["logprob"] = 0.0
+    entry["top_logprobs"] = [{"token": entry["token"], "logprob": 0.0}]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (_after_the_bias, "belong to other tokens"),
+        (lambda reply: reply.update(tokens_evaluated=3), "prompt tokens where"),
+        (lambda reply: reply.update(completion_probabilities=None), "half a character"),
+        (lambda reply: reply["completion_probabilities"][0].update(top_logprobs=[]), "no likeliest token"),
+        (lambda reply: reply["completion_probabilities"][0].update(logprob=None), "without choices"),
+    ],
+)
+def test_a_damaged_reply_of_llama_cpps_is_refused(
+    tokenizer: HuggingFaceTokenizer, damage: Callable[[Any], object], reason: str
+) -> None:
+    def answer(body: dict[str, Any]) -> dict[str, Any]:
+        reply = ImaginaryModel(tokenizer).llama_cpp_native(body)
+        if "tokens_evaluated" in reply:
+            damage(reply)
+        return reply
+
+    with pytest.raises(UnsupportedTaskError, match=f"at llama.cpp's /completion, .*{reason}"):
+        find(answer, tokenizer, "token ids")
+
+
 def test_a_token_put_before_all_text_does_no_harm_where_the_servers_tokens_count(
     tokenizer: HuggingFaceTokenizer,
 ) -> None:

@@ -114,6 +114,25 @@ class ImaginaryModel:
         """Some token with a text of its own: a printable ASCII character's."""
         return self.tokenizer.encode(chr(ord("a") + int(26 * _fraction(before))))[0]
 
+    def llama_cpp_native(self, body: Body) -> Body:
+        """llama.cpp with its own ``/completion``: a bias changes what is generated, and no log-probability."""
+        if "n_predict" not in body:
+            return self.llama_cpp(body)
+        assert (body["n_predict"], body["n_probs"], body["temperature"]) == (1, 1, 0)
+        before = body["prompt"]
+        best = self.likeliest(before)
+        ((token, bias),) = body.get("logit_bias", [[best, 0]])
+        assert bias > 1000 or token == best
+        text = self.tokenizer.decode([token])
+        top = {"id": best, "token": self.tokenizer.decode([best]), "logprob": self.logprob(before, best)}
+        forced = {"id": token, "token": text, "logprob": self.logprob(before, token), "top_logprobs": [top]}
+        return {
+            "content": text,
+            "model": "imaginary",
+            "tokens_evaluated": len(before),
+            "completion_probabilities": [forced],
+        }
+
     def _ids(self, body: Body) -> list[int]:
         if "prompt" not in body:
             raise ValueError("no prompt")

@@ -26,7 +26,9 @@ _AS_ASKED = {
     LogprobSource.ECHO: "to echo a prompt with its log-probabilities",
     LogprobSource.PROMPT_LOGPROBS: "for prompt_logprobs",
     LogprobSource.SGLANG: "at SGLang's /generate",
+    LogprobSource.LLAMA_CPP: "at llama.cpp's /completion",
 }
+_NATIVE = frozenset({LogprobSource.SGLANG, LogprobSource.LLAMA_CPP})
 _REFUSALS = frozenset({FailureCause.BAD_REQUEST, FailureCause.NOT_FOUND, FailureCause.CONTEXT_TOO_LONG})
 """How a server fails that does not know a parameter or an endpoint."""
 
@@ -53,12 +55,12 @@ class Exchange(Protocol):
         """Send a request, and return its reply as `read` parses it, or the failure."""
 
 
-async def find_logprob_source(server: Exchange, trial: Callable[[LogprobSource], EchoTrial]) -> LogprobSource:
+async def find_logprob_source(server: Exchange, trial: Callable[[LogprobSource], EchoTrial | None]) -> LogprobSource:
     """How `server` returns a prompt's log-probabilities; by ``echo``, as lm-eval asks, if it can.
 
     Args:
         server: the server.
-        trial: builds the requests for one source.
+        trial: builds the requests for one source; None if that source needs token ids, and there is no tokenizer.
 
     Raises:
         UnsupportedTaskError: it returns none, or wrong ones; the message says what it did.
@@ -67,10 +69,13 @@ async def find_logprob_source(server: Exchange, trial: Callable[[LogprobSource],
     """
     faults = {}
     for source in LogprobSource:
+        if (requests := trial(source)) is None:
+            faults[source] = "it cannot be tried without the model's tokenizer (--tokenizer)"
+            continue
         try:
-            fault = await fault_of_logprobs(server, trial(source))
+            fault = await fault_of_logprobs(server, requests)
         except ServerRefusedError:
-            if source is not LogprobSource.SGLANG:
+            if source not in _NATIVE:
                 raise
             fault = "it has no such endpoint"
         if fault is None:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import yarl
 
-from assay.models import sglang
 from assay.models.addresses import Addresses
 from assay.models.http1 import HTTP1
+from assay.models.native_endpoints import native_path
 from assay.models.proxies import proxy_for
 from assay.models.rate_limit import seconds_until_allowed
 from assay.models.request_shape import shape_of
 from assay.models.retry import DOWN_STATUSES, Fault, NetworkError, Retryability, reply_fault, status_fault
-from assay.models.sglang import is_native
 from assay.models.streams import StreamReader
 from assay.models.tls import context_for
 from assay.models.transport import LARGEST_REPLY, HTTPReply, Stream
@@ -172,8 +171,8 @@ class Endpoint:
 
     def _post(self, body: bytes, stream: Stream | None = None) -> Awaitable[HTTPReply]:
         request, addresses = self._open_client().request, self._addresses
-        if is_native(body):
-            return request("POST", yarl.URL(addresses.root + sglang.PATH), body, timeout=self._timeout)
+        if (path := native_path(body)) is not None:
+            return request("POST", yarl.URL(addresses.root + path), body, timeout=self._timeout)
         body = self._shape.applied(body)
         if addresses.is_settled:
             return request("POST", addresses[self._endpoint], body, timeout=self._timeout, stream=stream)

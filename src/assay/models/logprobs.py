@@ -1,9 +1,9 @@
 """A prompt's own log-probabilities, read from a reply and summed as lm-eval sums them.
 
-Three shapes are known. The completions protocol's: with ``echo`` the choice's ``logprobs`` hold parallel lists of
+Four shapes are known. The completions protocol's: with ``echo`` the choice's ``logprobs`` hold parallel lists of
 ``tokens``, ``token_logprobs`` and ``top_logprobs`` for the prompt and, at the end, for the one token generated. And
 vLLM's ``prompt_logprobs``: for each token of the prompt an object of candidates, the prompt's own token first. And
-SGLang's (:mod:`assay.models.sglang`). In all of them the prompt's first token has none.
+SGLang's and llama.cpp's own (:mod:`assay.models.native_endpoints`). The prompt's first token has none.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from assay.models.sglang import MetaInfo  # noqa: TC001 - msgspec needs it
+from assay.models.native_endpoints import GeneratedToken, MetaInfo  # noqa: TC001 - msgspec needs them
 from assay.models.wire import (
     Choice,
     ParsedReply,
@@ -170,7 +170,9 @@ def read_echo(body: bytes) -> EchoedPrompt:
     try:
         reply = _decoder.decode(body)
         if reply.meta_info is not None:
-            return _read_native(reply.meta_info, reply.text)
+            return _read_sglang(reply.meta_info, reply.text)
+        if reply.tokens_evaluated is not None:
+            return _read_llama_cpp(reply)
         parsed = parsed_reply(reply, body, "completions")
         choice = in_order(reply.choices or ())[0]
         # vLLM adds prompt_logprobs to an echo; lm-eval reads the protocol's own lists.
@@ -217,7 +219,12 @@ class _Choice(Choice):
 class _Reply(ReplyBody):
     choices: tuple[_Choice, ...] | None = None
     meta_info: MetaInfo | None = None
+    """SGLang's."""
     text: Any = None
+    tokens_evaluated: int | None = None
+    """llama.cpp's."""
+    completion_probabilities: list[GeneratedToken] | None = None
+    content: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Reply)
@@ -257,7 +264,7 @@ def _read_prompt_logprobs(parsed: ParsedReply, choice: _Choice, entries: list[ms
     return EchoedPrompt(parsed, values, entries, lambda: [*texts, content_of(choice, "completions").text or ""])
 
 
-def _read_native(said: MetaInfo, generated: Any) -> EchoedPrompt:
+def _read_sglang(said: MetaInfo, generated: Any) -> EchoedPrompt:
     tokens = said.input_token_logprobs
     if not 0 < len(tokens) == len(said.input_top_logprobs):
         raise _malformed("the reply's input_token_logprobs and input_top_logprobs are empty or of unequal length")
@@ -272,6 +279,28 @@ def _read_native(said: MetaInfo, generated: Any) -> EchoedPrompt:
     texts = [text or "" for _, _, text in tokens]
     candidates = [msgspec.Raw(msgspec.json.encode(entry)) for entry in said.candidates()]
     return EchoedPrompt(parsed, [value for value, _, _ in tokens], candidates, lambda: [*texts, parsed.text or ""])
+
+
+def _read_llama_cpp(reply: _Reply) -> EchoedPrompt:
+    """The prompt and the one token after it, whose log-probability alone is known."""
+    before = reply.tokens_evaluated or 0
+    if not reply.completion_probabilities:
+        raise _malformed(
+            "the reply has no log-probability of the token after the prompt; llama.cpp gives none of half a character"
+        )
+    (token, *_), text = reply.completion_probabilities, str_or_none(reply.content)
+    parsed = ParsedReply(
+        text=text,
+        finish_reason=None,
+        reasoning=None,
+        prompt_tokens=token_count(before),
+        completion_tokens=1,
+        model=str_or_none(reply.model),
+    )
+    likeliest = {each.token: each.logprob for each in token.top_logprobs}
+    candidates = [msgspec.Raw(b"{}")] * before + [msgspec.Raw(msgspec.json.encode(likeliest))]
+    texts = [""] * before + [token.token, text or ""]
+    return EchoedPrompt(parsed, [None] * before + [token.logprob], candidates, lambda: texts)
 
 
 def _candidate(key: str, value: Number | _PromptCandidate) -> Candidate:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.errors import UnsupportedTaskError
 from assay.models.echo_probe import EchoTrial
-from assay.models.sglang import native_body
+from assay.models.native_endpoints import llama_cpp_body, sglang_body
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.request_kinds import request_kinds
 from assay.types import LogprobSource, ModelSpec, TextTail, TokenSpan
@@ -110,17 +110,20 @@ class LoglikelihoodBodies:
         self._tokenizer = tokenizer
         self._decode = None if tokenizer is None or model.tokenized_requests else tokenizer.decode
         self._encoder = None if tokenizer is None else PromptEncoder(tokenizer, model.max_length)
-        self._is_native = source is LogprobSource.SGLANG
+        self._source = source
         # lm-eval's keys in its order.
         self._before_prompt = f'{{"model": {json.dumps(model.model)}, "prompt": '
-        wanted = "" if self._is_native else _WANTED[source].format(seed=model.seed)
-        self._after_prompt = f', "temperature": 0, "max_tokens": 1, {wanted}}}'
+        self._after_prompt = f', "temperature": 0, "max_tokens": 1, {_WANTED.get(source, "").format(seed=model.seed)}}}'
 
     def of(self, instance: Any) -> Iterator[tuple[bytes, Scored]]:
         """The bodies that `instance` takes, each with the part of its prompt that is scored; none for an empty text."""
         if instance.request_type == "loglikelihood":
             context, continuation = instance.args
-            yield self._of_pair(context, continuation)
+            if self._encoder is None:
+                blanks = context[len(context.rstrip()) :]
+                yield self._body(json.dumps(context + continuation)), TextTail(blanks + continuation)
+            else:
+                yield from self._of_tokens(self._encoder.pair(context, continuation))
             return
         (text,) = instance.args
         if self._encoder is None:
@@ -128,37 +131,51 @@ class LoglikelihoodBodies:
                 "scores texts in windows that are counted in tokens; name the tokenizer (--tokenizer)"
             )
         for window in self._encoder.windows(text):
-            yield self._of_tokens(window), window.span
+            yield from self._of_tokens(window)
 
-    def trial(self) -> EchoTrial:
-        """Requests that show whether the server returns a prompt's log-probabilities, and returns them right."""
+    def trial(self) -> EchoTrial | None:
+        """Requests that show whether the server returns a prompt's log-probabilities, and returns them right.
+
+        None if the source needs token ids, and there is no tokenizer.
+        """
         text = _TRIAL_CONTEXT + _TRIAL_CONTINUATION
         if self._tokenizer is None:
-            body, scored = self._of_pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
-            return EchoTrial(text, body, scored, beginning=self._body(json.dumps(_TRIAL_CONTEXT)))
+            if self._source is LogprobSource.LLAMA_CPP:
+                return None
+            whole, beginning = (self._body(json.dumps(prompt)) for prompt in (text, _TRIAL_CONTEXT))
+            return EchoTrial(text, whole, TextTail(_TRIAL_CONTINUATION), beginning)
         # Never cut, however short the context that the user allows.
-        prompt = PromptEncoder(self._tokenizer, max_length=None).pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
-        beginning = prompt._replace(continuation=[])
-        return EchoTrial(text, self._of_tokens(prompt), prompt.span, self._of_tokens(beginning))
+        encoder = PromptEncoder(self._tokenizer, max_length=None)
+        if self._source is LogprobSource.LLAMA_CPP:
+            prompt = encoder.pair(_TRIAL_CONTEXT, _UNLIKELY_CONTINUATION)
+            prompt = prompt._replace(continuation=prompt.continuation[:1])
+            (whole, scored), *_ = self._of_tokens(prompt)
+            return EchoTrial(
+                self._tokenizer.decode(prompt.continuation), whole, scored, llama_cpp_body(prompt.context, None)
+            )
+        prompt = encoder.pair(_TRIAL_CONTEXT, _TRIAL_CONTINUATION)
+        beginning = self._of_ids(prompt._replace(continuation=[]))
+        return EchoTrial(text, self._of_ids(prompt), prompt.span, beginning)
 
-    def _of_pair(self, context: str, continuation: str) -> tuple[bytes, Scored]:
-        if self._encoder is None:
-            blanks = context[len(context.rstrip()) :]
-            return self._body(json.dumps(context + continuation)), TextTail(blanks + continuation)
-        prompt = self._encoder.pair(context, continuation)
-        return self._of_tokens(prompt), prompt.span
+    def _of_tokens(self, prompt: ScoredTokens) -> Iterator[tuple[bytes, Scored]]:
+        if self._source is not LogprobSource.LLAMA_CPP or prompt.span.start < 1:
+            yield self._of_ids(prompt), prompt.span
+            return
+        ids = prompt.ids
+        for place in range(prompt.span.start, len(ids)):
+            yield llama_cpp_body(ids[:place], ids[place]), TokenSpan(place, place + 1)
 
-    def _of_tokens(self, prompt: ScoredTokens) -> bytes:
+    def _of_ids(self, prompt: ScoredTokens) -> bytes:
         if self._decode is not None:
             return self._body(json.dumps(self._decode(prompt.ids)))
         parts = _listed_context(prompt.context), _listed(prompt.continuation)
         ids = ", ".join(filter(None, parts))
-        return self._body(f"[{ids}]" if self._is_native else f"[[{ids}]]")
+        return self._body(f"[{ids}]" if self._source is LogprobSource.SGLANG else f"[[{ids}]]")
 
     def _body(self, prompt: str) -> bytes:
         """The body with `prompt`, which is JSON."""
-        if self._is_native:
-            return native_body(prompt)
+        if self._source is LogprobSource.SGLANG:
+            return sglang_body(prompt)
         return f"{self._before_prompt}{prompt}{self._after_prompt}".encode("ascii")
 
 
@@ -181,6 +198,8 @@ _WEEK = "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday"
 # Any trained model repeats what it has read, and no day follows itself.
 _TRIAL_CONTEXT = f"The days of the week are {_WEEK}. The days of the week are {_WEEK.partition(', Wednesday')[0]},"
 _TRIAL_CONTINUATION = " Wednesday"
+_UNLIKELY_CONTINUATION = " Sunday"
+"""Tells a token that is forced from the one that is likeliest."""
 
 
 def lm_eval_response(kind: str, answers: Sequence[Answer]) -> Any:
@@ -192,5 +211,7 @@ def lm_eval_response(kind: str, answers: Sequence[Answer]) -> Any:
     """
     if kind == "loglikelihood_rolling":
         return sum(answer.logprob for answer in answers if answer.logprob is not None)
-    (answer,) = answers
-    return answer.logprob, answer.is_greedy
+    if len(answers) == 1:
+        return answers[0].logprob, answers[0].is_greedy
+    total = sum(answer.logprob for answer in answers if answer.logprob is not None)
+    return total, all(answer.is_greedy for answer in answers)

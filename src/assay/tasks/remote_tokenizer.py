@@ -1,6 +1,8 @@
 """The server's own tokenizer, over HTTP, as lm-eval's ``tokenizer_backend=remote`` uses it.
 
 vLLM offers it: ``/tokenize`` and ``/detokenize`` always, ``/tokenizer_info`` with ``--enable-tokenizer-info-endpoint``.
+llama.cpp's server, which lm-eval cannot ask, names its fields otherwise, and says in ``/props`` what vLLM says in
+``/tokenizer_info``.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ import asyncio
 import functools
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from assay.errors import ServerUnreachableError, SpecificationError
 from assay.models.api_key import read_api_key
@@ -25,6 +27,17 @@ if TYPE_CHECKING:
 _ATTEMPTS = 3
 _TIMEOUT = 30.0
 _ROLES = ("bos_token", "eos_token", "pad_token")
+
+
+class _Fields(NamedTuple):
+    """Names of fields that differ between servers."""
+
+    text: str
+    adds_special: str
+
+
+_VLLM = _Fields("prompt", "add_special_tokens")
+_LLAMA_CPP = _Fields("content", "add_special")
 
 
 class RemoteTokenizer:
@@ -50,7 +63,7 @@ class RemoteTokenizer:
         thread = threading.Thread(target=self._loop.run_forever, name="assay-remote-tokenizer", daemon=True)
         thread.start()
         weakref.finalize(self, _close, self._server, self._loop, thread)
-        info = self._ask(lambda: self._server.get("/tokenizer_info"))
+        info, self._fields = self._introduction()
         self._info: dict[str, Any] = info.json if isinstance(info.json, dict) else {}
         self.eos_token: str | None = self._named("eos_token")
 
@@ -90,7 +103,8 @@ class RemoteTokenizer:
         Raises:
             ServerUnreachableError: the server does not tell them.
         """
-        reply = self._ask(lambda: self._server.post("/tokenize", prompt=text, add_special_tokens=False))
+        fields = self._fields
+        reply = self._ask(lambda: self._server.post("/tokenize", **{fields.text: text, fields.adds_special: False}))
         ids = reply.at("tokens")
         if not isinstance(ids, list) or not all(type(token) is int for token in ids):
             raise self._odd_reply("/tokenize", reply)
@@ -103,10 +117,20 @@ class RemoteTokenizer:
             ServerUnreachableError: the server does not tell it.
         """
         reply = self._ask(lambda: self._server.post("/detokenize", tokens=list(ids)))
-        text = reply.at("prompt")
+        text = reply.at(self._fields.text)
         if not isinstance(text, str):
             raise self._odd_reply("/detokenize", reply)
         return text
+
+    def _introduction(self) -> tuple[ProbeReply, _Fields]:
+        """What the server says of its tokenizer, and how it names things."""
+        try:
+            return self._ask(lambda: self._server.get("/tokenizer_info")), _VLLM
+        except SpecificationError:
+            properties = self._run(self._server.get("/props"))
+            if properties.fault or not isinstance(properties.at("bos_token"), str):
+                raise
+            return properties, _LLAMA_CPP
 
     def _named(self, role: str) -> str | None:
         value = self._info.get(role)

@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import UnsupportedTaskError
-from assay.models.sglang import native_body
+from assay.models.native_endpoints import sglang_body
 from assay.types import EndpointKind, LogprobSource
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _scoring(prompt: str, model: str, source: LogprobSource) -> bytes:
     It asks for one generated token, which is ignored, since not all servers accept zero.
     """
     if source is LogprobSource.SGLANG:
-        return native_body(json.dumps(prompt))
+        return sglang_body(json.dumps(prompt))
     way = {"logprobs": 1, "echo": True} if source is LogprobSource.ECHO else {"prompt_logprobs": 1}
     return json.dumps({"model": model, "prompt": prompt, "temperature": 0, "max_tokens": 1, **way}).encode("ascii")
 

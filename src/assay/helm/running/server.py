@@ -115,7 +115,7 @@ class ServerSource:
     async def _find_source(self, preflight: Preflight) -> LogprobSource:
         """How the reachable servers return a prompt's log-probabilities; all in the same way."""
 
-        def trial(way: LogprobSource) -> EchoTrial:
+        def trial(way: LogprobSource) -> EchoTrial | None:
             return LoglikelihoodBodies(self.spec, None, way).trial()
 
         sources = {}
