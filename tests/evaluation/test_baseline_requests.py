@@ -78,9 +78,10 @@ def test_a_server_that_needs_other_requests_is_its_own_baseline(tmp_path: Path) 
     assert "does not match" not in str(run.checks[0].reason)
 
 
-def test_tokens_generated_after_an_echoed_prompt_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", [{"max_tokens": 64}, {"echo": False}, {"logprobs": 0}, {"n": 1}, {"stream": True}])
+def test_fields_that_change_log_likelihoods_are_refused(field: dict[str, Any], tmp_path: Path) -> None:
     with ScriptedServer(answer=lambda _: RIGHT, models=["imaginary"]) as server:
-        spec = specification(server, tmp_path, endpoint="completions", extra_body={"max_tokens": 64})
+        spec = specification(server, tmp_path, endpoint="completions", extra_body=field)
         with pytest.raises(SpecificationError, match="would change log-likelihoods"):
             evaluate(msgspec.structs.replace(spec, tasks=("choosing",)))
         assert not server.answered

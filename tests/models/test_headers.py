@@ -8,6 +8,7 @@ import pytest
 from assay.models.headers import request_headers
 from assay.models.openai import OpenAIModel
 from assay.models.probe import probe_async
+from assay.models.user_headers import header_values, literal, without_values
 from assay.types import ModelSpec, Request
 from tests.servers.scripted import ScriptedServer
 from tests.servers.wire import Received, Wire
@@ -56,3 +57,9 @@ def test_whoever_asks_sends_them(monkeypatch: pytest.MonkeyPatch) -> None:
             assert {path, "/health", "/v1/models"} <= server.headers.keys()
             for seen in server.headers.values():
                 assert (seen["authorization"], seen["content-type"]) == (f"Bearer {KEY}", "application/json")
+
+
+@pytest.mark.parametrize("value", ["$HOME", "@etc/passwd", "Bearer $TOKEN", "$$", "@@x", "a$b", "@", "Bearer $$x", "$"])
+def test_a_literal_value_is_sent_as_it_is(value: str) -> None:
+    assert header_values({"X-Team": literal(value)}) == {"X-Team": value}
+    assert without_values({"X-Team": literal(value)}) == {"X-Team": "***"}

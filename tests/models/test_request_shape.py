@@ -131,6 +131,7 @@ def test_extra_fields_are_an_object(text: str) -> None:
         (["--rename-field", "a"], "'a' renames no field"),
         (["--dialect", "klingon"], "'klingon' is not one of"),
         (["--drop-field", "messages"], "drop_fields leaves out 'messages'"),
+        (["--extra-body", '{"n": 3}'], "asks for several answers at once ('n': 3)"),
     ],
 )
 def test_the_command_line_says_it_in_a_line(

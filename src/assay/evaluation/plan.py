@@ -16,7 +16,7 @@ from assay.models.adaptation import adapted
 from assay.models.api_key import read_api_key
 from assay.models.echo_probe import common_source, find_logprob_source
 from assay.models.openai import OpenAIModel
-from assay.models.request_shape import refuse_longer_echo
+from assay.models.request_shape import refuse_other_echo
 from assay.models.urls import server_root
 from assay.results.writing import (
     ensure_writable,
@@ -121,7 +121,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     documents = chosen_documents(loaded.tasks, options)
     trial_source = None
     if needs_loglikelihood(loaded.tasks):
-        refuse_longer_echo(model)
+        refuse_other_echo(model)
         trial_source = LogprobSource.ECHO
     first_body = try_first_prompts(loaded.tasks, documents, RequestWriter(model, tokenizer, trial_source), options)
     return RunPlan(

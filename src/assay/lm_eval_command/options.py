@@ -62,7 +62,10 @@ OPTIONS: Mapping[str, Treatment] = {
     "max_batch_size": _none(_BY_API),
     "device": _none(_IN_SERVER),
     "gen_kwargs": _same(),
-    "output_path": _same("without it lm-eval writes nothing; here files go to results/"),
+    "output_path": _same(
+        "without it lm-eval writes nothing; here files go to results/. NAME.json gets the results, and its folder also "
+        "one with the run's journal"
+    ),
     "log_samples": _same(),
     "samples": _same(),
     "cache_requests": _none("prepared data sets are always kept"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from assay.checks.verdicts import parse_maximum, parse_minimum, parse_range, with_ranges
 from assay.errors import SpecificationError
 from assay.lm_eval_command.options import MODEL_ARGUMENTS, OPTIONS, OTHER_MODELS, Effect
+from assay.models.user_headers import literal
 from assay.tasks.tokenizer import REMOTE, TIKTOKEN, server_has_tokenizer, tokenizer_of
 from assay.types import TLS, USUAL_ALPHA, EarlyStopping, EndpointKind, ModelSpec, Specification, TaskOptions
 
@@ -135,7 +136,7 @@ def _headers(header: Any) -> dict[str, str]:
         return {}
     if not isinstance(header, dict):
         raise SpecificationError(f"--model_args header={header}: write a dictionary, as {{'X-Team': 'inference'}}")
-    headers = {str(name): str(value) for name, value in header.items()}
+    headers = {str(name): literal(str(value)) for name, value in header.items()}
     is_key_among = any(name.lower() == "authorization" for name in headers)
     return headers if is_key_among else {"Authorization": "", **headers}
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from assay.types import ModelSpec
 
 _PROMPTS = ("messages", "prompt")
+_TOKENS = ("max_tokens", "max_completion_tokens")
+_SEVERAL = ("n", "best_of")
+_OF_ECHO = (*_TOKENS, *_SEVERAL, "echo", "logprobs", "prompt_logprobs", "stream")
 _REASONING_MODELS = ("o1", "o3", "o4", "5")
 """Parts of the names by which lm-eval knows OpenAI's models that take no stop strings, and no temperature but 1."""
 
@@ -99,22 +102,28 @@ def validate_shape(spec: ModelSpec) -> None:
     ):
         if prompt := next((name for name in _PROMPTS if name in names), None):
             raise SpecificationError(f"{what} '{prompt}', which is what is asked")
+    if name := next((name for name in _SEVERAL if spec.extra_body.get(name, 1) != 1), None):
+        raise SpecificationError(
+            f"extra_body asks for several answers at once ('{name}': {spec.extra_body[name]!r}), of which all but one "
+            "would be lost; write --repeats"
+        )
     try:
         json.dumps(spec.extra_body, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise SpecificationError(f"extra_body cannot be sent as JSON: {error}") from None
 
 
-def refuse_longer_echo(spec: ModelSpec) -> None:
-    """Refuse a shape that has tokens generated after an echoed prompt, which would count as the prompt's.
+def refuse_other_echo(spec: ModelSpec) -> None:
+    """Refuse a shape that changes what a request for log-likelihoods asks for.
 
     Raises:
-        SpecificationError: ``extra_body`` sets how many tokens are generated.
+        SpecificationError: ``extra_body`` sets such a field.
     """
-    if "max_tokens" in shape_of(spec).extra:
+    if name := next((name for name in _OF_ECHO if name in spec.extra_body), None):
+        instead = ", or write --max-gen-toks" if name in _TOKENS else ""
         raise SpecificationError(
-            "extra_body sets 'max_tokens', which would change log-likelihoods: "
-            "run tasks with log-likelihoods without it, or write --max-gen-toks"
+            f"extra_body sets '{name}', which would change log-likelihoods: run tasks with log-likelihoods without "
+            f"it{instead}"
         )
 
 

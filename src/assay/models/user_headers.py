@@ -20,6 +20,8 @@ _LONG = 16
 """Characters from which on a literal value may be a secret, whatever its header is called."""
 _VARIABLE = re.compile(r"(?:([A-Za-z]+) +)?\$(?:(\w+)|\{(\w+)\})")
 """A variable, alone or after the scheme of an ``Authorization``: ``Bearer $TOKEN``."""
+_DOUBLED = re.compile(r"([A-Za-z]+ +)?([$@])\2")
+"""The beginning of a literal value that would otherwise name a variable or a file."""
 _LONGEST = 65536
 _BLANK = "***"
 
@@ -36,6 +38,13 @@ def parse_header(text: str) -> tuple[str, str]:
             f"the header {_named(text)} cannot be read: write NAME=VALUE, NAME=$VARIABLE or NAME=@FILE"
         )
     return found[1], found[2]
+
+
+def literal(value: str) -> str:
+    """A value as it has to be written to be sent as it is: with its first ``$`` or ``@`` doubled where that counts."""
+    if _is_reference(value) or _DOUBLED.match(value):
+        return re.sub(r"[$@]", lambda found: found[0] * 2, value, count=1)
+    return value
 
 
 def header_values(headers: Mapping[str, str]) -> dict[str, str]:
@@ -63,7 +72,7 @@ def without_values(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_reference(text: str) -> bool:
-    return (text.startswith("@") and len(text) > 1) or _VARIABLE.fullmatch(text) is not None
+    return re.fullmatch(r"@[^@].*", text, re.DOTALL) is not None or _VARIABLE.fullmatch(text) is not None
 
 
 def _value(name: str, text: str) -> str:
@@ -79,7 +88,7 @@ def _value(name: str, text: str) -> str:
 
 def _read(name: str, text: str) -> str:
     if not _is_reference(text):
-        return text
+        return _DOUBLED.sub(r"\1\2", text, count=1) if _DOUBLED.match(text) else text
     if (found := _VARIABLE.fullmatch(text)) is not None:
         scheme, source = found[1], found[2] or found[3]
         value = os.environ.get(source)
