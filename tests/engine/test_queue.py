@@ -187,6 +187,31 @@ def test_cancelling_leaves_no_request_behind() -> None:
     assert record.kept == {}
 
 
+@pytest.mark.parametrize("pause", [0, 60])
+def test_requests_under_way_are_given_up_when_it_is_over(pause: float) -> None:
+    """And where every sample is answered before, nothing waits for that moment."""
+    model, record = Model(pause=pause), Record()
+
+    async def all_are_under_way_for_good() -> None:
+        while model.outstanding < 8:
+            await asyncio.sleep(0)
+        if not pause:
+            await asyncio.Event().wait()
+
+    work = ask_all(
+        (sample(number) for number in range(100)),
+        model,
+        record,
+        lambda *_: None,
+        concurrency=Concurrency(8),
+        observer=Progress(),
+        until=all_are_under_way_for_good,
+    )
+    asyncio.run(asyncio.wait_for(work, timeout=20))
+    assert model.outstanding == 0
+    assert len(record.kept) == (0 if pause else len(model.asked))
+
+
 def test_a_scorer_that_raises_is_not_swallowed() -> None:
     def complete(*_: object) -> None:
         raise ZeroDivisionError

@@ -26,7 +26,7 @@ from assay.runs.files import read_run
 from assay.runs.saving import save_baseline
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Outcome, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, right, wrong
-from tests.servers.scripted import Fault, ScriptedServer
+from tests.servers.scripted import NEVER, Fault, ScriptedServer
 
 
 def specification(server: ScriptedServer, output_dir: Path, *checks: Check, **options: Any) -> Specification:
@@ -192,6 +192,27 @@ def test_the_budget_ends_it_inconclusively(server: ScriptedServer, tmp_path: Pat
     assert run.checks[0].verdict is Verdict.INCONCLUSIVE
     assert server.count == 8
     assert run.checks[0].more_needed
+
+
+@pytest.mark.parametrize(
+    ("answered", "budget", "verdict"),
+    [
+        (5, Budget(), Verdict.FAIL),
+        (2, Budget(tokens=1), Verdict.INCONCLUSIVE),
+        (2, Budget(minutes=0.01), Verdict.INCONCLUSIVE),
+    ],
+    ids=["decided", "tokens", "minutes"],
+)
+def test_requests_that_hang_are_not_waited_for_once_it_is_over(
+    server: ScriptedServer, tmp_path: Path, answered: int, budget: Budget, verdict: Verdict
+) -> None:
+    server.answer = wrong
+    server.latency = lambda body: NEVER if server.count > answered else 0.0
+    stopping = EarlyStopping(order_seed=3, budget=budget)
+    run = evaluate(specification(server, tmp_path, minimum(0.8), stopping=stopping))
+    (result,) = run.checks
+    assert result.verdict is verdict, result.reason
+    assert 0 < result.n <= answered < server.count
 
 
 def test_every_task_needs_a_check(server: ScriptedServer, tmp_path: Path) -> None:

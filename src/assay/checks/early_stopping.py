@@ -2,15 +2,18 @@
 
 Quick answers arrive first, and they are not a fair sample. So an answer is scored and shown to the checks only when all
 answers before it in the random order have arrived. A decision therefore depends on the order and the answers alone, not
-on timing, concurrency or interruptions. Answers that arrive after the last decision stay in the journal, unscored.
+on timing, concurrency or interruptions. Answers that arrive after the last decision stay in the journal, unscored;
+those that take longer than any before are not waited for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from bisect import bisect_right
 from collections import deque
+from contextlib import suppress
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -38,6 +41,8 @@ _COUNTED_PER_AHEAD = 2
 _AHEAD_PER_IN_FLIGHT = 4
 """At least one in four of them is in flight, so that one request that hangs does not leave the server idle."""
 _CHARACTERS_PER_TOKEN = 4
+_SHORTEST_GRACE = 1.0
+"""Least time in seconds that requests under way are given after the last decision."""
 
 
 class EarlyStopper:
@@ -78,6 +83,8 @@ class EarlyStopper:
         self._asked = 0
         self._tokens = 0
         self._stopped = False
+        self._is_over = asyncio.Event()
+        self._slowest = _SHORTEST_GRACE
         self._began = time.monotonic()
         self._expected: deque[tuple[str, int]] = deque()
         """Documents drawn and not yet scored, in the random order."""
@@ -88,6 +95,7 @@ class EarlyStopper:
 
         None while received answers wait for a slow one: until it arrives, more answers could not be scored.
         """
+        self._began = time.monotonic()
         names = list(self._sizes)
         starts = [0, *accumulate(self._sizes.values())]
         for number in random_order(starts[-1], self._seed):
@@ -116,11 +124,27 @@ class EarlyStopper:
     def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Take a sample's answers; samples may come in any order."""
         self._arrived[sample.task, sample.doc_id] = (sample, responses)
+        self._slowest = max([self._slowest, *(response.latency for response in responses)])
         while self._expected and self._expected[0] in self._arrived:
             task, doc_id = self._expected.popleft()
             found = self._arrived.pop((task, doc_id))
             if not self._stopped and self._is_open(task):
                 self._count(*found)
+        if self._stopped or not any(check.is_open for check in self.checks):
+            self._is_over.set()
+
+    async def wait_until_over(self) -> None:
+        """Return when requests under way need not be waited for any longer.
+
+        After the last decision, or when the tokens are used up, they have as long as the slowest answer took; when the
+        minutes are used up, they are given up at once.
+        """
+        minutes = self._stopping.budget.minutes
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if minutes is None else 60 * minutes):
+                await self._is_over.wait()
+                await asyncio.sleep(self._slowest)
+        self._stopped = True
 
     @property
     def max_documents(self) -> int:

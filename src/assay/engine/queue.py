@@ -51,6 +51,7 @@ async def ask_all(
     observer: Progress,
     prepare: Prepare = lambda *_: None,
     load: Callable[[], Awaitable[ServerLoad | None]] | None = None,
+    until: Callable[[], Awaitable[None]] | None = None,
     batch_size: int = BATCH_SIZE,
 ) -> None:
     """Send every sample's requests to `model`, and pass samples to `complete` soon after their last response.
@@ -66,6 +67,7 @@ async def ask_all(
         prepare: returns a coroutine to await between a sample's last response and `complete`, or None. Other samples
             go on meanwhile.
         load: asks the server for its load, see :meth:`WorkerPool.start`.
+        until: when it returns, requests under way are given up, and nothing more is sent.
         batch_size: samples built at once, and passed on at once when complete. Batches halve the cost of a sample (see
             :mod:`assay.engine.completion_batcher`). 1 if what is asked next depends on complete samples.
     """
@@ -89,7 +91,7 @@ async def ask_all(
         async with asyncio.TaskGroup() as tasks:
             batcher = CompletionBatcher(complete, observer, tasks, batch_size)
             queue = _Queue(samples, record, batcher, prepare, tasks, batch_size)
-            WorkerPool(ask_next, concurrency, observer, tasks).start(load)
+            WorkerPool(ask_next, concurrency, observer, tasks).start(load, until)
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from None
 

@@ -40,17 +40,26 @@ class WorkerPool:
         self._size = 0
         self._announced = 0
         self._is_done = False
-        self._watching: asyncio.Task[None] | None = None
+        self._workers: set[asyncio.Task[None]] = set()
+        self._background: list[asyncio.Task[None]] = []
+        """What runs only as long as there are workers."""
 
-    def start(self, load: Callable[[], Awaitable[ServerLoad | None]] | None = None) -> None:
+    def start(
+        self,
+        load: Callable[[], Awaitable[ServerLoad | None]] | None = None,
+        until: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         """Start the first workers.
 
         Args:
             load: asks the server for its load, if the concurrency needs it. It returns None if the server does not
                 report its load, and raises OSError if it may do so later.
+            until: when it returns, all workers are cancelled in the middle of their work.
         """
         if load is not None and self._concurrency.is_searching:
-            self._watching = self._tasks.create_task(self._watch(load))
+            self._background.append(self._tasks.create_task(self._watch(load)))
+        if until is not None:
+            self._background.append(self._tasks.create_task(self._stop_after(until)))
         self._start_workers()
 
     def _start_workers(self) -> None:
@@ -60,7 +69,9 @@ class WorkerPool:
             self._observer.limited(limit)
         while self._size < limit and not self._is_done:
             self._size += 1
-            self._tasks.create_task(self._work())
+            worker = self._tasks.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._left)
 
     async def _work(self) -> None:
         while self._size <= self._concurrency.limit:
@@ -69,8 +80,18 @@ class WorkerPool:
                 break
             self._start_workers()
         self._size -= 1
-        if self._size == 0 and self._watching is not None:
-            self._watching.cancel()
+
+    def _left(self, worker: asyncio.Task[None]) -> None:
+        self._workers.discard(worker)
+        if not self._workers:
+            for task in self._background:
+                task.cancel()
+
+    async def _stop_after(self, until: Callable[[], Awaitable[None]]) -> None:
+        await until()
+        self._is_done = True
+        for worker in self._workers:
+            worker.cancel()
 
     async def _watch(self, load: Callable[[], Awaitable[ServerLoad | None]]) -> None:
         now = asyncio.get_running_loop().time

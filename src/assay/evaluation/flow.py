@@ -192,6 +192,7 @@ async def _answer(plan: RunPlan, writer: RequestWriter, state: RunState, progres
             observer=progress,
             prepare=state.prepare,
             load=model.load,
+            until=None if state.stopper is None else state.stopper.wait_until_over,
             batch_size=BATCH_SIZE if state.stopper is None else 1,
         )
 
