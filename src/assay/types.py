@@ -107,6 +107,9 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     think_end_token: str | None = None
     """The text that ends reasoning in an answer: only what follows is scored, as with lm-eval's argument of that name.
     None: the whole text is scored."""
+    thinking_budget: int | None = None
+    """The most tokens of reasoning that the server is asked to allow for an answer, by vLLM's
+    ``thinking_token_budget``."""
     headers: dict[str, str] = {}
     """Sent with every request, in place of Assay's own of the same name. A value is text, ``$VARIABLE`` or ``@FILE``;
     a value written as text is never recorded. An empty one removes Assay's own header."""

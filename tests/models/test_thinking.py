@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.errors import SpecificationError
 from assay.evaluation import Evaluation, evaluate
+from assay.models.request_shape import validate_shape
 from assay.models.thinking import without_thinking
+from assay.reports.remarks import remarks
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.beside_lm_eval import sample_lines
 from tests.servers.scripted import ScriptedServer, reply_with
@@ -49,16 +52,18 @@ def think(body: dict[str, Any]) -> Any:
     return reply
 
 
+def specification(server: ScriptedServer, tmp_path: Path, **model: Any) -> Specification:
+    return Specification(
+        tasks=("counting",),
+        model=ModelSpec(base_url=server.url, model="scripted", concurrency=4, **model),
+        options=TaskOptions(include_path=str(TASKS)),
+        output_dir=str(tmp_path),
+    )
+
+
 def run(tmp_path: Path, **model: Any) -> Evaluation:
     with ScriptedServer(answer=think, models=["scripted"]) as server:
-        return evaluate(
-            Specification(
-                tasks=("counting",),
-                model=ModelSpec(base_url=server.url, model="scripted", concurrency=4, **model),
-                options=TaskOptions(include_path=str(TASKS)),
-                output_dir=str(tmp_path),
-            )
-        )
+        return evaluate(specification(server, tmp_path, **model))
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -94,3 +99,32 @@ def test_show_has_the_reasoning(tmp_path: Path, capfd: pytest.CaptureFixture[str
     with pytest.raises(SystemExit):
         main(shlex.split(f"show {evaluation.results_file} --limit 3"))
     assert "Perhaps the answer" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("budget", [5, 10])
+def test_a_budget_is_sent_and_what_went_beyond_it_is_said(tmp_path: Path, budget: int) -> None:
+    with ScriptedServer(answer=think, models=["scripted"]) as server:
+        evaluation = evaluate(specification(server, tmp_path, think_end_token=END, thinking_budget=budget))
+        assert {body["thinking_token_budget"] for body in server.answered} == {budget}
+    reasoning = evaluation.results["assay"]["totals"]["reasoning"]
+    assert reasoning["over_budget"] == (reasoning["answers"] if budget < 10 else 0)
+    told = [line for line in remarks(evaluation.document) if line.startswith("thinking budget")]
+    assert [line.partition(" went")[0] for line in told] == (
+        [f"thinking budget: {reasoning['answers']} of {reasoning['answers']} answers"] if budget < 10 else []
+    )
+
+
+def test_a_server_that_counts_no_reasoning_leaves_the_budget_open(tmp_path: Path) -> None:
+    def answer(body: dict[str, Any]) -> Any:
+        return "<think>Well.</think> The answer is 4"
+
+    with ScriptedServer(answer=answer, models=["scripted"]) as server:
+        evaluation = evaluate(specification(server, tmp_path, think_end_token=END, thinking_budget=5))
+    assert any("is not known" in line for line in remarks(evaluation.document))
+
+
+@pytest.mark.parametrize(("options", "says"), [({"dialect": "openai"}, "reasoning_effort"), ({}, "number of tokens")])
+def test_a_budget_that_cannot_be_asked_for_is_refused(options: dict[str, Any], says: str) -> None:
+    spec = ModelSpec(base_url="http://localhost:1", model="m", thinking_budget=5 if options else -1, **options)
+    with pytest.raises(SpecificationError, match=says):
+        validate_shape(spec)

@@ -49,6 +49,7 @@ SHARED = {
         "extra_body_text",
         "reasoning",
         "think_end_token",
+        "thinking_budget",
     ),
     "Verdict": ("explain", "minimums", "maximums", "ranges", "stop_early", "alpha"),
     "Pace and patience": (

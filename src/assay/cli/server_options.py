@@ -41,6 +41,12 @@ _CONNECTION = (
         metavar="TEXT",
     ),
     click.option(
+        "--thinking-budget",
+        type=int,
+        help="Ask for at most so many tokens of reasoning (vLLM's thinking_token_budget).",
+        metavar="N",
+    ),
+    click.option(
         "--reasoning",
         type=click.Choice(["keep", "strip"]),
         help="Strip: the same as --think-end-token '</think>'.  [default: keep]",
@@ -148,6 +154,7 @@ _FIELDS = (
     "requests_per_minute",
     "tokens_per_minute",
     "think_end_token",
+    "thinking_budget",
     "api_key_env",
     "api_key_file",
     "request_timeout",

@@ -121,7 +121,8 @@ def open_state(plan: RunPlan) -> Iterator[RunState]:
         }
         concurrency = concurrency_of(plan.specification.model)
         live = LiveScores(scores, plan.specification.model)
-        state = RunState(journal, scores, live, RunTotals(), concurrency, confinement=confinement)
+        totals = RunTotals(plan.specification.model.thinking_budget)
+        state = RunState(journal, scores, live, totals, concurrency, confinement=confinement)
         if plan.specification.model.replicas:
             state.shares = EndpointShares()
         state.stopper = early_stopper_for(

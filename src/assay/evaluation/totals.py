@@ -22,7 +22,9 @@ _BEGINS_THINKING = "<think>"
 class RunTotals:
     """Sums over responses. It keeps eight bytes for each response, and eight more if it was streamed."""
 
-    def __init__(self) -> None:
+    def __init__(self, thinking_budget: int | None = None) -> None:
+        self._thinking_budget = thinking_budget
+        self._over_budget = 0
         self._prompt_tokens = 0
         self._completion_tokens = 0
         self._without_usage = 0
@@ -52,6 +54,8 @@ class RunTotals:
             self._without_usage += response.completion_tokens is None
             self._reasoned += bool(response.reasoning)
             self._reasoning_tokens += response.reasoning_tokens or 0
+            if self._thinking_budget is not None:
+                self._over_budget += (response.reasoning_tokens or 0) > self._thinking_budget
             self._cut_off_thinking += is_cut_off_thinking(response)
 
     @property
@@ -83,8 +87,12 @@ class RunTotals:
     def _reasoning(self) -> ReasoningTotals | UnsetType:
         if not (self._reasoned or self._cut_off_thinking):
             return UNSET
+        is_counted = bool(self._reasoning_tokens)
         return ReasoningTotals(
-            answers=self._reasoned, tokens=self._reasoning_tokens or UNSET, cut_off=self._cut_off_thinking
+            answers=self._reasoned,
+            tokens=self._reasoning_tokens or UNSET,
+            cut_off=self._cut_off_thinking,
+            over_budget=UNSET if self._thinking_budget is None else self._over_budget if is_counted else None,
         )
 
 

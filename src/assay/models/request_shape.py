@@ -58,8 +58,12 @@ def shape_of(spec: ModelSpec) -> RequestShape:
     return RequestShape(
         rename={**dialect.rename, **spec.rename_fields},
         drop=(*dialect.drop, *spec.drop_fields),
-        extra={**dialect.extra, **spec.extra_body},
+        extra={**dialect.extra, **_thinking_budget(spec), **spec.extra_body},
     )
+
+
+def _thinking_budget(spec: ModelSpec) -> dict[str, int]:
+    return {} if spec.thinking_budget is None else {"thinking_token_budget": spec.thinking_budget}
 
 
 def dialect_shape(spec: ModelSpec) -> RequestShape:
@@ -94,6 +98,8 @@ def validate_shape(spec: ModelSpec) -> None:
     Raises:
         SpecificationError: the prompt is left out, renamed or replaced, or an addition is no JSON.
     """
+    if spec.thinking_budget is not None:
+        _validate_thinking_budget(spec)
     for what, names in (
         ("drop_fields leaves out", spec.drop_fields),
         ("rename_fields renames", spec.rename_fields),
@@ -111,6 +117,16 @@ def validate_shape(spec: ModelSpec) -> None:
         json.dumps(spec.extra_body, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise SpecificationError(f"extra_body cannot be sent as JSON: {error}") from None
+
+
+def _validate_thinking_budget(spec: ModelSpec) -> None:
+    if spec.thinking_budget is not None and spec.thinking_budget < 0:
+        raise SpecificationError(f"thinking_budget is {spec.thinking_budget}; it is a number of tokens")
+    if spec.dialect in ("openai", "azure", "mistral"):
+        raise SpecificationError(
+            f"the dialect '{spec.dialect}' knows no thinking_budget in tokens; write "
+            """--extra-body '{"reasoning_effort": "low"}'"""
+        )
 
 
 def refuse_other_echo(spec: ModelSpec) -> None:

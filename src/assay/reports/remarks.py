@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.gate.run import ModelOutcome
-    from assay.results.document import ResultsDocument, Totals
+    from assay.results.document import ReasoningTotals, ResultsDocument, Totals
 
 _MODELS_SHOWN = 3
 
@@ -34,6 +34,19 @@ def _reasoning(totals: Totals) -> list[str]:
         line += f", {tokens / max(1, reasoning.answers):.0f} tokens on average"
     if cut_off := reasoning.cut_off:
         line += f"; {cut_off} cut off before an answer: allow more tokens (--gen-kwargs max_gen_toks=…)"
+    return [line, *_thinking_budget(reasoning)]
+
+
+def _thinking_budget(reasoning: ReasoningTotals) -> list[str]:
+    over = reasoning.over_budget
+    if over is None:
+        return ["thinking budget: the server counts no tokens of reasoning, so whether it keeps to it is not known"]
+    if over is UNSET or not over:
+        return []
+    line = (
+        f"thinking budget: {over} of {reasoning.answers} answers went beyond it: the server does not keep to "
+        "thinking_token_budget, which vLLM knows; others take it by another name (--extra-body)"
+    )
     return [line]
 
 

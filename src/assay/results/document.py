@@ -43,6 +43,8 @@ class ReasoningTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of reasoning, if the server counts them."""
     cut_off: _Whole
     """Answers that reached their token limit before the reasoning ended."""
+    over_budget: _Whole | UnsetType | None = UNSET
+    """Answers with more tokens of reasoning than ``thinking_budget`` allows; None if the server does not count them."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
