@@ -6,6 +6,7 @@ import io
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -13,12 +14,13 @@ from rich.console import Console
 from assay.cli.compare import compare as command
 from assay.errors import SpecificationError
 from assay.reports.comparison import comparison_text
-from assay.runs.compare import Comparison, compare
+from assay.runs.compare import Comparison, _adjusted, compare
 from assay.runs.saving import save_baseline
 from assay.stats.paired import Flips, mcnemar, newcombe_interval
 from tests.result_files import KEY, write_run
 
 BEFORE = [1, 1, 1, 1, 0, 0, 1, 0]
+KINDS = ("avg@4", "pass@1", "pass@4", "maj@4")
 AFTER = [1, 0, 0, 1, 1, 0, 1, 0]
 
 
@@ -95,6 +97,17 @@ def test_a_group_that_was_all_right_is_averaged_as_the_other_run_shows(tmp_path:
     other = write_run(tmp_path / "b", {"s": [1, 0], "t": [1, 1, 1, 1]}, group="g", by_size=False)
     assert compared(right, other).changes[0].difference == -1 / 4
     assert compared(other, right).changes[0].difference == 1 / 4
+
+
+def test_metrics_of_repeats_are_adjusted_by_kind(tmp_path: Path) -> None:
+    before = {name: [1] * 12 for name in "tu"}
+    after = {"t": [0] * 7 + [1] * 5, "u": [0] * 3 + [1] * 9}
+    runs = [write_run(tmp_path / folder, scores) for folder, scores in (("a", before), ("b", after))]
+    changes = compared(*runs).changes
+    views = [msgspec.structs.replace(each, metric=f"exact_match_{kind},x") for kind in KINDS for each in changes]
+    adjusted = _adjusted([*changes, *views])
+    expected = [4 / 2**7, 2 / 2**3]
+    assert [each.p_adjusted for each in adjusted] == expected * (1 + len(KINDS))
 
 
 def test_p_values_are_adjusted_for_the_rows_that_are_shown(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 from assay._util.text import printable
 from assay.reports.fitting import FirstThatFits
 from assay.reports.markdown import table as markdown_table
+from assay.tasks.repeats import is_of_repeats
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +39,7 @@ _SURE = 0.05
 _DECIDES = (
     "{} below 0.05 decides that a difference is more than chance; the interval is approximate and may disagree near 0"
 )
-_OF_ALL_ROWS = "p Holm, adjusted for all {} rows (p is for the row alone),"
+_ADJUSTED = "p Holm, adjusted for all {} (p is for the row alone),"
 
 
 def comparison_text(comparison: Comparison, flips_shown: int) -> RenderableType:
@@ -109,7 +110,10 @@ def comparison_markdown(comparison: Comparison, flips_shown: int) -> str:
 
 def _p_value_lines(comparison: Comparison) -> list[str]:
     rows = len(comparison.changes)
-    return [_DECIDES.format(_OF_ALL_ROWS.format(rows) if rows > 1 else "p")] if rows else []
+    if rows < 2:
+        return [_DECIDES.format("p")] if rows else []
+    has_kinds = any(is_of_repeats(change.metric) for change in comparison.changes)
+    return [_DECIDES.format(_ADJUSTED.format("rows of its kind" if has_kinds else f"{rows} rows"))]
 
 
 def mismatch_lines(comparison: Comparison) -> list[str]:

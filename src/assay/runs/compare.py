@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -14,6 +15,7 @@ from assay.runs.record import AnswerText, RecordedRun, Score, are_same_run, docu
 from assay.stats.multiple import holm
 from assay.stats.paired import count_flips, mcnemar, newcombe_interval, paired_difference, sign_flip_test
 from assay.stats.strata import stratified_interval
+from assay.tasks.repeats import RepeatMetric
 from assay.types import MetricKey
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     p_value: float
     """Of this row alone, two-sided: exact McNemar for right-or-wrong scores, else a sign-flip permutation test."""
     p_adjusted: float
-    """Adjusted for all rows of the comparison by Holm's method."""
+    """Adjusted by Holm's method for all rows of its kind: lm-eval's own metrics, or all ``avg@K``, ``pass@k``, …"""
     lost: int
     """Documents whose score got worse."""
     gained: int
@@ -227,9 +229,16 @@ def _group_change(name: str, parts: Sequence[Change], weights: Sequence[int], p_
 
 
 def _adjusted(changes: Sequence[Change]) -> tuple[Change, ...]:
-    adjusted = holm([change.p_value for change in changes])
-    pairs = zip(changes, adjusted, strict=True)
-    return tuple(msgspec.structs.replace(change, p_adjusted=p_value) for change, p_value in pairs)
+    """Adjust each kind of metric for itself: kinds show the same answers, so that together they are no more tests."""
+    places: dict[tuple[str, int] | None, list[int]] = defaultdict(list)
+    for place, change in enumerate(changes):
+        repeated = RepeatMetric.read(MetricKey.read(change.metric).metric)
+        places[None if repeated is None else (repeated.kind, repeated.k)].append(place)
+    adjusted = list(changes)
+    for family in places.values():
+        for place, p_value in zip(family, holm([changes[place].p_value for place in family]), strict=True):
+            adjusted[place] = msgspec.structs.replace(changes[place], p_adjusted=p_value)
+    return tuple(adjusted)
 
 
 def _group_p_value(parts: Sequence[_Paired], *, by_size: bool) -> float:
