@@ -10,6 +10,7 @@ import pytest
 
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import Evaluation, evaluate
+from assay.gate.explain import explain
 from assay.runs.compare import compare
 from assay.types import Check, ModelSpec, Specification, TaskOptions
 from tests.beside_lm_eval import TASKS
@@ -85,3 +86,22 @@ def test_fields_that_change_log_likelihoods_are_refused(field: dict[str, Any], t
         with pytest.raises(SpecificationError, match="would change log-likelihoods"):
             evaluate(msgspec.structs.replace(spec, tasks=("choosing",)))
         assert not server.answered
+
+
+@pytest.mark.parametrize("model", [{}, {"dialect": "none"}])
+def test_an_explanation_says_that_requests_differ(model: dict[str, Any], tmp_path: Path) -> None:
+    with ScriptedServer(answer=lambda _: RIGHT, models=["imaginary"]) as server:
+        before = evaluate(specification(server, tmp_path, extra_body={"reasoning_effort": "low"}))
+        asked = server.count
+        changed = against(before, msgspec.structs.replace(specification(server, tmp_path, **model), probe=True))
+        if model:  # nothing will change the requests any more
+            with pytest.raises(BaselineMismatchError, match="reasoning_effort"):
+                list(explain("main", changed))
+        else:
+            (outlook,) = explain("main", changed)
+            assert any("asked otherwise" in remark and "reasoning_effort" in remark for remark in outlook.remarks)
+        (same,) = explain(
+            "main", against(before, specification(server, tmp_path, extra_body={"reasoning_effort": "low"}))
+        )
+        assert not any("asked otherwise" in remark for remark in same.remarks)
+        assert server.count == asked

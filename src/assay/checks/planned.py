@@ -279,13 +279,17 @@ def refuse_other_requests(plans: Iterable[PlannedCheck], loaded: LoadedTasks, mo
     for plan in plans:
         if plan.baseline is None or plan.check.allow_mismatch:
             continue
-        changes = [
-            f"{name}: {change}"
-            for name in plan.scope.tasks
-            for change in settings_changes(plan.baseline.tasks[name].settings, task_settings(loaded.tasks[name], model))
-        ]
-        if changes:
+        if changes := request_changes(plan.scope, plan.baseline, loaded, model):
             raise BaselineMismatchError(mismatch_message(changes))
+
+
+def request_changes(scope: Scope, baseline: RecordedRun, loaded: LoadedTasks, model: ModelSpec) -> list[str]:
+    """What differs from the baseline in the tasks' settings and in what is done to their requests."""
+    return [
+        f"{name}: {change}"
+        for name in scope.tasks
+        for change in settings_changes(baseline.tasks[name].settings, task_settings(loaded.tasks[name], model))
+    ]
 
 
 def refuse_unchecked_tasks(scopes: Iterable[Scope], loaded: LoadedTasks) -> None:

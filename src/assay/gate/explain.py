@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from assay.checks.against_baseline import mismatch_message
 from assay.checks.scope import doubts_of, scope_of
 from assay.checks.sequential import plan_of, why_not_early
+from assay.errors import BaselineMismatchError
 from assay.gate.policy import Policy, load_policy, specifications
 from assay.results.verdicts import demand_of
 from assay.stats.many import decide_many
@@ -97,7 +99,7 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
         UsageError: a task or metric does not exist, or its data is missing, or a baseline cannot be read.
         BaselineMismatchError: a baseline that exists already has another task version or other settings.
     """
-    from assay.checks.planned import refuse_unchecked_tasks, refuse_unusable_baseline
+    from assay.checks.planned import refuse_unchecked_tasks, refuse_unusable_baseline, request_changes
     from assay.checks.verdicts import resolve_checks
     from assay.runs.files import read_run
     from assay.specification import validate
@@ -117,8 +119,13 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
     if specification.early_stopping is not None:
         refuse_unchecked_tasks(scopes, loaded)
     for check, scope in zip(checks, scopes, strict=True):
+        requests: list[str] = []
         if check.baseline is not None and not _is_absent(check.baseline):
-            refuse_unusable_baseline(check, scope, read_baseline(check.baseline), loaded, specification.options)
+            baseline = read_baseline(check.baseline)
+            refuse_unusable_baseline(check, scope, baseline, loaded, specification.options)
+            requests = request_changes(scope, baseline, loaded, specification.model)
+            if requests and not check.allow_mismatch and not _may_adapt(specification):
+                raise BaselineMismatchError(mismatch_message(requests))
         population = scope.population(sizes)
         stopping = specification.early_stopping
         limit = None if stopping is None else stopping.budget.documents
@@ -137,7 +144,10 @@ def explain(name: str, specification: Specification) -> Iterator[Outlook]:
             broken=None,
             broken_documents=population,
             range=scope.range,
-            remarks=tuple(_remarks(check, scope, [loaded.tasks[task] for task in scope.tasks], specification)),
+            remarks=(
+                *_remarks(check, scope, [loaded.tasks[task] for task in scope.tasks], specification),
+                *(f"the baseline was asked otherwise: {change}" for change in requests),
+            ),
         )
         if scope.range is not None and scope.is_mean:
             outlook = _with_forecast(outlook, check, scope, sizes, may_stop=stopping is not None)
@@ -195,6 +205,11 @@ def _with_forecast(
         broken=words[1],
         broken_documents=documents[1],
     )
+
+
+def _may_adapt(specification: Specification) -> bool:
+    """Whether the probe before the run may still change requests, to what the server wants."""
+    return specification.probe and specification.model.dialect == "auto"
 
 
 def _demand(check: Check) -> str:
