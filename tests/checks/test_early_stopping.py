@@ -407,6 +407,16 @@ def test_a_plain_mean_of_unequal_tasks_is_estimated_without_bias() -> None:
     assert sum(estimates) / len(estimates) == pytest.approx(0.5, abs=0.03)
 
 
+def test_the_score_so_far_averages_tasks_as_the_group_does() -> None:
+    scores: dict[str, list[Any]] = {"t": [0], "u": [1] * 120}
+    check = followed(minimum(0.2, "g"), scores, weighted_by_size=False)
+    book = Book(scores)
+    for task, doc_id in [("t", 0), ("u", 0), ("u", 1), ("u", 2)]:
+        book.seen.append((task, doc_id))
+        check.observe(task, doc_id, book)
+    assert check.value_so_far == 0.5
+
+
 def test_wrong_verdicts_stay_below_alpha() -> None:
     """One document short of the threshold: a pass is wrong; over many orders it must be rare."""
     scores = {"t": share(198, 98 / 198)}

@@ -230,3 +230,13 @@ def test_the_simulation_shows_where_flips_of_one_heap_mislead() -> None:
     """Else it could not show that the margins hold."""
     rates = [simulate(setting, calibrations=60, gates=30, seed=1) for setting in SETTINGS if len(setting.sizes) > 1]
     assert max(each.before for each in rates) > 0.09
+
+
+def test_one_document_gives_no_margin_that_no_server_could_fail(tmp_path: Path) -> None:
+    (alone,) = noise_of(runs_of(tmp_path, {"a": 1})[:2])[1:]
+    assert (alone.margin, alone.met_by_any_score) == (1.0, True)
+    large = noise_of(runs_of(tmp_path / "large", {"b": 200}))[1]
+    assert not large.met_by_any_score
+    too_few, example = advice_lines([alone, large])
+    assert "exact_match,get-answer: too few documents (1) for a margin" in too_few
+    assert 'task = "b"' in example

@@ -200,8 +200,9 @@ def test_the_budget_ends_it_inconclusively(server: ScriptedServer, tmp_path: Pat
         (5, Budget(), Verdict.FAIL),
         (2, Budget(tokens=1), Verdict.INCONCLUSIVE),
         (2, Budget(minutes=0.01), Verdict.INCONCLUSIVE),
+        (0, Budget(minutes=0.01), Verdict.INVALID),
     ],
-    ids=["decided", "tokens", "minutes"],
+    ids=["decided", "tokens", "minutes", "nothing"],
 )
 def test_requests_that_hang_are_not_waited_for_once_it_is_over(
     server: ScriptedServer, tmp_path: Path, answered: int, budget: Budget, verdict: Verdict
@@ -212,7 +213,8 @@ def test_requests_that_hang_are_not_waited_for_once_it_is_over(
     run = evaluate(specification(server, tmp_path, minimum(0.8), stopping=stopping))
     (result,) = run.checks
     assert result.verdict is verdict, result.reason
-    assert 0 < result.n <= answered < server.count
+    assert result.n <= answered < server.count
+    assert (result.n == 0) is ("no answer came in time to any of 60 documents" in result.reason)
 
 
 def test_every_task_needs_a_check(server: ScriptedServer, tmp_path: Path) -> None:

@@ -265,6 +265,7 @@ def test_what_is_no_range_is_refused(text: str) -> None:
     [
         (errors(max=50, range=(0.0, 40.0)), "max 50; it must lie between 0 and 40"),
         (errors(max=5, range=(40.0, 0.0)), r"range \[40, 0\]"),
+        (errors(max=5, range=(-1e308, 1e308)), r"range \[-1e\+308, 1e\+308\]"),
         (errors(baseline="b.json", margin=41.0, range=(0.0, 40.0)), "margin 41; it must lie between 0 and 40"),
     ],
 )

@@ -192,6 +192,17 @@ def test_explain_asks_nothing(server: ScriptedServer, tmp_path: Path) -> None:
     assert server.lookups == []
 
 
+def test_explain_finds_a_baseline_by_its_place_among_the_runs(server: ScriptedServer, tmp_path: Path) -> None:
+    full = run(write_policy(tmp_path, server.url, MINIMUM, "stop_early = false"), "--json")
+    assert full.return_value == 0
+    check = f'[[checks]]\ntask = "counting"\nmetric = "{KEY}"\nbaseline = "results/BASELINE"\nmargin = 0.05\n'
+    demands = {}
+    for name in ("last", "last~1"):
+        shown = run(write_policy(tmp_path, server.url, check.replace("BASELINE", name)), "--explain", "--json").stdout
+        demands[name] = json.loads(shown)[0]["demand"].endswith("which is not there yet")
+    assert demands == {"last": False, "last~1": True}
+
+
 def test_an_unknown_key_is_wrong_usage(tmp_path: Path) -> None:
     file = write_policy(tmp_path, "http://x", MINIMUM.replace("min =", "minn ="))
     command = [sys.executable, "-m", "assay", "gate", str(file)]

@@ -295,3 +295,15 @@ def test_impossible_input_is_an_error() -> None:
     for compute in computations:
         with pytest.raises(SpecificationError):
             compute()
+
+
+def test_the_interval_agrees_with_the_decision_where_one_document_weighs_as_much_as_many() -> None:
+    """The only document of a task is wrong, and its weight pulls the mean so far below the threshold."""
+    alone, other = document_weights([1, 120], [1.0, 1.0])
+    test = SequentialTest(threshold_plan(121, 0.2, 0.05))
+    test.add(1.0, other)
+    test.add(0.0, alone)
+    while test.add(1.0, other) is Decision.OPEN:
+        pass
+    assert test.decision is Decision.PASS
+    assert test.estimate < 0.2 == test.interval().low

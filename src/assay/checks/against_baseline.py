@@ -201,7 +201,7 @@ def _judge(check: Check, scope: Scope, strata: Sequence[_Stratum]) -> CheckResul
     return describe(
         check,
         verdict,
-        f"{reason}; {lost} answers lost, {gained} gained",
+        f"{reason}; {lost} answer{'' if lost == 1 else 's'} lost, {gained} gained",
         value=value,
         difference=difference,
         interval=_interval(strata, weights),

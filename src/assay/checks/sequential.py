@@ -70,7 +70,8 @@ class SequentialCheck:
         self._population = scope.population(sizes)
         self._baseline = None if baseline is None else _BaselineScores(baseline, scope, check.metric)
         self._scored = 0
-        self._sum = self._sum_of_weights = 0.0
+        self._scores = _MeanSoFar(scope)
+        self._differences = _MeanSoFar(scope)
         self._lost = self._gained = 0
         self._mismatches: list[str] = []
         self._alpha = check.error_rate
@@ -94,8 +95,7 @@ class SequentialCheck:
             return
         score = None if value is None else float(value)
         if score is not None:
-            self._sum += float(self._weights[task]) * score
-            self._sum_of_weights += float(self._weights[task])
+            self._scores.add(task, score)
         before = None if self._baseline is None else self._baseline_score(self._baseline, task, doc_id, score, lookup)
         if outside := out_of_range_message([score, before], task, doc_id, self.scope):
             if self.check.range is not None:
@@ -104,6 +104,8 @@ class SequentialCheck:
         if self.test is not None and self.fault is None:
             # A document without a score in either run is no evidence, as if it had failed.
             paired = None if score is None or before is None else score - before
+            if paired is not None:
+                self._differences.add(task, paired)
             self.decide(self.test.add(score if self._baseline is None else paired, self._weights[task]))
 
     def _abandon_test(self, why: str) -> None:
@@ -143,7 +145,7 @@ class SequentialCheck:
     @property
     def value_so_far(self) -> float | None:
         """Mean over the documents that have a score; another thread may read it during the run."""
-        return self._sum / self._sum_of_weights if self._sum_of_weights else None
+        return self._scores.value
 
     def evidence(self) -> EvidenceCourse | None:
         """How the evidence grew; None if there is no test or it has seen nothing."""
@@ -173,7 +175,9 @@ class SequentialCheck:
             return describe(self.check, Verdict.INVALID, self.fault, **figures)
         asked = f"{self.seen} of {self._population} documents"
         if not self._scored:
-            return describe(self.check, Verdict.INVALID, f"no document was scored ({asked} asked)", **figures)
+            answered = f"no document was scored: {asked} were asked, and all failed"
+            none_came = f"no answer came in time to any of {self._population} documents"
+            return describe(self.check, Verdict.INVALID, answered if self.seen else none_came, **figures)
         if self.test is None:
             mean = "" if figures["value"] is None else f"so far {figures['value']:.4f}; "
             reason = (
@@ -184,8 +188,8 @@ class SequentialCheck:
             )
         interval = _possible_means(self.test)
         figures["interval"] = interval
-        if self._baseline is not None and self.test.failed < self.test.seen:
-            figures["difference"] = self.test.estimate
+        if self._baseline is not None and self._differences.value is not None:
+            figures["difference"] = self._differences.value
         range_words = _range_words(interval, is_difference=self._baseline is not None)
         if self.decision in (Decision.PASS, Decision.FAIL):
             verdict = Verdict(self.decision.value)
@@ -200,6 +204,29 @@ class SequentialCheck:
         ahead = "too few to say how many more it takes" if more is None else f"about {more} more would probably decide"
         reason = f"the budget ended after {asked}, undecided ({range_words}); {_mean_words(figures)}; {ahead}"
         return describe(self.check, Verdict.INCONCLUSIVE, reason, **figures, more_needed=more)
+
+
+class _MeanSoFar:
+    """A mean over the documents so far, with each task's share in the full run's score, as far as it has any."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._is_pooled = scope.weighted_by_size
+        self._totals = dict.fromkeys(scope.tasks, 0.0)
+        self._counts = dict.fromkeys(scope.tasks, 0)
+
+    def add(self, task: str, value: float) -> None:
+        self._totals[task] += value
+        self._counts[task] += 1
+
+    @property
+    def value(self) -> float | None:
+        """None without any document."""
+        known = [task for task, count in self._counts.items() if count]
+        if not known:
+            return None
+        if self._is_pooled:
+            return sum(self._totals.values()) / sum(self._counts.values())
+        return sum(self._totals[task] / self._counts[task] for task in known) / len(known)
 
 
 def plan_of(check: Check, scope: Scope, population: int, weights: Mapping[str, Weight]) -> SequentialPlan:

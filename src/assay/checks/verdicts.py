@@ -135,7 +135,7 @@ def validate_check(check: Check) -> None:
 
 def _validate_range(check: Check, limits: tuple[float, float], name: str) -> None:
     low, high = limits
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+    if not (low < high and math.isfinite(high - low)):
         raise SpecificationError(
             f"{name} has range [{low:g}, {high:g}]; write the least and the greatest possible score"
         )

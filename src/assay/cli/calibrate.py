@@ -104,8 +104,14 @@ def advice_lines(noise: Sequence[Noise]) -> list[str]:
         for row in noise
         if row.mostly_of is not None
     ]
+    lines += [
+        f"{printable(row.task)} {printable(row.metric)}: too few documents ({row.n}) for a margin, "
+        f"as no server could fail {row.margin:g}; ask more documents, or calibrate with more --runs"
+        for row in noise
+        if row.met_by_any_score
+    ]
     if noise:
-        first = noise[0]
+        first = next((row for row in noise if not row.met_by_any_score), noise[0])
         if first.part is not None:
             lines.append(f"measured on {first.part}: the margins are for checks on just these, too wide for more")
         lines.append(

@@ -20,6 +20,8 @@ from assay.errors import NothingMeasuredError, SpecificationError, UnjudgeableEr
 from assay.runs.files import read_run
 from assay.runs.record import Part, mean
 from assay.stats.rerun import Reruns, rerun_noise
+from assay.tasks.metric_ranges import is_share
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +57,9 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
     """Its upper limit with 90 % confidence."""
     margin: float
     """The proposed margin, on the scale of the score: three times ``deviation_at_most``, but at least what one answer
-    can cost; rounded up to two digits."""
+    can cost; rounded up to two digits. 1 at most, if the metric is known to lie between 0 and 1."""
+    met_by_any_score: bool = False
+    """The margin is as wide as the range of the metric: with so few documents, noise could look like any loss."""
     mostly_of: str | None = None
     """A subtask that makes most of the noise although it has less than half of the documents."""
     failed: int = 0
@@ -243,6 +247,8 @@ def _noise(
     greatest = max(range(len(members)), key=found.shares.__getitem__)
     stands_out = found.shares[greatest] > _DOMINANT > sizes[greatest] / sum(sizes)
     rates = [rate for member in members for rate in member.flip_rates]
+    margin = proposed_margin(found.at_most, found.one_answer)
+    is_too_wide = margin >= 1 and is_share(MetricKey.read(metric).metric) and all(0 <= value <= 1 for value in values)
     return Noise(
         task=name,
         metric=metric,
@@ -252,6 +258,7 @@ def _noise(
         flip_rate=sum(rates) / len(rates),
         deviation=found.deviation,
         deviation_at_most=found.at_most,
-        margin=proposed_margin(found.at_most, found.one_answer),
+        margin=1.0 if is_too_wide else margin,
+        met_by_any_score=is_too_wide,
         mostly_of=members[greatest].task if stands_out else None,
     )

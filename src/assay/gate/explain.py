@@ -17,7 +17,7 @@ import numpy as np
 from assay.checks.against_baseline import mismatch_message
 from assay.checks.scope import doubts_of, scope_of
 from assay.checks.sequential import plan_of, why_not_early
-from assay.errors import BaselineMismatchError
+from assay.errors import BaselineMismatchError, FileFormatError
 from assay.gate.policy import Policy, load_policy, specifications
 from assay.results.verdicts import demand_of
 from assay.stats.many import decide_many
@@ -219,7 +219,12 @@ def _demand(check: Check) -> str:
 
 def _is_absent(baseline: str) -> bool:
     """Whether the baseline does not exist yet: a margin may be chosen before it is made."""
-    return not os.path.lexists(baseline)
+    from assay.runs.files import named_run
+
+    try:
+        return not os.path.lexists(named_run(baseline))
+    except FileFormatError:
+        return True
 
 
 def _likely_shares(check: Check, limits: Support) -> tuple[float, float]:

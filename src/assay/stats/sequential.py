@@ -158,7 +158,8 @@ class SequentialTest:
         """Range for the mean of all N documents, valid now and at every other time at once.
 
         Its confidence is 1 − 2α, α at each end, or 1 when all documents are seen. It is widened to hold the estimate
-        where the last documents contradict the first ones.
+        where the last documents contradict the first ones, or where one weighs as much as many; but not across the
+        threshold that the last document decided on.
         """
         plan = self.plan
         scores, weights = self.scores, self.weights
@@ -176,6 +177,9 @@ class SequentialTest:
             worst, best = plan.worst_and_best
             ends = (worst + (best - worst) * gained, best + (worst - best) * lost, self.estimate)
             low, high = max(low, min(ends)), min(high, max(ends))
+            if self.decided_after == self.seen:
+                is_at_least = plan.satisfied_by(inf) is (self.decision is Decision.PASS)
+                low, high = (max(low, plan.threshold), high) if is_at_least else (low, min(high, plan.threshold))
         return Interval(low=low, high=high, confidence=1 - 2 * plan.alpha, method="confidence sequence")
 
     def forecast(self, runs: int = 200, seed: int = 0) -> int | None:
