@@ -68,16 +68,13 @@ def packed(*samples: RunSample, budget: int = 4_000_000) -> Any:
     return packer.pack(budget)
 
 
-def unfolded(texts: Any, entry: Any, references: list[str]) -> list[str]:
+def unfolded(entry: Any, reference: list[list[str]]) -> list[list[str]]:
     """As the page does it: positions count UTF-16 units."""
-    whole = []
-    for place, (_, *turn) in enumerate(entry["p"][0][0]):
-        if not turn:
-            whole.append(references[place])
-            continue
-        shared, rest = turn
-        start = references[place].encode("utf-16-le", "surrogatepass")[: 2 * shared] if shared else b""
-        whole.append(start.decode("utf-16-le", "surrogatepass") + rest)
+    equal, *others = entry["p"][0][0]
+    whole = [list(turn) for turn in reference[:equal]]
+    for role, shared, rest in others:
+        start = reference[len(whole)][1].encode("utf-16-le", "surrogatepass")[: 2 * shared] if shared else b""
+        whole.append([role, start.decode("utf-16-le", "surrogatepass") + rest])
     return whole
 
 
@@ -87,7 +84,8 @@ def test_prompts_come_back_whole(pairs: list[tuple[str, str]], start: str) -> No
     found = packed(*(sample(place, start + question, answer) for place, (question, answer) in enumerate(pairs)))
     entries = [entry for chunk in found.texts.chunks for entry in inflated(chunk)]
     for entry, (question, answer) in zip(entries, pairs, strict=True):
-        assert unfolded(found, entry, found.index["references"][0]) == ["example", start + question]
+        turns = unfolded(entry, found.index["references"][0])
+        assert turns == [["user", "example"], ["user", start + question]]
         assert entry["a"][0]["text"] == answer
     assert len(found.texts.whole) == found.count == len(pairs)
     assert found.index["whole"] == ""

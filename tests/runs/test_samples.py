@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from assay.errors import FileFormatError, UsageError
 from assay.evaluation import Evaluation, evaluate
-from assay.runs.samples import Message, RunSamples, results_file_of
+from assay.runs.samples import Message, RunSample, RunSamples, results_file_of
 from assay.types import Answer, Failure, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.result_files import FILTER, METRIC, read_sample, read_samples, write_run
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
@@ -126,6 +127,69 @@ def test_not_a_number_is_read(tmp_path: Path) -> None:
     lines = next(tmp_path.glob("samples_*"))
     lines.write_text(lines.read_text().replace('"question": "a question 1"', '"question": NaN'))
     assert str(read_sample(file, "a", 1).document) == "{'question': nan}"
+
+
+TRICKY = ['}, {"role": "user", "content": "x"}', '}, {\\"role\\": ', '["[{', "\\", '"', "é\u2028\n", "\ud800", ""]
+
+
+def conversations_about(text: str) -> list[list[tuple[str, str]]]:
+    """One turn, after two different beginnings, after an empty one."""
+    asked = ("user", text)
+    return [[asked], [("system", text), asked], [("system", text), asked], [("system", "Be brief."), asked], []]
+
+
+@pytest.mark.parametrize("is_escaped", [True, False])
+def test_conversations_come_back_whole(tmp_path: Path, is_escaped: bool) -> None:
+    conversations = [turns for text in TRICKY for turns in conversations_about(text)]
+    with_arguments(write_run(tmp_path, {"a": [1] * len(conversations)}), conversations, ensure_ascii=is_escaped)
+    contents = [sample.prompts[0].content for sample in read_samples(next(tmp_path.glob("results_*")))]
+    assert contents == [tuple(Message(*turn) for turn in turns) for turns in conversations]
+
+
+def with_arguments(file: Path, conversations: list[list[tuple[str, str]]], *, ensure_ascii: bool) -> None:
+    """Write conversations into the lines of a run's samples file, as lm-eval does."""
+    encode = json.JSONEncoder(ensure_ascii=ensure_ascii).encode
+    (lines_file,) = file.parent.glob("samples_*")
+    lines = map(json.loads, lines_file.read_text().splitlines())
+    texts = [encode([{"role": role, "content": content} for role, content in turns]) for turns in conversations]
+    written = [
+        encode({**line, "arguments": {"gen_args_0": {"arg_0": [text], "arg_1": {"until": []}}}})
+        for line, text in zip(lines, texts, strict=True)
+    ]
+    lines_file.write_bytes("\n".join(written).encode("utf-8", "backslashreplace"))
+
+
+def test_contents_in_parts_are_read_as_text(tmp_path: Path) -> None:
+    file = write_run(tmp_path, {"a": [1]})
+    with_arguments(file, [[("user", [{"type": "text", "text": "é"}])]], ensure_ascii=False)  # type: ignore[list-item]
+    (prompt,) = read_sample(file, "a", 0).prompts
+    assert prompt.content == (Message("user", '{"type": "text", "text": "é"}'),)
+
+
+def test_the_end_of_a_run_knows_where_its_lines_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[RunSample] = []
+
+    def read(samples: RunSamples) -> Iterator[RunSample]:
+        seen.extend(samples)
+        return iter(seen)
+
+    def eight(body: dict[str, Any]) -> dict[str, Any]:
+        return reply_with("The answer is 8", body)
+
+    with monkeypatch.context() as patched, ScriptedServer(answer=eight, models=["scripted"]) as server:
+        patched.delattr("assay.runs.samples.place_lines")
+        done = evaluate(
+            Specification(
+                tasks=("by_lm_eval",),  # has six filters
+                model=ModelSpec(base_url=server.url, model="scripted", concurrency=8),
+                options=TaskOptions(include_path=str(TASKS.parent / "repeat_tasks")),
+                output_dir=str(tmp_path),
+            ),
+            sample_reader=read,
+        )
+    assert done.triage is not None
+    assert len(seen[0].filters) == 6
+    assert seen == list(read_samples(done.results_file))
 
 
 def test_what_is_not_there_is_named(run: Evaluation, tmp_path: Path) -> None:

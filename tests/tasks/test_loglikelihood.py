@@ -14,7 +14,6 @@ import pytest
 from assay.errors import UnsupportedTaskError
 from assay.models.logprobs import read_echo
 from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
-from assay.tasks.index import TaskIndex, task_index
 from assay.tasks.loglikelihood import LoglikelihoodBodies, lm_eval_response, needs_loglikelihood, refuse_unscorable
 from assay.types import Answer, LogprobSource, ModelSpec, TextTail
 from tests.servers.echoing import ImaginaryModel
@@ -154,9 +153,6 @@ def test_without_a_tokenizer_blanks_at_the_end_of_the_context_are_scored_with_th
     assert scored == TextTail(" \n12")
 
 
-NO_TASKS = TaskIndex({})
-
-
 def task(output_type: str) -> Any:
     return SimpleNamespace(OUTPUT_TYPE=output_type)
 
@@ -169,9 +165,7 @@ def test_log_likelihoods_are_needed_by_all_but_generative_tasks() -> None:
 
 def test_chat_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedTaskError, match=r"'arc'.*chat completions cannot give.*--completions"):
-        refuse_unscorable(
-            {"gsm8k": task("generate_until"), "arc": task("multiple_choice")}, spec(endpoint="chat"), (), NO_TASKS
-        )
+        refuse_unscorable({"gsm8k": task("generate_until"), "arc": task("multiple_choice")}, spec(endpoint="chat"), ())
 
 
 @pytest.mark.parametrize(
@@ -184,15 +178,15 @@ def test_chat_is_refused_by_name() -> None:
 )
 def test_chat_is_shown_the_generative_twin(asked_for: str, refused: str, twin: str) -> None:
     with pytest.raises(UnsupportedTaskError, match=f"or ask for {twin}, its generative variant"):
-        refuse_unscorable({refused: task("multiple_choice")}, spec(endpoint="chat"), (asked_for,), task_index())
+        refuse_unscorable({refused: task("multiple_choice")}, spec(endpoint="chat"), (asked_for,))
 
 
 def test_windows_need_a_tokenizer() -> None:
     tasks = {"wikitext": task("loglikelihood_rolling")}
     with pytest.raises(UnsupportedTaskError, match=r"'wikitext'.*--tokenizer"):
-        refuse_unscorable(tasks, spec(), (), NO_TASKS)
-    refuse_unscorable(tasks, spec(tokenizer="some/where"), (), NO_TASKS)
+        refuse_unscorable(tasks, spec(), ())
+    refuse_unscorable(tasks, spec(tokenizer="some/where"), ())
 
 
 def test_choices_need_none() -> None:
-    refuse_unscorable({"arc": task("multiple_choice"), "lambada": task("loglikelihood")}, spec(), (), NO_TASKS)
+    refuse_unscorable({"arc": task("multiple_choice"), "lambada": task("loglikelihood")}, spec(), ())

@@ -123,18 +123,17 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
     first = answers[0] if answers else None
     prompt = sample.prompts[0] if sample.prompts else None
     text = "" if prompt is None else prompt.text
-    others = [each.metrics.get(metric) for name, each in sample.filters.items() if name != filter_name]
     is_wrong = score is not None and score < 1
     return SampleFacts(
         task=sample.task,
         doc_id=sample.doc_id,
         score=score,
         outcome=Outcome.ANSWERED if filtered is None else filtered.outcome,
-        other_filter=is_wrong and any(other is not None and document_mean(other) >= 1 for other in others),
+        other_filter=is_wrong and _is_right_by_another_filter(sample, metric, filter_name),
         extracted="" if filtered is None else sys.intern(filtered.extracted[:80]),
         choices=_number_of_choices(sample, first),
-        model=next((sys.intern(answer.model) for answer in answers if answer.model), None),
-        endpoint=next((sys.intern(answer.endpoint) for answer in answers if answer.endpoint), None),
+        model=_first([answer.model for answer in answers]),
+        endpoint=_first([answer.endpoint for answer in answers]),
         time=max(sample.times, default=None),
         prompt_tokens=None if first is None else first.prompt_tokens,
         prompt_hash=int(sample.prompt_hash[:_DIGITS], 16) if sample.prompt_hash else None,
@@ -145,6 +144,19 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
             else {}
         ),
     )
+
+
+def _is_right_by_another_filter(sample: RunSample, metric: str, filter_name: str) -> bool:
+    others = [each.metrics.get(metric) for name, each in sample.filters.items() if name != filter_name]
+    return any(other is not None and document_mean(other) >= 1 for other in others)
+
+
+def _first(names: list[str | None]) -> str | None:
+    """The first name that there is."""
+    for name in names:
+        if name:
+            return sys.intern(name)
+    return None
 
 
 def _prompt_facts(prompt: Prompt | None, text: str) -> dict[str, Any]:

@@ -26,8 +26,9 @@ from assay.tasks.repeats import is_of_repeats
 from assay.types import MetricKey, score_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from assay._util.places import PlacesByDocument
     from assay.diagnosis.judging import Detector, Found
     from assay.results.verdicts import CheckResult
     from assay.runs.samples import SampleReader
@@ -85,7 +86,10 @@ def needs_explanation(checks: Sequence[CheckResult]) -> bool:
 
 
 def explain_scores(
-    results_file: Path, checks: Sequence[CheckResult], reader: SampleReader | None = None
+    results_file: Path,
+    checks: Sequence[CheckResult],
+    reader: SampleReader | None = None,
+    places: Mapping[str, PlacesByDocument] | None = None,
 ) -> Triage | None:
     """:func:`triage` for the end of a run. Errors are logged only, so that they cost no results.
 
@@ -93,9 +97,10 @@ def explain_scores(
         results_file: the run's results file.
         checks: the run's checks; if all pass, only certain faults are reported.
         reader: reads the run's samples.
+        places: see :class:`RunSamples`.
     """
     try:
-        with RunSamples(results_file) as samples:
+        with RunSamples(results_file, places) as samples:
             triage = triage_samples(samples, _baseline_in_checks(samples), reader=reader)
         return triage if needs_explanation(checks) else _only_faults(triage)
     except Exception as error:

@@ -65,7 +65,9 @@ def slices(evidence: Evidence) -> Iterator[Found]:
     ]
     if not looked_at:
         return
-    tested = holm([_p_value(part, samples, values) for part in looked_at])
+    number = {task: number for number, task in enumerate(sorted({sample.task for sample in samples}))}
+    tasks = [number[sample.task] for sample in samples]
+    tested = holm([_p_value(part, samples, values, tasks) for part in looked_at])
     worse = [part for part, p_value in zip(looked_at, tested, strict=True) if p_value < _SIGNIFICANT]
     for cause, confidence in (
         (Cause.ONE_ENDPOINT, Confidence.CERTAIN),
@@ -112,11 +114,10 @@ def _parts(ordered: Sequence[SampleFacts], count: int) -> Iterator[Sequence[Samp
             yield part
 
 
-def _p_value(part: _Slice, samples: Sequence[SampleFacts], values: Sequence[float]) -> float:
+def _p_value(part: _Slice, samples: Sequence[SampleFacts], values: Sequence[float], tasks: Sequence[int]) -> float:
     members = set(map(id, part.samples))
     inside = [id(sample) in members for sample in samples]
-    strata = None if part.cause is Cause.ONE_TASK else [sample.task for sample in samples]
-    return worse_slice(values, inside, strata)
+    return worse_slice(values, inside, None if part.cause is Cause.ONE_TASK else tasks)
 
 
 def _found(

@@ -130,8 +130,10 @@ def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None 
         seconds=seconds,
     )
     file = write_results(plan.folder, stamp, document, logged)
+    explained = logged if plan.specification.triage else {}
+    places = {name: task.line_places() for name, task in explained.items()}
     state.release_samples()
-    triage = explain_scores(file, checks, sample_reader) if plan.specification.triage and logged else None
+    triage = explain_scores(file, checks, sample_reader, places) if explained else None
     if triage is not None:
         document = msgspec.structs.replace(document, assay=msgspec.structs.replace(additions, triage=triage.recorded))
         write_document(file, document)

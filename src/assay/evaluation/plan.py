@@ -108,7 +108,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     ensure_writable(folder)
     arguments = model_args(model, preflight.urls.get(server_root(model.base_url)))
     loaded = load_tasks(specification.tasks, options, arguments)
-    refuse_unscorable(loaded.tasks, model, specification.tasks, task_index(options.include_path))
+    refuse_unscorable(loaded.tasks, model, specification.tasks, options.include_path)
     validate_settings(loaded.tasks)
     if specification.log_samples:
         refuse_unwritable(loaded.tasks)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from assay.reports.page_baseline import BaselineTexts
+    from assay.reports.page_texts import Turn
     from assay.runs.samples import RunSample
 
 _RIGHT_ANSWERS_LATER = 3
@@ -72,7 +73,7 @@ class SamplePacker:
         """JSON, each with a comma behind it."""
         self._count = 0
         self._texts = TextStore()
-        self._references: list[list[str]] = []
+        self._references: list[list[Turn]] = []
 
     def add(self, sample: RunSample) -> None:
         """Take a sample."""
@@ -107,7 +108,7 @@ class SamplePacker:
             task.chosen = task.keys.index(wanted) if wanted in task.keys else 0
         for task, references in zip(self._tasks, self._references, strict=True):
             if task.common:
-                task.common = utf16_length(up_to_blank_line(references[-1][: task.common]))
+                task.common = utf16_length(up_to_blank_line(references[-1][1][: task.common]))
         texts, count = self._texts.pack(budget), self._count
         index = {
             "tasks": msgspec.to_builtins(self._tasks),

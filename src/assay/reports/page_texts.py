@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import functools
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from assay.types import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from assay.runs.record import AnswerText
     from assay.runs.samples import Filtered, Prompt, RunSample
     from assay.types import Response
+
+    Turn = tuple[str, str]
+    """Role and text."""
 
 WHOLE = 20_000
 """Greatest length of any text in a report, in characters; of a longer one the two ends are shown."""
@@ -27,17 +29,17 @@ _REFERENCE = 60_000
 _LEAST_SHARED = 32
 
 
-def references_of(prompt: Prompt) -> list[str]:
+def references_of(prompt: Prompt) -> list[Turn]:
     """The turns of a task's first prompt, to which its other prompts refer."""
-    return [text[:_REFERENCE] for _, text in _turns(prompt)]
+    return [(role, text[:_REFERENCE]) for role, text in _turns(prompt)]
 
 
-def shared_with(prompt: Prompt, references: Sequence[str]) -> int:
+def shared_with(prompt: Prompt, references: Sequence[Turn]) -> int:
     """The length of what its last turn and the reference's begin with in common."""
     turns = 1 if isinstance(prompt.content, str) else len(prompt.content)
     if turns != len(references):
         return 0
-    return _shared(prompt.content if isinstance(prompt.content, str) else prompt.content[-1].content, references[-1])
+    return _shared(prompt.content if isinstance(prompt.content, str) else prompt.content[-1].content, references[-1][1])
 
 
 def up_to_blank_line(text: str) -> str:
@@ -56,7 +58,7 @@ def extracted_from(sample: RunSample, found: Filtered) -> str:
     return f"{likeliest}: {(sample.prompts[likeliest].continuation or '').strip()}"
 
 
-def entry_of(sample: RunSample, references: Sequence[str], before: AnswerText | None) -> dict[str, Any]:
+def entry_of(sample: RunSample, references: Sequence[Turn], before: AnswerText | None) -> dict[str, Any]:
     """A sample's texts, without those that its row holds. Keys are short: there are thousands of them in a file.
 
     Args:
@@ -65,9 +67,9 @@ def entry_of(sample: RunSample, references: Sequence[str], before: AnswerText | 
         before: the baseline's answer.
 
     Returns:
-        ``p``: prompts, each ``[turns, continuation]``; ``a``: responses; ``t``: target; ``f``: by filter
-        ``[extracted, scores]``; ``x``: ``[cause, message]`` of a failure; ``b``: the baseline's
-        ``[answer, extracted]``. A text is a string, or what :func:`cut` leaves of it.
+        ``p``: prompts, each ``[turns, continuation]``, with turns as :func:`_written` gives them; ``a``: responses;
+        ``t``: target; ``f``: by filter ``[extracted, scores]``; ``x``: ``[cause, message]`` of a failure; ``b``: the
+        baseline's ``[answer, extracted]``. A text is a string, or what :func:`cut` leaves of it.
     """
     entry: dict[str, Any] = {
         "p": _prompts(sample.prompts, references),
@@ -94,7 +96,7 @@ def _has_verdicts(found: Filtered) -> bool:
     return any(isinstance(score, tuple) for score in found.metrics.values())
 
 
-def _prompts(prompts: Sequence[Prompt], references: Sequence[str]) -> list[Any]:
+def _prompts(prompts: Sequence[Prompt], references: Sequence[Turn]) -> list[Any]:
     """By prompt ``[turns, continuation]``; turns are null where they are those of the prompt before."""
     written = []
     for number, prompt in enumerate(prompts):
@@ -104,22 +106,26 @@ def _prompts(prompts: Sequence[Prompt], references: Sequence[str]) -> list[Any]:
     return written
 
 
-def _turns(prompt: Prompt) -> list[tuple[str, str]]:
+def _turns(prompt: Prompt) -> list[Turn]:
     if isinstance(prompt.content, str):
         return [("", prompt.content)]
     return [(turn.role, turn.content) for turn in prompt.content]
 
 
-def _written(turns: Sequence[tuple[str, str]], references: Sequence[str]) -> list[list[Any]]:
-    """By turn ``[role, how much of it is in the reference, the rest]``; ``[role]`` if it is the reference."""
-    return [
-        [role] if text == reference else _turn(role, text, reference)
-        for (role, text), reference in zip_longest(turns, references[: len(turns)])
-    ]
+def _written(turns: Sequence[Turn], references: Sequence[Turn]) -> list[Any]:
+    """How many turns are the reference's, then by turn ``[role, how much of it is in the reference, the rest]``."""
+    equal = 0
+    for turn, reference in zip(turns, references, strict=False):
+        if turn != reference:
+            break
+        equal += 1
+    ends = [text for _, text in references[equal : len(turns)]] + [""] * (len(turns) - len(references))
+    return [equal, *map(_turn, turns[equal:], ends)]
 
 
-def _turn(role: str, text: str, reference: str | None) -> list[Any]:
-    shared = 0 if reference is None else _shared(text, reference)
+def _turn(turn: Turn, reference: str) -> list[Any]:
+    role, text = turn
+    shared = _shared(text, reference)
     return [role, utf16_length(text[:shared]), cut(text[shared:], WHOLE)]
 
 
@@ -157,10 +163,7 @@ def _response(response: Response) -> dict[str, Any]:
 
 def limited(entry: Mapping[str, Any], limit: int) -> dict[str, Any]:
     """An entry with its texts cut further; of a prompt's earlier turns only what is in the reference stays."""
-    prompts = [
-        [turns and [_limited_turn(turn, 0 if more else limit) for more, turn in _with_more_to_come(turns)], *rest]
-        for turns, *rest in entry["p"]
-    ]
+    prompts = [[turns and _limited_turns(turns, limit), *rest] for turns, *rest in entry["p"]]
     answers = [
         {name: _recut(value, limit) if name in ("text", "reasoning") else value for name, value in answer.items()}
         for answer in entry["a"]
@@ -174,12 +177,10 @@ def limited(entry: Mapping[str, Any], limit: int) -> dict[str, Any]:
     return limited
 
 
-def _with_more_to_come(turns: Sequence[Any]) -> Iterator[tuple[bool, Any]]:
-    return ((place < len(turns) - 1, turn) for place, turn in enumerate(turns))
-
-
-def _limited_turn(turn: list[Any], limit: int) -> list[Any]:
-    return turn if len(turn) == 1 else [*turn[:2], _recut(turn[2], limit)]
+def _limited_turns(turns: Sequence[Any], limit: int) -> list[Any]:
+    equal, *others = turns
+    limits = [0] * (len(others) - 1) + [limit]
+    return [equal, *([*turn, _recut(rest, most)] for (*turn, rest), most in zip(others, limits, strict=False))]
 
 
 def cut(text: str, limit: int) -> str | list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Self, cast
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 class Arguments(msgspec.Struct, frozen=True):
     """The arguments of one request."""
 
-    arg_0: Any = ""
+    arg_0: msgspec.Raw = msgspec.Raw(b'""')
+    """The prompt's JSON."""
     arg_1: Any = None
 
 
@@ -156,4 +158,7 @@ def _value_by_value(line: dict[str, msgspec.Raw]) -> ScoredLine:
 
 def _arguments(line: dict[str, msgspec.Raw]) -> dict[str, Arguments]:
     written = value_of(line, "arguments") if "arguments" in line else {}
-    return {name: Arguments(each.get("arg_0", ""), each.get("arg_1")) for name, each in written.items()}
+    return {
+        name: Arguments(msgspec.Raw(json.dumps(each.get("arg_0", "")).encode()), each.get("arg_1"))
+        for name, each in written.items()
+    }

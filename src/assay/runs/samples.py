@@ -6,7 +6,6 @@ lines, then read document by document.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,7 +27,7 @@ from assay.scoring.outcomes import fallbacks_in_config, outcome_of
 from assay.types import Answer, Failure, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from assay.journal.records import ResponseRecord
     from assay.results.scored_lines import Arguments, ScoredLine
@@ -43,9 +42,40 @@ class Message(msgspec.Struct, frozen=True):
     content: str
 
 
-_NEXT_TURN, _FIRST_TURN = '}, {"role": ', '[{"role": '
-"""How lm-eval separates turns. A string in JSON cannot look like this, because it has no unescaped quotation mark."""
+_FIRST_TURN, _NEXT_TURN, _END = rb'["[{\"role\": ', rb"}, {\"role\": ", b'}]"]'
+"""How lm-eval begins, separates and ends turns. No text in a turn can look like this: quotation marks in it are escaped
+twice."""
 _conversation = msgspec.json.Decoder(tuple[Message, ...])
+
+
+class _Conversations:
+    """Reads conversations as lm-eval writes them: a list with their JSON as text.
+
+    Successive ones often begin with the same few-shot examples, which are then read only once.
+    """
+
+    def __init__(self) -> None:
+        self._opening = b""
+        """What came before the last turn of the conversation before."""
+        self._examples: tuple[Message, ...] = ()
+        """The turns in it."""
+
+    def read(self, written: bytes) -> tuple[Message, ...]:
+        """The turns of a conversation."""
+        opening, boundary, last = written.rpartition(_NEXT_TURN)
+        if not boundary:
+            return _turns(written)
+        if opening != self._opening:
+            self._examples, self._opening = _turns(opening + _END), opening
+        return *self._examples, *_turns(_FIRST_TURN + last)
+
+
+def _turns(written: bytes) -> tuple[Message, ...]:
+    (conversation,) = plain(written)
+    try:
+        return _conversation.decode(conversation)
+    except (msgspec.DecodeError, UnicodeEncodeError):  # lone surrogates, contents in parts
+        return tuple(Message(str(turn["role"]), first_text(turn["content"])) for turn in plain(conversation))
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,8 +91,8 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The whole prompt as plain text; a conversation's turns follow one another, without roles."""
-        turns = self.content if isinstance(self.content, str) else "\n\n".join(turn.content for turn in self.content)
-        return turns + (self.continuation or "")
+        turns = self.content if isinstance(self.content, str) else "\n\n".join([turn.content for turn in self.content])
+        return turns if self.continuation is None else turns + self.continuation
 
 
 class Filtered(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,13 +144,14 @@ class RunSamples:
 
     Args:
         results_file: Assay's or lm-eval's; the samples files and the journal are looked for beside it.
+        places: by task, where each document's lines begin in its samples file; None: the files are searched for them.
 
     Raises:
         FileFormatError: a file is missing or damaged.
         JournalError: the run's journal is there and cannot be read.
     """
 
-    def __init__(self, results_file: Path) -> None:
+    def __init__(self, results_file: Path, places: Mapping[str, PlacesByDocument] | None = None) -> None:
         self.file = results_file
         self.document = read_results(results_file)
         """Its results file."""
@@ -132,8 +163,9 @@ class RunSamples:
         }
         self._fallbacks = {name: self._fallbacks_of(name) for name in self._configs}
         self._samples_files: dict[str, Path] = {}
-        self._lines: dict[str, PlacesByDocument] = {}
+        self._lines = dict(places or {})
         """By task, the places of its documents' lines."""
+        self._conversations = _Conversations()
         self._files = ExitStack()
         self._opened = self._files.enter_context(OpenedLines())
         journal = self.journal
@@ -234,7 +266,7 @@ class RunSamples:
                 doc_id=doc_id,
                 doc=first.doc,
                 target=first_text(first.target),
-                prompts=tuple(map(_prompt, first.arguments.values())),
+                prompts=tuple([self._prompt(arguments) for arguments in first.arguments.values()]),
                 responses=responses,
                 times=tuple(record.time for record in records),
                 filters={line.filter: self._filtered(task, line, answers) for line in lines},
@@ -272,6 +304,20 @@ class RunSamples:
             outcome=outcome_of(answers, line.filtered_resps, self._fallbacks[task].get(line.filter, ())),
         )
 
+    def _prompt(self, arguments: Arguments) -> Prompt:
+        second = arguments.arg_1
+        return Prompt(
+            content=self._content(bytes(arguments.arg_0)),
+            continuation=second if isinstance(second, str) else None,
+            settings=second if isinstance(second, dict) else {},
+        )
+
+    def _content(self, written: bytes) -> str | tuple[Message, ...]:
+        if written.startswith(b"["):
+            return self._conversations.read(written)
+        text = plain(written)
+        return text if isinstance(text, str) else str(text)
+
     def _fallbacks_of(self, task: str) -> dict[str, Sequence[Any]]:
         recorded = (self.document.additions.fallbacks or {}).get(task)
         return dict(recorded) if recorded is not None else dict(fallbacks_in_config(self._configs[task]))
@@ -295,32 +341,6 @@ def results_file_of(run: str | Path) -> Path:
     if not place.exists():
         raise FileFormatError(f"there is no run {run}: name a results file or a folder of results")
     return place
-
-
-def _prompt(arguments: Arguments) -> Prompt:
-    second = arguments.arg_1
-    return Prompt(
-        content=_content(arguments.arg_0),
-        continuation=second if isinstance(second, str) else None,
-        settings=second if isinstance(second, dict) else {},
-    )
-
-
-def _content(written: Any) -> str | tuple[Message, ...]:
-    """Read a prompt as lm-eval writes it: text, or a list with the JSON of a conversation."""
-    if not isinstance(written, list):
-        return str(written)
-    try:
-        before, boundary, last = written[0].rpartition(_NEXT_TURN)
-        return (*_turns(f"{before}}}]"), *_turns(_FIRST_TURN + last)) if boundary else _turns(written[0])
-    except (msgspec.DecodeError, UnicodeEncodeError):  # lone surrogates, contents in parts
-        return tuple(Message(str(turn["role"]), first_text(turn["content"])) for turn in plain(written[0]))
-
-
-@functools.lru_cache(maxsize=2)
-def _turns(conversation: str) -> tuple[Message, ...]:
-    """The turns of a conversation; cached, because successive prompts often have the same few-shot examples."""
-    return _conversation.decode(conversation)
 
 
 def _answer(kind: str | None, said: Any) -> Answer:

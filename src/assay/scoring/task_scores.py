@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay._util.places import PlacesByDocument
 from assay._util.spool import Spool
 from assay.errors import MissingDependencyError
 from assay.scoring.outcomes import outcome_of
@@ -315,6 +316,15 @@ class TaskScores:
         for name in self._ordered(self._lines):
             for doc_id in sorted(self._lines[name]):
                 yield self._spool.read(self._lines[name][doc_id])
+
+    def line_places(self) -> PlacesByDocument:
+        """Where each document's lines begin in the file of :meth:`sample_lines`."""
+        places, offset = PlacesByDocument(), 0
+        for name in self._ordered(self._lines):
+            for doc_id in sorted(self._lines[name]):
+                places.add(doc_id, offset)
+                offset += self._spool.length(self._lines[name][doc_id])
+        return places
 
     def task_hash(self) -> str:
         """lm-eval's ``task_hashes`` entry: a hash of every sample line's document, prompt and target."""

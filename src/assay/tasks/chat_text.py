@@ -10,9 +10,12 @@ import codecs
 import hashlib
 import json
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 _fast = msgspec.json.Encoder()
 _standard = json.JSONEncoder(ensure_ascii=False)
@@ -30,6 +33,25 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 
 
 codecs.register_error("assay.json_escape", _escape)
+
+
+def conversation_json(turns: Sequence[Mapping[str, Any]]) -> str:
+    """``json.dumps(turns, ensure_ascii=False)``, as lm-eval's chat client writes a conversation, but faster."""
+    return f"[{', '.join(map(turn_json, turns))}]"
+
+
+def turn_json(turn: Mapping[str, Any]) -> str:
+    """The same for one turn."""
+    try:
+        return f"{{{', '.join([f'{_text_json(key)}: {_text_json(value)}' for key, value in turn.items()])}}}"
+    except (UnicodeEncodeError, TypeError):  # lone surrogates, contents in parts
+        return _standard.encode(turn)
+
+
+def _text_json(text: str) -> str:
+    if type(text) is not str:  # of texts alone msgspec and the standard library write the same
+        raise TypeError
+    return _fast.encode(text).decode()
 
 
 def quoted(text: Any) -> bytes:

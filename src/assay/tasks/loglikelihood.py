@@ -15,6 +15,7 @@ from assay.errors import UnsupportedTaskError
 from assay.models.echo_probe import EchoTrial
 from assay.models.native_endpoints import llama_cpp_body, sglang_body
 from assay.tasks.encoding import PromptEncoder
+from assay.tasks.index import task_index
 from assay.tasks.request_kinds import request_kinds
 from assay.types import LogprobSource, ModelSpec, TextTail, TokenSpan
 
@@ -44,14 +45,16 @@ def generative_variant(name: str, index: TaskIndex) -> str | None:
     return next((name + ending for ending in _GENERATIVE_ENDINGS if name + ending in index.entries), None)
 
 
-def refuse_unscorable(tasks: Mapping[str, Task], model: ModelSpec, asked_for: Sequence[str], index: TaskIndex) -> None:
+def refuse_unscorable(
+    tasks: Mapping[str, Task], model: ModelSpec, asked_for: Sequence[str], include_path: str | None = None
+) -> None:
     """Refuse tasks whose log-likelihoods the endpoint cannot give, before anything is asked.
 
     Args:
         tasks: lm-eval's Task objects by name.
         model: which endpoint is asked.
         asked_for: the names of tasks and groups that the user gave.
-        index: all tasks there are.
+        include_path: a folder of the user's own tasks, one of which may do instead.
 
     Raises:
         UnsupportedTaskError: names the task, and what to do instead.
@@ -61,7 +64,7 @@ def refuse_unscorable(tasks: Mapping[str, Task], model: ModelSpec, asked_for: Se
         if model.endpoint == "chat" and kinds - {"generate_until"}:
             also = "also " if "generate_until" in kinds else ""
             how = f"{also}scored by log-likelihood ({task.OUTPUT_TYPE or ', '.join(sorted(kinds))})"
-            raise _not_in_chat(name, how, asked_for, index)
+            raise _not_in_chat(name, how, asked_for, task_index(include_path))
         if "loglikelihood_rolling" in kinds and model.tokenizer is None:
             raise UnsupportedTaskError(
                 f"task '{name}' scores long texts in windows that are counted in tokens; "

@@ -7,12 +7,11 @@ Where a task puts the same examples before every question, they are written once
 from __future__ import annotations
 
 import functools
-import json
 import random
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from assay.tasks.chat_text import ChatPrompt, Opening
+from assay.tasks.chat_text import ChatPrompt, Opening, conversation_json, turn_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,7 @@ _CERTAIN = 3
 
 def chat_prompt(chat_history: Sequence[Turn], add_generation_prompt: bool = True) -> ChatPrompt:  # noqa: ARG001
     """The prompt that lm-eval's chat client makes of a conversation."""
-    return ChatPrompt(_encode(chat_history))
+    return ChatPrompt(conversation_json(chat_history))
 
 
 class ContextBuilder:
@@ -97,17 +96,17 @@ class _Examples:
     """Few-shot turns that stand after the system turn, or first if there is none, in every conversation of a task."""
 
     def __init__(self, turns: list[Turn]) -> None:
-        self._text = _encode(turns)[1:-1]
+        self._text = conversation_json(turns)[1:-1]
         self._opening = functools.lru_cache(maxsize=8)(self._opening_with)
 
     def insert_into(self, chat_history: list[Turn], add_generation_prompt: bool = True) -> ChatPrompt:  # noqa: ARG002
         """:func:`chat_prompt` of a conversation that was written without the examples, with them."""
         place = _after_system(chat_history)
         system = chat_history[0]["content"] if place else None
-        return ChatPrompt(_encode(chat_history[place:])[1:], self._opening(system))
+        return ChatPrompt(conversation_json(chat_history[place:])[1:], self._opening(system))
 
     def _opening_with(self, system: str | None) -> Opening:
-        before = "" if system is None else _encode({"role": "system", "content": system}) + ", "
+        before = "" if system is None else turn_json({"role": "system", "content": system}) + ", "
         return Opening(f"[{before}{self._text}, ")
 
 
@@ -132,6 +131,3 @@ def _is_inherited(task: Task, method: str, base: type) -> bool:
 
 def _after_system(chat_history: Sequence[Turn]) -> int:
     return 1 if chat_history[0]["role"] == "system" else 0
-
-
-_encode = json.JSONEncoder(ensure_ascii=False).encode

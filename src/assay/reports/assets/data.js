@@ -91,11 +91,7 @@ class Samples {
     const reference = this.references[this.taskNumbers[number]];
     const prompts = [];
     for (const [turns, continuation] of entry.p) {
-      const whole = turns?.map(([role, shared, text], place) => ({
-        role,
-        text: shared === undefined ? reference[place] : shared ? joined(reference[place].slice(0, shared), text) : text,
-      }));
-      prompts.push({ turns: whole ?? prompts.at(-1).turns, continuation });
+      prompts.push({ turns: turns ? unfolded(turns, reference) : prompts.at(-1).turns, continuation });
     }
     return {
       prompts,
@@ -121,6 +117,16 @@ class Samples {
     });
     return all;
   }
+}
+
+// A prompt's turns, whole: so many are the reference's, and of the others that much of the text.
+function unfolded([equal, ...others], reference) {
+  const turns = reference.slice(0, equal).map(([role, text]) => ({ role, text }));
+  for (const [role, shared, text] of others) {
+    const start = shared ? reference[turns.length][1].slice(0, shared) : "";
+    turns.push({ role, text: joined(start, text) });
+  }
+  return turns;
 }
 
 // A text in the data is a string, or [start, number of characters left out, end].
