@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -105,3 +106,14 @@ def test_an_explanation_says_that_requests_differ(model: dict[str, Any], tmp_pat
         )
         assert not any("asked otherwise" in remark for remark in same.remarks)
         assert server.count == asked
+
+
+def test_a_baseline_with_a_score_that_is_no_number_is_refused_and_says_so(tmp_path: Path) -> None:
+    with ScriptedServer(answer=lambda _: RIGHT, models=["imaginary"]) as server:
+        before = evaluate(specification(server, tmp_path))
+        samples = next(before.results_file.parent.glob("samples_drawing_*.jsonl"))
+        lines = samples.read_text(encoding="utf-8").splitlines()
+        broken = json.loads(lines[0]) | {"exact_match": float("nan")}
+        samples.write_text("\n".join([json.dumps(broken), *lines[1:]]) + "\n", encoding="utf-8")
+        with pytest.raises(BaselineMismatchError, match="it has none whose every document has a number as its score"):
+            evaluate(against(before, specification(server, tmp_path / "again")))

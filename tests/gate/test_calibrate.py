@@ -240,3 +240,8 @@ def test_one_document_gives_no_margin_that_no_server_could_fail(tmp_path: Path) 
     too_few, example = advice_lines([alone, large])
     assert "exact_match,get-answer: too few documents (1) for a margin" in too_few
     assert 'task = "b"' in example
+
+
+@pytest.mark.parametrize("deviation", [5e-324, 1e-310, 2.3e-4, 1e307])
+def test_a_margin_is_never_below_three_deviations(deviation: float) -> None:
+    assert proposed_margin(deviation) >= 3 * deviation * (1 - 1e-10)

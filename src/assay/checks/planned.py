@@ -244,6 +244,11 @@ def refuse_unusable_baseline(
         before = baseline.tasks.get(name)
         if before is None or not before.scores.get(check.metric):
             had = ", ".join([*before.scores] if before else [*baseline.tasks]) or "nothing"
+            if before is not None and before.doc_ids and not before.scores:
+                had = (
+                    "none whose every document has a number as its score, and whose value in the results is the mean "
+                    "of these"
+                )
             raise BaselineMismatchError(
                 f"the baseline {check.baseline} has no documents of {name} scored by {check.metric}; it has {had}"
             )

@@ -7,8 +7,8 @@ or a healthy server fails.
 from __future__ import annotations
 
 from collections import Counter
+from decimal import ROUND_CEILING, Context, Decimal
 from itertools import pairwise
-from math import ceil, floor, log10
 from pathlib import Path  # noqa: TC003 - msgspec resolves the annotations
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,9 @@ _DEVIATIONS = 3.0
 CONFIDENCE = 0.9
 """Confidence of the upper limit. With it a healthy server fails the proposed margin in about 1 % of gates at most; see
 ``benchmarks/simulate_margins.py``."""
+_ROUNDED_UP_FROM = 1 - Decimal("1e-11")
+"""A margin that is above two digits only by rounding stays there."""
+_EXACTLY = Context(prec=40)
 _DOMINANT = 0.5
 """A subtask is named if it has more than this share of the noise and less than this share of the documents."""
 
@@ -169,9 +172,8 @@ def proposed_margin(deviation: float, one_answer: float = 0.0) -> float:
         deviation: standard deviation of the difference between two runs; greater than 0.
         one_answer: what a single answer can cost; the margin is at least this.
     """
-    margin = max(_DEVIATIONS * deviation, one_answer)
-    unit = 10.0 ** (floor(log10(margin)) - 1)
-    return float(f"{ceil(margin / unit - 1e-9) * unit:.2g}")
+    margin = Decimal(max(_DEVIATIONS * deviation, one_answer)) * _ROUNDED_UP_FROM
+    return float(margin.quantize(Decimal(1).scaleb(margin.adjusted() - 1), ROUND_CEILING, _EXACTLY))
 
 
 def _group_noise(runs: Sequence[RecordedRun]) -> Iterator[Noise]:
