@@ -8,6 +8,7 @@ import html
 import json
 import random
 import re
+import sys
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -383,3 +384,20 @@ def test_tasks_of_a_group_without_a_score_stand_at_the_top(tmp_path: Path) -> No
     assert shown() == (["all"], ["both", "all"])
     del results["all"][key], results["both"][key]
     assert shown() == (["first", "second"], [])
+
+
+def test_templates_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr("assay.reports.html.cache_from_source", lambda _: str(tmp_path / "html.pyc"))
+    file = write_run(tmp_path / "run", {"one": [1.0, 0.0]})
+    first = write_report(file).read_bytes()
+    monkeypatch.delattr("jinja2.Environment._generate")
+    assert write_report(file).read_bytes() == first
+
+
+def test_a_report_needs_no_folder_for_compiled_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.setattr("assay.reports.html.cache_from_source", lambda _: str(tmp_path / "no" / "folder" / "html.pyc"))
+    file = write_run(tmp_path / "run", {"one": [1.0, 0.0]})
+    assert write_report(file).exists()
+    assert not (tmp_path / "no").exists()

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import sys
+from contextlib import suppress
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay._util.json_text import as_json
 from assay._util.storage import write_whole
 from assay._util.text import visible
+from assay._version import __version__
 from assay.diagnosis import triage
 from assay.reports.endpoints import HEADINGS as ENDPOINT_HEADINGS
 from assay.reports.gathered import PageSamples
@@ -175,6 +180,19 @@ def _source(content: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
 
 
+def _compiled_templates() -> jinja2.BytecodeCache:
+    """Keeps compiled templates beside compiled modules: to compile them takes longer than to use them."""
+    import jinja2
+
+    class BesideModules(jinja2.FileSystemBytecodeCache):
+        def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
+            with suppress(OSError):  # it is not writable, as for modules
+                if not sys.dont_write_bytecode and os.path.isdir(self.directory):
+                    super().dump_bytecode(bucket)
+
+    return BesideModules(os.path.dirname(cache_from_source(__file__)), f"%s.{__version__}.jinja2")
+
+
 def _environment() -> jinja2.Environment:
     import jinja2
     from markupsafe import Markup
@@ -189,6 +207,7 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        bytecode_cache=_compiled_templates(),
     )
     environment.globals |= {"score_bounds": score_bounds, "difference_bounds": difference_bounds}
     return environment

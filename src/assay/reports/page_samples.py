@@ -21,7 +21,7 @@ from assay.runs.record import document_mean
 from assay.types import MetricKey, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from assay.reports.page_baseline import BaselineTexts
     from assay.reports.page_texts import Turn
@@ -74,27 +74,36 @@ class SamplePacker:
         self._count = 0
         self._texts = TextStore()
         self._references: list[list[Turn]] = []
+        self._known_keys: set[tuple[str, str]] = set()
+        """Metrics and filters of the last task's keys."""
 
     def add(self, sample: RunSample) -> None:
         """Take a sample."""
         if not self._tasks or self._tasks[-1].name != sample.task:
             self._tasks.append(TaskRows(name=sample.task, keys=[], filters=[], chosen=0, first=self._count))
             self._references.append([])
+            self._known_keys.clear()
         task, references = self._tasks[-1], self._references[-1]
         task.count += 1
         for name, filtered in sample.filters.items():
             task.filters += [name] if name not in task.filters else []
-            task.keys += [key for metric in filtered.metrics if (key := str(MetricKey(metric, name))) not in task.keys]
+            for metric in filtered.metrics:
+                if (metric, name) not in self._known_keys:
+                    self._known_keys.add((metric, name))
+                    task.keys.append(str(MetricKey(metric, name)))
         if sample.prompts and not references:
             references += references_of(sample.prompts[0])
         for prompt in sample.prompts:
             shared = shared_with(prompt, references)
             task.common = shared if task.common is None else min(task.common, shared)
         flips = {} if self._baseline is None else self._baseline.flips(sample.task, sample.doc_id)
-        self._rows += as_json(_row(sample, task, flips)) + b","
+        scores = [_score(sample, key) for key in task.keys]
+        self._rows += as_json(_row(sample, task, scores, flips)) + b","
         self._count += 1
         before = None if self._baseline is None else self._baseline.answer(sample.task, sample.doc_id)
-        rank = 0 if flips else _rank(sample, self._chosen.get(sample.task))
+        chosen = self._chosen.get(sample.task)
+        is_right = chosen in task.keys and scores[task.keys.index(chosen)] == 1
+        rank = 0 if flips else _rank(sample, is_right=is_right)
         self._texts.add(entry_of(sample, references, before), rank)
 
     def pack(self, budget: int = BUDGET) -> PackedSamples:
@@ -121,13 +130,13 @@ class SamplePacker:
         return PackedSamples(index=index, count=count, texts=texts)
 
 
-def _row(sample: RunSample, task: TaskRows, flips: Mapping[str, str]) -> list[Any]:
+def _row(sample: RunSample, task: TaskRows, scores: Sequence[float | None], flips: Mapping[str, str]) -> list[Any]:
     """``[doc_id, target, by filter [extracted, outcome], by key score, flips]``; short where a sample has no more."""
     filters = [
         [_label(extracted_from(sample, found)), OUTCOMES.index(found.outcome)] if found else None
         for found in map(sample.filters.get, task.filters)
     ]
-    row: list[Any] = [sample.doc_id, _label(sample.target), filters, [_score(sample, key) for key in task.keys]]
+    row: list[Any] = [sample.doc_id, _label(sample.target), filters, scores]
     return [*row, dict(flips)] if flips else row
 
 
@@ -141,11 +150,11 @@ def _score(sample: RunSample, key: str) -> float | None:
     return round(value, 6) if abs(value) < float("inf") else None
 
 
-def _rank(sample: RunSample, key: str | None) -> int:
+def _rank(sample: RunSample, *, is_right: bool) -> int:
     """How late texts are kept whole: 0 where the outcome is of interest; right answers come after wrong ones."""
-    if sample.failure is not None or any(one.outcome is not Outcome.ANSWERED for one in sample.filters.values()):
+    if {one.outcome for one in sample.filters.values()} != {Outcome.ANSWERED}:  # of failed samples there is none
         return 0
-    return _RIGHT_ANSWERS_LATER if key is not None and _score(sample, key) == 1 else 1
+    return _RIGHT_ANSWERS_LATER if is_right else 1
 
 
 def _flags(numbers: set[int], count: int) -> str:

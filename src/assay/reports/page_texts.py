@@ -114,8 +114,8 @@ def _turns(prompt: Prompt) -> list[Turn]:
 
 def _written(turns: Sequence[Turn], references: Sequence[Turn]) -> list[Any]:
     """How many turns are the reference's, then by turn ``[role, how much of it is in the reference, the rest]``."""
-    equal = 0
-    for turn, reference in zip(turns, references, strict=False):
+    equal = max(0, len(turns) - 1) if turns[:-1] == references[:-1] else 0  # nearly always
+    for turn, reference in zip(turns[equal:], references[equal:], strict=False):
         if turn != reference:
             break
         equal += 1
