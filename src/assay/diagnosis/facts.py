@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay.runs.samples import Prompt, RunSample, RunSamples, SampleReader
     from assay.types import Answer
 
-_PROMPT_END = 3000
-"""Characters at the end of a prompt that are analysed."""
 _LONGEST = 20_000
 """Characters of an answer that are analysed, half from each end."""
 _DIGITS = 16
@@ -139,7 +137,7 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
         prompt_hash=int(sample.prompt_hash[:_DIGITS], 16) if sample.prompt_hash else None,
         **_prompt_facts(prompt, text),
         **(
-            _answer_facts(first, sample, text[-_PROMPT_END:], metric if is_wrong else None)
+            _answer_facts(first, sample, text, metric if is_wrong else None)
             if first is not None and first.logprob is None
             else {}
         ),
@@ -185,7 +183,7 @@ def _shared(stops: tuple[str, ...]) -> tuple[str, ...]:
     return stops
 
 
-def _answer_facts(answer: Answer, sample: RunSample, prompt_end: str, missing: str | None) -> dict[str, Any]:
+def _answer_facts(answer: Answer, sample: RunSample, asked: str, missing: str | None) -> dict[str, Any]:
     """The facts of an answer; more of them if it has no full score under the metric `missing`."""
     text, reasoning = _shortened(answer.text or ""), _shortened(answer.reasoning or "")
     facts: dict[str, Any] = {
@@ -194,7 +192,7 @@ def _answer_facts(answer: Answer, sample: RunSample, prompt_end: str, missing: s
         "finish_reason": answer.finish_reason and sys.intern(answer.finish_reason),
         "characters": len(answer.text or "") + len(answer.reasoning or ""),
         "completion_tokens": answer.completion_tokens,
-        "signs": signs_of(text, prompt_end, sample.target),
+        "signs": signs_of(text, asked, sample.target),
     }
     if missing is None:
         return facts

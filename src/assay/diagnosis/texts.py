@@ -90,7 +90,7 @@ def signs_of(text: str, prompt: str, target: str = "") -> frozenset[Sign]:
 
     Args:
         text: the model's answer.
-        prompt: the end of the prompt, whose language the answer should have.
+        prompt: the prompt, whose end says which language the answer should have.
         target: the right answer; if it is in another language than the prompt, the answer may be too.
     """
     return frozenset(_signs(text, prompt, target)) or _NONE

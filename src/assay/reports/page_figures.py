@@ -58,7 +58,8 @@ class ResponseFigures:
 
 def _histogram(values: NDArray[np.float64]) -> dict[str, list[float]]:
     """In bins of equal width on a logarithmic scale: answers differ in length a hundredfold."""
-    edges = np.unique(np.geomspace(values.min(), values.max() * 1.0001, min(_BINS, len(values)) + 1))
+    spaced = np.geomspace(values.min(), values.max() * 1.0001, min(_BINS, len(values)) + 1)
+    edges = np.array(sorted(set(spaced.tolist())))  # without np.unique, as in stats/slices.py
     counts, _ = np.histogram(values, edges)
     return {"edges": edges.round(6).tolist(), "counts": counts.tolist()}
 
