@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from assay.errors import UnjudgeableError
 from assay.evaluation import Evaluation, evaluate
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import ScriptedServer, reply_with
-from tests.servers.wire import Received
+from tests.servers.wire import Received, Wire
 
 TASKS = Path(__file__).parents[1] / "evaluation_tasks"
 KEY = "exact_match,get-answer"
@@ -27,12 +28,18 @@ def answer(body: dict[str, Any]) -> str:
 
 
 def run(
-    server: ScriptedServer, output_dir: Path, *, probe: bool = True, model: str = "scripted", **fields: Any
+    server: ScriptedServer,
+    output_dir: Path,
+    *,
+    probe: bool = True,
+    model: str = "scripted",
+    base: str = "",
+    **fields: Any,
 ) -> Evaluation:
     return evaluate(
         Specification(
             tasks=("counting",),
-            model=ModelSpec(base_url=server.url, model=model, concurrency=4, **fields),
+            model=ModelSpec(base_url=server.url + base, model=model, concurrency=4, **fields),
             options=TaskOptions(include_path=str(TASKS)),
             output_dir=str(output_dir),
             probe=probe,
@@ -100,6 +107,93 @@ def test_a_server_with_ways_of_its_own_gives_the_usual_score(name: str, usual: f
         evaluation = run(server, tmp_path, **fields)
     assert score(evaluation) == usual
     assert evaluation.failures == ()
+
+
+def gemini(request: Received) -> tuple[int, str] | None:
+    """As Google's address for OpenAI's protocol refuses a field that it does not know."""
+    words = 'Invalid JSON payload received. Unknown name "seed": Cannot find field.'
+    return (400, words) if "seed" in request.body else None
+
+
+@pytest.mark.parametrize("base", ["/v1beta/openai", "/v1beta/openai/", "/v1beta/openai/chat/completions"])
+def test_an_address_under_another_path(base: str, usual: float, tmp_path: Path) -> None:
+    under = "/v1beta/openai"
+    with ScriptedServer(answer=answer, models=["scripted"], refuse=gemini, under=under) as server:
+        evaluation = run(server, tmp_path, base=base)
+    assert score(evaluation) == usual
+    assert evaluation.failures == ()
+
+
+def in_parts(body: dict[str, Any]) -> Any:
+    """As Mistral's reasoning models answer."""
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "The answer is 1, or is it?"}]}
+    reply = reply_with(answer(body), body)
+    message = reply["choices"][0]["message"]
+    message["content"] = [thinking, {"type": "text", "text": message["content"]}]
+    return reply
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_content_in_parts(stream: bool, usual: float, tmp_path: Path) -> None:
+    with ScriptedServer(answer=in_parts if not stream else answer, models=["scripted"], refuse=mistral) as server:
+        evaluation = run(server, tmp_path, stream=stream)
+    assert score(evaluation) == usual
+    if not stream:
+        assert evaluation.results["assay"]["totals"]["reasoning"]["answers"] == len(server.answered)
+
+
+class OnlyStreams(ScriptedServer):
+    """A server that streams whatever is asked."""
+
+    async def _serve(self, request: Received, wire: Wire) -> bool:
+        request.body["stream"] = True
+        return await super()._serve(request, wire)
+
+
+def test_a_server_that_only_streams(usual: float, tmp_path: Path) -> None:
+    with OnlyStreams(answer=answer, models=["scripted"]) as server:
+        evaluation = run(server, tmp_path)
+    assert score(evaluation) == usual
+    assert evaluation.failures == ()
+
+
+class Limited(ScriptedServer):
+    """A server that answers so many requests in a window of time, and refuses the rest as providers do."""
+
+    def __init__(self, allowed: int, seconds: float, retry_after: float, **settings: Any) -> None:
+        super().__init__(answer=answer, models=["scripted"], **settings)
+        self.allowed, self.seconds, self.retry_after = allowed, seconds, retry_after
+        self.taken: list[float] = []
+        self.refused = 0
+
+    async def _serve(self, request: Received, wire: Wire) -> bool:
+        if not request.path.endswith("/chat/completions"):
+            return await super()._serve(request, wire)
+        now = time.monotonic()
+        self.taken = [moment for moment in self.taken if now - moment < self.seconds]
+        if len(self.taken) < self.allowed:
+            self.taken.append(now)
+            return await super()._serve(request, wire)
+        self.refused += 1
+        headers = {"Retry-After": f"{self.retry_after:g}", "x-ratelimit-remaining-requests": "0"}
+        return await wire.error(429, "Rate limit reached for requests", "rate_limit_exceeded", **headers)
+
+
+def test_a_limit_for_each_minute_costs_no_answer(usual: float, tmp_path: Path) -> None:
+    with Limited(allowed=12, seconds=0.3, retry_after=0.1) as server:
+        evaluation = run(server, tmp_path)
+        assert server.refused > 0
+    assert score(evaluation) == usual
+    assert evaluation.failures == ()
+
+
+def test_a_used_up_day_is_said_at_once(tmp_path: Path) -> None:
+    said = r"asks to wait 11 h 6 min .*; the answers so far are kept"
+    with (
+        Limited(allowed=20, seconds=60_000, retry_after=40_000) as server,
+        pytest.raises(UnjudgeableError, match=said),
+    ):
+        run(server, tmp_path, give_up_after=900.0)
 
 
 def test_azure(usual: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
