@@ -13,7 +13,7 @@ from assay.cli import main
 from assay.errors import ServerUnreachableError, SpecificationError
 from assay.tasks.remote_tokenizer import RemoteTokenizer
 from assay.tasks.tiktoken_tokenizer import TiktokenTokenizer
-from assay.tasks.tokenizer import tokenizer_of
+from assay.tasks.tokenizer import server_has_tokenizer, tokenizer_of
 from assay.types import ModelSpec
 from tests.beside_lm_eval import TASKS, Scene
 from tests.servers.echoing import Body, ImaginaryModel
@@ -175,6 +175,7 @@ def test_llama_cpps_tokenizer_goes_by_its_own_names(scene: Scene) -> None:
     }
     with ScriptedServer(json_pages=own) as server:
         remote = RemoteTokenizer(spec(server.url))
+        assert not server_has_tokenizer(spec(server.url))  # by lm-eval's way of asking
         ids = remote.encode("The answer is")
         assert ids == tokenizer.encode("The answer is")
         assert remote.decode(ids) == "The answer is"

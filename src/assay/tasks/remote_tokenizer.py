@@ -67,6 +67,11 @@ class RemoteTokenizer:
         self._info: dict[str, Any] = info.json if isinstance(info.json, dict) else {}
         self.eos_token: str | None = self._named("eos_token")
 
+    @property
+    def is_known_to_lm_eval(self) -> bool:
+        """Whether lm-eval can ask this server for its tokens, too."""
+        return self._fields == _VLLM
+
     @functools.cached_property
     def prefix_token_id(self) -> int:
         """The token before a text without context: the BOS token, else the EOS token.

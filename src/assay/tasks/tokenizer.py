@@ -64,14 +64,15 @@ def backend_of(model: ModelSpec) -> str | None:
 
 
 def server_has_tokenizer(model: ModelSpec) -> bool:
-    """Whether the server offers its own tokenizer; where lm-eval's ``auto`` finds that it does, it uses it."""
+    """Whether the server offers its own tokenizer as lm-eval's ``auto`` looks for it."""
     from assay.tasks.remote_tokenizer import RemoteTokenizer
 
     try:
-        RemoteTokenizer(model).encode("a")
+        tokenizer = RemoteTokenizer(model)
+        tokenizer.encode("a")
     except AssayError:
         return False
-    return True
+    return tokenizer.is_known_to_lm_eval
 
 
 def tokenizer_of(model: ModelSpec) -> Tokenizer | None:
