@@ -13,6 +13,7 @@ from assay.journal.state import Placed, scan_records
 from assay.types import Answer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -51,13 +52,11 @@ class ResponsesByDocument:
 
     def records(self, task: str, doc_id: int) -> list[ResponseRecord]:
         """The responses to a document's requests, in the order of the requests; for each the one that counts."""
-        counting: dict[str, ResponseRecord] = {}
-        for offset in self._places[task].of(doc_id) if task in self._places else ():
-            payload = self._payload_at(offset)
-            record = None if payload is None else decode_record(payload)
-            if isinstance(record, ResponseRecord) and _counts_before(counting.get(record.key), record):
-                counting[record.key] = record
-        return sorted(counting.values(), key=lambda record: (record.index, record.repeat))
+        places = self._places.get(task)
+        payloads = [] if places is None else [self._payload_at(offset) for offset in places.of(doc_id)]
+        decoded = [decode_record(payload) for payload in payloads if payload is not None]
+        found = [record for record in decoded if isinstance(record, ResponseRecord)]
+        return found if len(found) < 2 else _counting(found)
 
     def close(self) -> None:
         """Close the file."""
@@ -68,6 +67,15 @@ class ResponsesByDocument:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _counting(records: Iterable[ResponseRecord]) -> list[ResponseRecord]:
+    """For each request the record that counts, in the order of the requests."""
+    counting: dict[str, ResponseRecord] = {}
+    for record in records:
+        if _counts_before(counting.get(record.key), record):
+            counting[record.key] = record
+    return sorted(counting.values(), key=lambda record: (record.index, record.repeat))
 
 
 def _counts_before(known: ResponseRecord | None, record: ResponseRecord) -> bool:

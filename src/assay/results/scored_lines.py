@@ -112,7 +112,7 @@ class OpenedLines:
 
     def _text(self, file: Path, offset: int) -> bytes:
         try:
-            if self._lines is None or file != self._file:
+            if self._lines is None or file is not self._file:  # to compare paths takes as long as to read a line
                 self.__exit__()
                 self._lines, self._file = file.open("rb", buffering=READ_AHEAD), file
             self._lines.seek(offset)

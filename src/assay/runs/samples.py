@@ -268,7 +268,7 @@ class RunSamples:
                 target=first_text(first.target),
                 prompts=tuple([self._prompt(arguments) for arguments in first.arguments.values()]),
                 responses=responses,
-                times=tuple(record.time for record in records),
+                times=tuple([record.time for record in records]),
                 filters={line.filter: self._filtered(task, line, answers) for line in lines},
                 doc_hash=first.doc_hash,
                 prompt_hash=first.prompt_hash,
@@ -282,15 +282,15 @@ class RunSamples:
             doc=msgspec.Raw(b"null"),
             target="",
             prompts=(),
-            responses=tuple(record.response for record in records),
-            times=tuple(record.time for record in records),
+            responses=tuple([record.response for record in records]),
+            times=tuple([record.time for record in records]),
             filters={},
             failure=self._failures[task, doc_id],
         )
 
     def _responses_to(self, task: str, line: ScoredLine, records: Sequence[ResponseRecord]) -> tuple[Response, ...]:
         if records:
-            return tuple(record.response for record in records)
+            return tuple([record.response for record in records])
         if line.resps is msgspec.UNSET:
             raise KeyError("resps")
         kind = self._configs[task].get("output_type")
