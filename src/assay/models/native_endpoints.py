@@ -22,11 +22,14 @@ _BIAS = 1e6
 """More than any two logits differ by."""
 _PATHS = {b'{"text": ': "/generate", b'{"input_ids": ': "/generate", b'{"n_predict": ': "/completion"}
 """By how a body begins; no body of OpenAI's protocol begins so."""
+_BEGINNINGS = tuple(_PATHS)
 
 
 def native_path(body: bytes) -> str | None:
     """Where a body goes, relative to the server's root; None if it is one of OpenAI's protocol."""
-    return next((path for beginning, path in _PATHS.items() if body.startswith(beginning)), None)
+    if not body.startswith(_BEGINNINGS):  # asked of every request
+        return None
+    return next(path for beginning, path in _PATHS.items() if body.startswith(beginning))
 
 
 def sglang_body(prompt: str) -> bytes:
