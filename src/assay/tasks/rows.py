@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import compress, pairwise, repeat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Rows:
             return self._as_dataset().filter(function, *args, **options)
         columns = _Columns(self._table)
         try:
-            numbers = [number for number in self._numbers if function(_Row(columns, number))]
+            numbers = [*compress(self._numbers, map(function, map(_Row, repeat(columns), self._numbers)))]
         except Exception:  # it may need more of a row than this one offers; else the same is raised again
             return self._as_dataset().filter(function)
         return Rows(self._table, self._library, numbers)
