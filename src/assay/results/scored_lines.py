@@ -37,8 +37,8 @@ class ScoredLine(msgspec.Struct, frozen=True, kw_only=True):
     doc_hash: str
     prompt_hash: str
     target_hash: str
-    resps: Any = msgspec.UNSET
-    """Not needed if a journal has the responses."""
+    resps: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """Not decoded, because it is not needed if a journal has the responses."""
     arguments: dict[str, Arguments] = {}
     filter: str = "none"
     repeats: dict[str, float] = {}
@@ -148,7 +148,7 @@ def _value_by_value(line: dict[str, msgspec.Raw]) -> ScoredLine:
         doc_hash=value_of(line, "doc_hash"),
         prompt_hash=value_of(line, "prompt_hash"),
         target_hash=value_of(line, "target_hash"),
-        resps=value_of(line, "resps") if "resps" in line else msgspec.UNSET,
+        resps=line.get("resps", msgspec.UNSET),
         arguments=_arguments(line),
         filter=filter_of(line),
         repeats=repeats_of(line),

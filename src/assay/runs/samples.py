@@ -294,7 +294,7 @@ class RunSamples:
         if line.resps is msgspec.UNSET:
             raise KeyError("resps")
         kind = self._configs[task].get("output_type")
-        return tuple(_answer(kind, said) for repeats in line.resps for said in repeats)
+        return tuple(_answer(kind, said) for repeats in plain(line.resps) for said in repeats)
 
     def _filtered(self, task: str, line: ScoredLine, answers: Sequence[Answer]) -> Filtered:
         scores = {metric: score_of(value) for metric, value in line.values().items()}
