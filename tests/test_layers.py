@@ -16,7 +16,7 @@ LAYERS = (
     ("__init__",),
     ("runners",),
     ("reports", "demo"),
-    ("gate", "helm", "lm_eval_command"),
+    ("gate", "helm", "identity", "lm_eval_command"),
     ("evaluation",),
     ("diagnosis",),
     ("checks",),

@@ -40,6 +40,13 @@ _SECTIONS = {
         "baseline": ("assay.cli.baseline", "baseline", "Keep a run as a small file to compare later runs with."),
         "init": ("assay.cli.init", "init", "Write a first policy and a CI file for a server."),
     },
+    "Same model?": {
+        "fingerprint": (
+            "assay.cli.fingerprint",
+            "fingerprint",
+            "Tell from fifty one-token requests whether it is still the same model.",
+        ),
+    },
     "Look": {
         "runs": ("assay.cli.runs", "runs", "List the runs of a folder, newest first."),
         "show": ("assay.cli.show", "show", "Look at a run's samples: prompts, answers, scores."),

@@ -1,0 +1,92 @@
+"""Is it still the same model? Compares a server's first-token log-probabilities with a recorded fingerprint.
+
+The package may import ``models``, ``stats`` and what stands below them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from assay._util.event_loops import refuse_inside_event_loop
+from assay.identity.asking import take_fingerprint_async
+from assay.identity.checking import (
+    Identity,
+    IdentityOptions,
+    IdentityResult,
+    PromptDifference,
+    check_fingerprint_async,
+)
+from assay.identity.fingerprint import Fingerprint, PromptRecord, read_fingerprint, write_fingerprint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from assay.types import ModelSpec
+
+__all__ = [
+    "Fingerprint",
+    "Identity",
+    "IdentityOptions",
+    "IdentityResult",
+    "PromptDifference",
+    "PromptRecord",
+    "check_fingerprint",
+    "read_fingerprint",
+    "take_fingerprint",
+    "write_fingerprint",
+]
+
+USUAL_REPETITIONS = 8
+THOROUGH_REPETITIONS = 24
+
+
+def take_fingerprint(
+    spec: ModelSpec,
+    *,
+    repetitions: int = USUAL_REPETITIONS,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> Fingerprint:
+    """Record what a server says of the first token of fifty answers, several times each, alone and among others.
+
+    Args:
+        spec: the server and model.
+        repetitions: how often each prompt is asked; at least 2. More make a noisy server's record sharper.
+        on_progress: called with a line on how far it is.
+
+    Raises:
+        SpecificationError: a value makes no sense.
+        UnsupportedTaskError: the server gives no log-probabilities.
+        UnjudgeableError: it is gone, or answers hardly anything.
+    """
+    refuse_inside_event_loop("take_fingerprint", "await asyncio.to_thread(take_fingerprint, …)")
+    return asyncio.run(take_fingerprint_async(spec, repetitions=repetitions, on_progress=on_progress))
+
+
+def check_fingerprint(
+    fingerprint: Fingerprint,
+    spec: ModelSpec,
+    options: IdentityOptions | None = None,
+    noise: Sequence[Fingerprint] = (),
+    *,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> IdentityResult:
+    """Ask a server for first tokens until it is decided whether it is still the fingerprint's model.
+
+    Prompts are drawn at random, each time from all, so that the error rates hold however long it takes.
+
+    Args:
+        fingerprint: the record of the model as it should be.
+        spec: the server and model to check.
+        options: error rates, and the size of a change that matters.
+        noise: fingerprints of the same model that count as healthy: another precision, another machine.
+        on_progress: called with a line on how far it is.
+
+    Raises:
+        SpecificationError: a value makes no sense.
+        UnsupportedTaskError: the server gives no log-probabilities.
+        UnjudgeableError: it is gone, or answers hardly anything.
+    """
+    refuse_inside_event_loop("check_fingerprint", "await asyncio.to_thread(check_fingerprint, …)")
+    chosen = IdentityOptions() if options is None else options
+    return asyncio.run(check_fingerprint_async(fingerprint, spec, chosen, noise, on_progress=on_progress))
