@@ -230,6 +230,10 @@ def test_the_commands(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
         shown = capfd.readouterr().out
     assert shown.startswith("DIFFERENT  after ")
     assert "was likeliest, now" in shown
+    with ScriptedServer(answer=model(), models=["scripted"]) as server:
+        assert run("save", str(tmp_path), "--base-url", server.url, "--model", "scripted") == 2
+        assert run("save", f"{file}/below", "--base-url", server.url, "--model", "scripted") == 2
+        assert server.count == 0  # refused before anything is asked
     assert run("check", str(tmp_path / "absent"), "--base-url", "http://127.0.0.1:9") == 2
 
 

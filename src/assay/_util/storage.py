@@ -85,6 +85,23 @@ def write_new(files: Mapping[Path, str], *, instead: str) -> None:
             raise write_error(f"cannot write {file}", error) from error
 
 
+def refuse_unwritable(file: Path) -> None:
+    """Refuse a path that cannot be written, before the work whose outcome it is to hold; makes its folder.
+
+    Raises:
+        StorageError: the disk is full or failing.
+        OutputError: the file cannot be written.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise write_error(f"cannot write {file}", error) from None
+
+
 def refuse_existing(files: Iterable[Path], *, instead: str) -> None:
     """Raise an OutputError if a file exists already; `instead` says what to do about it."""
     if existing := next((file for file in files if file.exists()), None):

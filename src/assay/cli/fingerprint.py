@@ -35,9 +35,11 @@ def save(file: Path, base_url: str, model: str, completions: bool, thorough: boo
     Example:
       assay fingerprint save my-model.fingerprint.json --base-url http://localhost:8000 --model my-model
     """
+    from assay._util.storage import refuse_unwritable
     from assay.identity import THOROUGH_REPETITIONS, USUAL_REPETITIONS, take_fingerprint, write_fingerprint
     from assay.types import ModelSpec
 
+    refuse_unwritable(file)
     spec = ModelSpec(base_url=base_url, model=model, endpoint="completions" if completions else "chat")
     spec = with_server_options(spec, options)
     found = take_fingerprint(

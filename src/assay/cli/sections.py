@@ -51,7 +51,7 @@ SHARED = {
         "think_end_token",
         "thinking_budget",
     ),
-    "Verdict": ("explain", "minimums", "maximums", "ranges", "stop_early", "alpha"),
+    "Verdict": ("explain", "minimums", "maximums", "ranges", "stop_early", "alpha", "beta", "size", "tolerate"),
     "Pace and patience": (
         "concurrency",
         "request_timeout",
