@@ -23,7 +23,7 @@ IN_PARALLEL := --numprocesses 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo docs test test-quick test-web helm-web lint bench bench-helm scheduling parity simulate chaos soak servers constraints clean
+.PHONY: help demo docs test test-quick test-web helm-web lint bench bench-helm scheduling parity simulate triage-matrix chaos soak servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (a few minutes the first time)"
@@ -38,6 +38,7 @@ help:
 	@echo "make scheduling   order and concurrency on a simulated server (ten seconds)"
 	@echo "make parity       run lm-eval beside Assay on 60 tasks and groups, and look at all 13,123 tasks (ten minutes)"
 	@echo "make simulate     error rates and cost of early stopping, and of margins, 10,000 runs a setting (an hour and more)"
+	@echo "make triage-matrix plant every fault in every task, and count what triage says first (ten minutes; needs ASSAY_DATA_DIR)"
 	@echo "make chaos        kill runs and damage journals at random, and compare what comes out"
 	@echo "make soak         half an hour at 256 requests at once with 1 % faults: counts, memory, nothing stuck"
 	@echo "make servers      probe and run real servers: llama.cpp by itself, others by SERVERS='NAME=URL[#MODEL] …'"
@@ -94,6 +95,9 @@ simulate: .venv/test-ready
 	@$(RUN) benchmarks.simulate_scores --write docs/statistics.md
 	@$(RUN) benchmarks.simulate_rivals --write docs/statistics.md
 	@$(RUN) benchmarks.simulate_margins --write docs/statistics.md
+
+triage-matrix: .venv/test-ready
+	@$(RUN) benchmarks.triage --part both --jobs 2 --quiet --write docs/triage.md
 
 chaos: .venv/test-ready
 	@$(RUN) benchmarks.chaos
