@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from rich.console import Console
 
 from assay import diagnosis
 from assay.diagnosis import Cause, Triage
-from assay.diagnosis.contents import degenerate, not_extracted
+from assay.diagnosis.contents import degenerate, not_extracted, not_read
 from assay.diagnosis.decline import chance_level
 from assay.diagnosis.endings import reasoning_leaked, truncated
 from assay.diagnosis.evidence import Baseline, Evidence, Reference, Twin
@@ -341,6 +342,52 @@ def test_guessing_is_a_cause_only_where_more_was_known_to_be_possible() -> None:
     assert beside.finding.is_cause
     better = [facts(number, float(number % 4 < 2), choices=4) for number in range(100)]
     assert list(chance_level(Evidence(better, UNKNOWN, None))) == []
+
+
+def test_fewer_right_answers_than_guessing_gives_point_at_reading_them() -> None:
+    samples = [facts(number, float(number < 4), choices=4) for number in range(100)]
+    (found,) = chance_level(against(samples, lambda sample: float(sample.doc_id % 4 < 3)))
+    assert found.finding.cause is Cause.BELOW_CHANCE
+    assert found.finding.is_cause
+    assert "misread" in found.finding.advice
+    assert "weights" not in found.finding.advice
+
+
+def unread(doc_id: int, **more: Any) -> SampleFacts:
+    return SampleFacts(
+        task="t", doc_id=doc_id, score=0.0, outcome=Outcome.UNEXTRACTED, is_generated=True, excerpt="\x1b18!", **more
+    )
+
+
+def test_answers_that_the_filter_takes_nothing_from_are_shown_without_a_baseline() -> None:
+    right = [facts(number, 1.0, is_generated=True) for number in range(3)]
+    (found,) = not_read(Evidence([*right, *map(unread, range(3, 100))], UNKNOWN, None))
+    assert found.finding.is_cause
+    assert found.finding.evidence.startswith("97 of 100 (97%) answers end by themselves and nothing is extracted")
+    assert found.finding.evidence.count(r"'\x1b18!'") == 3
+    assert [example.shown for example in found.finding.examples] == ["\x1b18!"] * 3
+
+
+def test_some_unread_answers_are_normal_and_known_forms_have_causes_of_their_own() -> None:
+    right = [facts(number, 1.0, is_generated=True) for number in range(60)]
+    assert not list(not_read(Evidence([*right, *map(unread, range(60, 100))], UNKNOWN, None)))
+    boxed = [unread(number, missed=Where.BOXED) for number in range(60, 200)]
+    assert not list(not_read(Evidence([*right, *boxed], UNKNOWN, None)))
+
+
+def test_unread_answers_are_not_called_a_worse_model(tmp_path: Path) -> None:
+    before = run(tmp_path / "before", SimulatedModel())
+
+    def spells(body: dict[str, Any]) -> dict[str, Any]:
+        reply = SimulatedModel()(body)
+        message = reply["choices"][0]["message"]
+        message["content"] = re.sub(r"\d", lambda digit: "abcdefghij"[int(digit[0])], message["content"])
+        return reply
+
+    after = run(tmp_path / "after", spells)
+    found = diagnosis.triage(after.results_file, before.results_file)
+    assert found.causes[0].cause is Cause.NOT_READ
+    assert "nothing is extracted" in found.headline
 
 
 def test_what_the_loss_is_measured_against() -> None:

@@ -11,6 +11,7 @@ from assay.diagnosis.judging import (
     Found,
     Suspicion,
     as_remark,
+    examples_of,
     exceeds_baseline,
     is_harmless,
     judge,
@@ -18,6 +19,7 @@ from assay.diagnosis.judging import (
     percent,
 )
 from assay.diagnosis.texts import Sign
+from assay.types import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,6 +46,8 @@ _SIGNS = (
 )
 """Sign, its cause, the least share of answers without a baseline, and what to do."""
 _BEYOND_BASELINE = 0.03
+_UNREAD_SHARE = 0.5
+"""Without a baseline's texts, the least share of answers that the filter finds nothing in."""
 
 
 def not_extracted(evidence: Evidence) -> Iterator[Found]:
@@ -95,6 +99,44 @@ def _missed(evidence: Evidence, cause: Cause, is_missed: Callable[[SampleFacts],
         ),
     )
     yield found if exceeds_baseline(evidence, is_missed, generated, least=_MISSED_SHARE) else as_remark(found)
+
+
+def not_read(evidence: Evidence) -> Iterator[Found]:
+    """Complete answers that the filter finds nothing in, and whose form no other detector knows."""
+    generated = evidence.generated
+    affected = [sample for sample in generated if _is_unread(sample)]
+    least = _BEYOND_BASELINE if evidence.baseline is not None and evidence.baseline.has_facts else _UNREAD_SHARE
+    if not exceeds_baseline(evidence, _is_unread, generated, least=least):
+        return
+    shown = ", ".join(repr(example.shown) for example in examples_of(affected, _excerpt))
+    yield judge(
+        evidence,
+        Suspicion(
+            cause=Cause.NOT_READ,
+            evidence=f"{percent(len(affected), len(generated))} answers end by themselves and nothing is extracted "
+            f"from them; they end in {shown}",
+            advice="compare these endings with the task's filter: change the filter, or ask for the form that it reads",
+            affected=affected,
+            of=len(generated),
+            confidence=Confidence.POSSIBLE,
+            show=_excerpt,
+        ),
+    )
+
+
+def _is_unread(sample: SampleFacts) -> bool:
+    """Whether nothing was extracted, and neither the text nor its place in the reply tells why."""
+    return (
+        sample.outcome is Outcome.UNEXTRACTED
+        and (sample.score or 0.0) < 1
+        and not sample.signs
+        and sample.missed is None
+        and not sample.is_open_thought
+    )
+
+
+def _excerpt(sample: SampleFacts) -> str:
+    return sample.excerpt
 
 
 def degenerate(evidence: Evidence) -> Iterator[Found]:

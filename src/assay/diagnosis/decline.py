@@ -20,17 +20,21 @@ if TYPE_CHECKING:
 _FEWEST = 50
 _ALWAYS = 0.9
 _WEIGHT = 0.9
+_GUESSED = "if the model should do better: look at prompts, log-probabilities ('assay probe'), weights"
+_READ_WRONG = "guessing would do better, so answers are lost or misread: read some wrong ones beside what was extracted"
 
 
 def chance_level(evidence: Evidence) -> Iterator[Found]:
-    """Multiple-choice scores that guessing would reach. A small model may do no better."""
+    """Multiple-choice scores that guessing would reach or exceed. A small model may do no better than guess."""
     offered = [sample for sample in evidence.scored if sample.choices > 1]
     if len(offered) < _FEWEST:
         return
     chance = sum(1 / sample.choices for sample in offered) / len(offered)
     right = round(sum(sample.score or 0.0 for sample in offered))
-    if wilson(right, len(offered)).low > chance:
+    interval = wilson(right, len(offered))
+    if interval.low > chance:
         return
+    is_below = interval.high < chance
     letters = Counter(sample.extracted for sample in offered if sample.is_generated)
     same = letters.most_common(1)
     words = f"{percent(right, len(offered))} right where guessing gives {chance:.0%}"
@@ -39,9 +43,9 @@ def chance_level(evidence: Evidence) -> Iterator[Found]:
     found = judge(
         evidence,
         Suspicion(
-            cause=Cause.CHANCE_LEVEL,
+            cause=Cause.BELOW_CHANCE if is_below else Cause.CHANCE_LEVEL,
             evidence=words,
-            advice="if the model should do better: look at prompts, log-probabilities ('assay probe'), weights",
+            advice=_READ_WRONG if is_below else _GUESSED,
             affected=offered,
             of=len(evidence.scored),
             confidence=Confidence.POSSIBLE,

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 20_000
 """Characters of an answer that are analysed, half from each end."""
+_EXCERPT = 60
+"""Characters kept of an answer that the filter found nothing in."""
 _DIGITS = 16
 """Hexadecimal digits kept of a hash: 64 bits."""
 _COMPARES_WITH_TARGET = frozenset({"exact_match", "em", "acc", "math_verify", "quasi_exact_match"})
@@ -72,6 +74,8 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stops: tuple[str, ...] = ()
     """The stop strings of the request."""
     extracted: str = ""
+    excerpt: str = ""
+    """The end of a wrong answer that the filter found nothing in."""
     model: str | None = None
     """The model named in the reply, if it is not the one asked for."""
     endpoint: str | None = None
@@ -122,13 +126,15 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
     prompt = sample.prompts[0] if sample.prompts else None
     text = "" if prompt is None else prompt.text
     is_wrong = score is not None and score < 1
+    outcome = Outcome.ANSWERED if filtered is None else filtered.outcome
     return SampleFacts(
         task=sample.task,
         doc_id=sample.doc_id,
         score=score,
-        outcome=Outcome.ANSWERED if filtered is None else filtered.outcome,
+        outcome=outcome,
         other_filter=is_wrong and _is_right_by_another_filter(sample, metric, filter_name),
         extracted="" if filtered is None else sys.intern(filtered.extracted[:80]),
+        excerpt=_excerpt(first) if is_wrong and outcome is Outcome.UNEXTRACTED else "",
         choices=_number_of_choices(sample, first),
         model=_first([answer.model for answer in answers]),
         endpoint=_first([answer.endpoint for answer in answers]),
@@ -155,6 +161,11 @@ def _first(names: list[str | None]) -> str | None:
         if name:
             return sys.intern(name)
     return None
+
+
+def _excerpt(answer: Answer | None) -> str:
+    text = "" if answer is None else (answer.text or "").rstrip()
+    return text if len(text) <= _EXCERPT else "…" + text[-_EXCERPT:]
 
 
 def _prompt_facts(prompt: Prompt | None, text: str) -> dict[str, Any]:

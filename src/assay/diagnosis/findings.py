@@ -45,6 +45,8 @@ class Cause(StrEnum):
     """The text states the right answer, but the filter extracted something else, or nothing."""
     RUN_ON = "run_on"
     """The text continues after the answer, for example with a question of its own, and the filter read that."""
+    NOT_READ = "not_read"
+    """The filter finds nothing in complete answers, whose form is not a known one."""
     REPETITIVE = "repetitive"
     GIBBERISH = "gibberish"
     WRONG_LANGUAGE = "wrong_language"
@@ -54,6 +56,8 @@ class Cause(StrEnum):
     ONE_TASK = "one_task"
     ONE_LENGTH_BAND = "one_length_band"
     CHANCE_LEVEL = "chance_level"
+    BELOW_CHANCE = "below_chance"
+    """Significantly fewer answers are right than guessing gives: they are probably misread."""
     ANSWERS_WORSE = "answers_worse"
     """The model answers worse than in the baseline, for no reason in the harness."""
 
@@ -83,6 +87,7 @@ TITLES: dict[Cause, str] = {
     Cause.EMPTY: "answers are empty",
     Cause.EXTRACTION_MISSED: "right answers are not extracted",
     Cause.RUN_ON: "texts run on after the answer, and the wrong part is extracted",
+    Cause.NOT_READ: "answers hold nothing that the filter takes",
     Cause.REPETITIVE: "texts repeat themselves without end",
     Cause.GIBBERISH: "texts are gibberish",
     Cause.WRONG_LANGUAGE: "texts are in another language or script than the questions",
@@ -92,6 +97,7 @@ TITLES: dict[Cause, str] = {
     Cause.ONE_TASK: "one task carries the loss",
     Cause.ONE_LENGTH_BAND: "prompts of one length carry the loss",
     Cause.CHANCE_LEVEL: "the score is what guessing gives",
+    Cause.BELOW_CHANCE: "the score is below what guessing gives",
     Cause.ANSWERS_WORSE: "the answers themselves are worse",
 }
 """The causes as text."""

@@ -10,7 +10,7 @@ import msgspec
 
 from assay.diagnosis.baseline import baseline_of
 from assay.diagnosis.comparability import baseline_is_part, mismatches, other_lm_eval, sampled
-from assay.diagnosis.contents import degenerate, not_extracted
+from assay.diagnosis.contents import degenerate, not_extracted, not_read
 from assay.diagnosis.decline import answers_worse, chance_level
 from assay.diagnosis.endings import reasoning_leaked, stopped_early, truncated, without_content
 from assay.diagnosis.evidence import Evidence, Reference
@@ -51,6 +51,7 @@ _DETECTORS: tuple[Detector, ...] = (
     stopped_early,
     reasoning_leaked,
     not_extracted,
+    not_read,
     degenerate,
     slices,
     chance_level,
