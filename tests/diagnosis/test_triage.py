@@ -368,6 +368,27 @@ def test_answers_that_the_filter_takes_nothing_from_are_shown_without_a_baseline
     assert [example.shown for example in found.finding.examples] == ["\x1b18!"] * 3
 
 
+def test_a_limit_of_the_servers_own_is_not_to_be_raised_in_the_request() -> None:
+    def cut(doc_id: int, tokens: int) -> SampleFacts:
+        return SampleFacts(
+            task="t",
+            doc_id=doc_id,
+            score=0.0,
+            outcome=Outcome.TRUNCATED,
+            is_generated=True,
+            max_tokens=256,
+            completion_tokens=tokens,
+        )
+
+    right = [facts(number, 1.0, is_generated=True) for number in range(20)]
+    (found,) = truncated(Evidence([*right, *(cut(number, 46) for number in range(20, 60))], UNKNOWN, None))
+    assert "cut off at 46 tokens" in found.finding.evidence
+    assert found.finding.advice.startswith("the server cuts off after 46 tokens (median), although 256 were asked for")
+    assert "raise max_gen_toks" not in found.finding.advice
+    (found,) = truncated(Evidence([*right, *(cut(number, 256) for number in range(20, 60))], UNKNOWN, None))
+    assert found.finding.advice.startswith("raise max_gen_toks")
+
+
 def test_some_unread_answers_are_normal_and_known_forms_have_causes_of_their_own() -> None:
     right = [facts(number, 1.0, is_generated=True) for number in range(60)]
     assert not list(not_read(Evidence([*right, *map(unread, range(60, 100))], UNKNOWN, None)))
@@ -387,6 +408,7 @@ def test_unread_answers_are_not_called_a_worse_model(tmp_path: Path) -> None:
     after = run(tmp_path / "after", spells)
     found = diagnosis.triage(after.results_file, before.results_file)
     assert found.causes[0].cause is Cause.NOT_READ
+    assert diagnosis.triage(after.results_file).causes[0].cause is Cause.NOT_READ
     assert "nothing is extracted" in found.headline
 
 

@@ -63,7 +63,8 @@ def truncated(evidence: Evidence) -> Iterator[Found]:
         Suspicion(
             cause=Cause.TRUNCATED,
             evidence=words,
-            advice=f"raise max_gen_toks (--gen-kwargs max_gen_toks=N): {_advised_limit(evidence, affected, completed)}",
+            advice=_advice_on_server_limit(affected)
+            or f"raise max_gen_toks (--gen-kwargs max_gen_toks=N): {_advised_limit(evidence, affected, completed)}",
             affected=affected,
             of=len(generated),
             confidence=Confidence.CERTAIN,
@@ -81,8 +82,28 @@ def _is_cut_off(sample: SampleFacts) -> bool:
 
 def _limit(affected: Sequence[SampleFacts]) -> str:
     limits = Counter(sample.max_tokens or sample.completion_tokens for sample in affected)
-    limit = limits.most_common(1)[0][0]
+    limit = _server_limit(affected) or limits.most_common(1)[0][0]
     return _tokens(limit) if limit else "the token limit"
+
+
+def _server_limit(affected: Sequence[SampleFacts]) -> int | None:
+    """The median length of answers that end well before the limit in the request; None if most reach it."""
+    known = [
+        (each.completion_tokens, each.max_tokens) for each in affected if each.completion_tokens and each.max_tokens
+    ]
+    early = [used for used, asked in known if used < _NEAR_LIMIT * asked]
+    return round(median(early)) if 2 * len(early) > len(affected) else None
+
+
+def _advice_on_server_limit(affected: Sequence[SampleFacts]) -> str | None:
+    limit = _server_limit(affected)
+    if limit is None:
+        return None
+    asked = max(sample.max_tokens or 0 for sample in affected)
+    return (
+        f"the server cuts off after {_tokens(limit)} (median), although {asked} were asked for: raise its own limit on "
+        "new tokens or its context length; a higher max_gen_toks does not help"
+    )
 
 
 def _tokens(count: int | str) -> str:
@@ -213,9 +234,14 @@ def stopped_early(evidence: Evidence) -> Iterator[Found]:
             advice="ask without the stop string that the text holds (--gen-kwargs until=...)",
             affected=affected,
             of=len(generated),
-            confidence=Confidence.LIKELY,
+            confidence=Confidence.LIKELY if short or _knows_lengths(evidence) else Confidence.POSSIBLE,
         ),
     )
+
+
+def _knows_lengths(evidence: Evidence) -> bool:
+    """Whether the baseline tells how long the answers should be."""
+    return evidence.baseline is not None and evidence.baseline.has_facts
 
 
 def _lacks_result(sample: SampleFacts) -> bool:
