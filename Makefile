@@ -97,7 +97,7 @@ simulate: .venv/test-ready
 	@$(RUN) benchmarks.simulate_margins --write docs/statistics.md
 
 triage-matrix: .venv/test-ready
-	@$(RUN) benchmarks.triage --part both --jobs 2 --quiet --write docs/triage.md
+	@$(RUN) benchmarks.triage --part both --jobs 2 --quiet $(if $(MODEL_OUTPUTS),--model-outputs $(MODEL_OUTPUTS)) --write docs/triage.md
 
 chaos: .venv/test-ready
 	@$(RUN) benchmarks.chaos

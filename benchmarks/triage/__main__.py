@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.pages import publish, table
 from benchmarks.triage.documents import KINDS
 from benchmarks.triage.matrix import Bench, Healthy, Judgement, Part, Result, cells
+from benchmarks.triage.real_answers import real_answers
 
 
 def of_task(name: str, parts: Sequence[Part], strengths: int, documents: int) -> tuple[list[Result], list[Healthy]]:
@@ -71,6 +72,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--held-out-details", action="store_true", help="print held-out cells, too")
     parser.add_argument("--write", type=Path, help="page whose sections are replaced")
+    parser.add_argument("--model-outputs", type=Path, help="published answers of real models, as healthy runs")
     parser.add_argument("--quiet", action="store_true", help="print no cells")
     options = parser.parse_args()
     parts = list(Part) if options.part == "both" else [Part(options.part)]
@@ -83,6 +85,9 @@ def main() -> None:
             more, healthy = each.result()
             results += more
             pairs += healthy
+    if options.model_outputs:
+        with tempfile.TemporaryDirectory() as folder:
+            pairs += [each for each in real_answers(options.model_outputs, Path(folder)) if each.part in parts]
     if not options.quiet:
         _print_details(results, pairs, shown=list(Part) if options.held_out_details else [Part.DEVELOPMENT])
     publish([("triage-figures", figures(results, pairs)), ("triage-confusion", confusion(results))], options.write)

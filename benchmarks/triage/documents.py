@@ -39,7 +39,8 @@ class MatrixTask:
 
     name: str
     kind: Kind
-    include: Path
+    include: Path | None
+    """A folder of task files; None if lm-eval's are enough."""
     samples: Mapping[str, tuple[int, ...]]
     right: Mapping[tuple[str, int], str]
     wrong: Mapping[tuple[str, int], str]

@@ -75,7 +75,11 @@ def specification(folder: Path, task: MatrixTask, url: str) -> Specification:
     return Specification(
         tasks=task.names,
         model=ModelSpec(base_url=url, model=MODEL, concurrency=1, max_attempts=1),
-        options=TaskOptions(include_path=str(task.include), samples=dict(task.samples), confirm_run_unsafe_code=True),
+        options=TaskOptions(
+            include_path=None if task.include is None else str(task.include),
+            samples=dict(task.samples),
+            confirm_run_unsafe_code=True,
+        ),
         output_dir=str(folder),
         triage=False,
     )
