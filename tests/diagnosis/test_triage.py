@@ -22,7 +22,7 @@ from assay import diagnosis
 from assay.diagnosis import Cause, Triage
 from assay.diagnosis.contents import degenerate, not_extracted, not_read
 from assay.diagnosis.decline import chance_level
-from assay.diagnosis.endings import reasoning_leaked, truncated
+from assay.diagnosis.endings import reasoning_leaked, truncated, without_content
 from assay.diagnosis.evidence import Baseline, Evidence, Reference, Twin
 from assay.diagnosis.extraction import Where
 from assay.diagnosis.facts import SampleFacts
@@ -387,6 +387,26 @@ def test_a_limit_of_the_servers_own_is_not_to_be_raised_in_the_request() -> None
     assert "raise max_gen_toks" not in found.finding.advice
     (found,) = truncated(Evidence([*right, *(cut(number, 256) for number in range(20, 60))], UNKNOWN, None))
     assert found.finding.advice.startswith("raise max_gen_toks")
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "tool_calls"])
+def test_empty_answers_are_blamed_on_what_ended_them_rather_than_on_a_stop_string(reason: str) -> None:
+    def nothing(doc_id: int) -> SampleFacts:
+        return SampleFacts(
+            task="t",
+            doc_id=doc_id,
+            score=0.0,
+            outcome=Outcome.EMPTY,
+            is_generated=True,
+            finish_reason=reason,
+            completion_tokens=1,
+            stops=("Q:",),
+        )
+
+    right = [facts(number, 1.0, is_generated=True) for number in range(20)]
+    (found,) = without_content(Evidence([*right, *map(nothing, range(20, 60))], UNKNOWN, None))
+    assert found.finding.cause is Cause.EMPTY
+    assert f"finish_reason: 40 {reason}" in found.finding.evidence
 
 
 def test_some_unread_answers_are_normal_and_known_forms_have_causes_of_their_own() -> None:

@@ -41,6 +41,12 @@ _STOPPED_LENGTH = 0.5
 _FEWEST_RIGHT = 10
 _STOPPED_AT_ONCE = 3
 """Tokens of an answer that begins with a stop string, at most."""
+_OTHER_ENDS = {
+    "content_filter": "a filter between client and model removes the answers: switch it off for this run",
+    "tool_calls": "the server takes the answers for calls of tools: start it without a tool parser",
+    "function_call": "the server takes the answers for calls of functions: start it without a tool parser",
+}
+"""What to do if an answer without content ended for this reason."""
 _LEAKED_SHARE = 0.05
 _ORDINARY_STOP = 12
 """Longest stop string, in characters, that ordinary text may contain, unlike ``<|im_end|>``."""
@@ -193,6 +199,17 @@ def _without_anything(generated: Sequence[SampleFacts], nothing: Sequence[Sample
     words = f"{percent(len(nothing), len(generated))} answers are empty"
     if tokens:
         words += f", of {_tokens(round(median(tokens)))} (median)"
+    reasons = Counter(sample.finish_reason for sample in nothing if sample.finish_reason in _OTHER_ENDS)
+    if 2 * reasons.total() > len(nothing):
+        ends = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+        return Suspicion(
+            cause=Cause.EMPTY,
+            evidence=f"{words}; finish_reason: {ends}",
+            advice=_OTHER_ENDS[reasons.most_common(1)[0][0] or ""],
+            affected=nothing,
+            of=len(generated),
+            confidence=Confidence.CERTAIN,
+        )
     if stops and tokens and 0 < median(tokens) <= _STOPPED_AT_ONCE:
         return Suspicion(
             cause=Cause.STOPPED_EARLY,
