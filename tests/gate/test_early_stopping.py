@@ -217,6 +217,33 @@ def test_requests_that_hang_are_not_waited_for_once_it_is_over(
     assert (result.n == 0) is ("no answer came in time to any of 60 documents" in result.reason)
 
 
+@pytest.mark.parametrize("concurrency", [8, 64])
+def test_a_request_that_hangs_for_a_decided_check_holds_no_other_check(
+    server: ScriptedServer, tmp_path: Path, concurrency: int
+) -> None:
+    checks, tasks = (minimum(0.9), minimum(0.1, "drawing")), ("counting", "drawing")
+    needed: set[str] = set()
+    given_up: set[str] = set()
+
+    def noted(body: dict[str, Any]) -> float:
+        needed.add(json.dumps(body))
+        return 0.0
+
+    def hanging(body: dict[str, Any]) -> float:
+        text = json.dumps(body)
+        if "counting" not in text or text in needed:
+            return 0.0
+        given_up.add(text)
+        return NEVER
+
+    server.answer, server.latency = wrong, noted
+    patient = evaluate(specification(server, tmp_path / "patient", *checks, tasks=tasks, concurrency=1))
+    server.latency = hanging
+    run = evaluate(specification(server, tmp_path / "hanging", *checks, tasks=tasks, concurrency=concurrency))
+    assert given_up
+    assert documents(run) == documents(patient)
+
+
 def test_every_task_needs_a_check(server: ScriptedServer, tmp_path: Path) -> None:
     with pytest.raises(SpecificationError, match="add a check"):
         evaluate(specification(server, tmp_path))

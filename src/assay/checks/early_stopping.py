@@ -1,9 +1,10 @@
 """Early stopping: asks documents in a seeded random order, and only until every check is decided.
 
 Quick answers arrive first, and they are not a fair sample. So an answer is scored and shown to the checks only when all
-answers before it in the random order have arrived. A decision therefore depends on the order and the answers alone, not
-on timing, concurrency or interruptions. Answers that arrive after the last decision stay in the journal, unscored;
-those that take longer than any before are not waited for.
+answers before it in the random order have arrived, but for those to tasks whose checks are all decided: they no longer
+count. A decision therefore depends on the order and the answers alone, not on timing, concurrency or interruptions.
+Answers that arrive after the last decision stay in the journal, unscored; those that take longer than any before are
+not waited for.
 """
 
 from __future__ import annotations
@@ -123,12 +124,13 @@ class EarlyStopper:
 
     def receive(self, sample: Sample, responses: Sequence[Response]) -> None:
         """Take a sample's answers; samples may come in any order."""
-        self._arrived[sample.task, sample.doc_id] = (sample, responses)
+        if self._is_open(sample.task) or (sample.task, sample.doc_id) in self._expected:
+            self._arrived[sample.task, sample.doc_id] = (sample, responses)
         self._slowest = max([self._slowest, *(response.latency for response in responses)])
-        while self._expected and self._expected[0] in self._arrived:
+        while self._expected and (self._expected[0] in self._arrived or not self._is_open(self._expected[0][0])):
             task, doc_id = self._expected.popleft()
-            found = self._arrived.pop((task, doc_id))
-            if not self._stopped and self._is_open(task):
+            found = self._arrived.pop((task, doc_id), None)
+            if found is not None and not self._stopped and self._is_open(task):
                 self._count(*found)
         if self._stopped or not any(check.is_open for check in self.checks):
             self._is_over.set()
