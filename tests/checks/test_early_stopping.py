@@ -115,6 +115,18 @@ def minimum(value: float, task: str = "t", alpha: float = 0.001) -> Check:
     return Check(metric=KEY, task=task, min=value, alpha=alpha)
 
 
+def test_the_possible_scores_of_a_decided_check_all_give_its_verdict() -> None:
+    """Without an error of rounding: 24 of 80 documents are a score of 0.3, and not a little more."""
+    for seed in range(40):
+        scores = {"t": share(80, 0.1, seed)}
+        check = followed(Check(metric=KEY, task="t", max=0.3, alpha=0.1), scores)
+        run([check], scores)
+        interval = check.result().interval
+        assert interval is not None
+        assert check.result().verdict is Verdict.PASS
+        assert interval.high <= 0.3
+
+
 @pytest.mark.parametrize(
     ("score", "verdict", "at_most"),
     [(0.0, Verdict.FAIL, 20), (0.217, Verdict.FAIL, 120), (0.635, Verdict.PASS, 200), (0.99, Verdict.PASS, 60)],

@@ -350,8 +350,8 @@ def _possible_means(test: SequentialTest) -> Interval:
     interval, resolution = test.interval(), test.plan.resolution
     if resolution is None:
         return interval
-    step = resolution / test.plan.population
-    low, high = ceil(interval.low / step - _ROUNDING) * step, floor(interval.high / step + _ROUNDING) * step
+    steps = test.plan.population / resolution
+    low, high = ceil(interval.low * steps - _ROUNDING) / steps, floor(interval.high * steps + _ROUNDING) / steps
     return msgspec.structs.replace(interval, low=min(low, high), high=max(low, high))
 
 
