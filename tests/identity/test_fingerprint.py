@@ -209,6 +209,40 @@ def test_a_file_that_is_no_fingerprint_is_one_line(content: str, tmp_path: Path)
         read_fingerprint(tmp_path / "absent.json")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda file: file["prompts"][3].update(noise=[-1, -1]),
+        lambda file: file["prompts"][3].update(noise=[1e308, 1]),
+        lambda file: file["prompts"][3].update(noise=[]),
+        lambda file: file["prompts"][3].update(top={"a": 5.0}),
+        lambda file: file["prompts"][3].update(top={"a": -999.0}),
+        lambda file: file["prompts"][3].update(top={"a": 0.0, "b": 0.0}),
+        lambda file: file["prompts"][3].update(top={}),
+        lambda file: file.update(prompts=file["prompts"][:5]),
+        lambda file: file.update(prompts=file["prompts"][:1] * 50),
+    ],
+)
+def test_answers_that_no_server_gives_are_no_fingerprint(damage: Callable[[Any], object], tmp_path: Path) -> None:
+    file = write_fingerprint(tmp_path / "f.json", taken(model()))
+    content = json.loads(file.read_text())
+    damage(content)
+    file.write_text(json.dumps(content))
+    with pytest.raises(FileFormatError, match="is no fingerprint"):
+        read_fingerprint(file)
+
+
+def test_a_server_that_lists_fewer_alternatives_is_not_compared() -> None:
+    def answer(body: dict[str, Any]) -> Any:
+        reply = model()(body)
+        entries = reply["choices"][0]["logprobs"]["content"][0]
+        entries["top_logprobs"] = entries["top_logprobs"][:5]
+        return reply
+
+    with pytest.raises(UnsupportedTaskError, match="lists 5 alternatives of the first token, and the record has 20"):
+        checked(taken(model()), answer)
+
+
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     file = write_fingerprint(tmp_path / "f.json", msgspec.structs.replace(taken(model()), format=9))
     with pytest.raises(FileFormatError, match="of a newer Assay"):

@@ -82,6 +82,13 @@ def test_halves_of_characters_are_told_apart() -> None:
     assert read_first_token(reply({"content": [{**top[0], "top_logprobs": top}]})).top == {"e2": -1.0, "e3": -2.0}
 
 
+@pytest.mark.parametrize("values", [[5.0], [-0.01, -0.01], [float("1e300"), -1.0]])
+def test_probabilities_above_one_are_refused(values: list[float]) -> None:
+    top = [entry(f"t{place}", value) for place, value in enumerate(values)]
+    with pytest.raises(ReplyError, match="exceed 1"):
+        read_first_token(reply({"content": [{**top[0], "top_logprobs": top}]}))
+
+
 @pytest.mark.parametrize(
     "body", [b"{}", b"[", reply(None), reply({"content": []}), reply({"top_logprobs": [None]}), b'{"choices": 3}']
 )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assay.errors import NothingMeasuredError, SpecificationError, UnsupportedTaskError
-from assay.identity.fingerprint import Fingerprint, record_of
+from assay.identity.fingerprint import FEWEST, Fingerprint, record_of
 from assay.identity.prompts import PROMPTS
 from assay.identity.top_logprobs import FirstToken, first_token_body, read_first_token
 from assay.models.api_key import read_api_key
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from assay.types import ModelSpec
 
 _AT_ONCE = 8
-_FEWEST = 20
-"""Prompts with an answer, without which a fingerprint says too little."""
 _PATIENCE = 3
 """Prompts without log-probabilities, and none with."""
 _SHAPE = frozenset({FailureCause.UNREADABLE_REPLY, FailureCause.BAD_REQUEST})
@@ -53,7 +51,7 @@ async def take_fingerprint_async(
                     else:
                         answers[number].append(reply)
     complete = [number for number in range(len(PROMPTS)) if number not in failures]
-    if len(complete) < _FEWEST:
+    if len(complete) < FEWEST:
         reason = next(iter(failures.values()))
         raise NothingMeasuredError(f"only {len(complete)} of {len(PROMPTS)} prompts were answered: {reason.message}")
     server = preflight.first.models[0].owned_by if preflight.first.models else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.errors import NothingMeasuredError, SpecificationError
+from assay.errors import NothingMeasuredError, SpecificationError, UnsupportedTaskError
 from assay.identity.asking import first_token, refuse_silent
 from assay.identity.top_logprobs import divergence
 from assay.models.api_key import read_api_key
@@ -141,6 +141,12 @@ async def check_fingerprint_async(
                     divergence=fmean(test.values) if test.values else None,
                     noise=at_most,
                     size=size,
+                )
+            if 2 * len(reply.top) < len(record.top):
+                raise UnsupportedTaskError(
+                    f"the server lists {len(reply.top)} alternatives of the first token, and the record has "
+                    f"{len(record.top)}: too few to compare; raise the server's limit (vLLM: --max-logprobs), or "
+                    "record it anew"
                 )
             found = divergence(record.top, reply.top)
             test.add(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -24,15 +24,21 @@ _ERRORS = 2.33
 """Standard errors above the mean: the noise is at most that with 99 % confidence."""
 
 
+FEWEST = 20
+"""Prompts with an answer, without which a fingerprint says too little."""
+_Logprob = Annotated[float, msgspec.Meta(ge=-1000, le=1e-3)]
+_Nats = Annotated[float, msgspec.Meta(ge=0, le=1000)]
+
+
 class PromptRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt's answers, taken together."""
 
     prompt: str
     prompt_tokens: int | None = None
     """How many tokens the server counted, if it was always the same number."""
-    top: dict[str, float]
+    top: dict[str, _Logprob]
     """By token, its mean log-probability: the logarithm of the mean probability."""
-    noise: tuple[float, ...]
+    noise: tuple[_Nats, ...]
     """Of each repetition, its divergence from the mean of the others, in nats."""
 
 
@@ -119,6 +125,14 @@ def read_fingerprint(file: Path) -> Fingerprint:
         raise FileFormatError(f"{file} is no fingerprint: {error}; 'assay fingerprint save' makes one") from None
     if fingerprint.format > FORMAT:
         raise FileFormatError(f"{file} has format {fingerprint.format}, of a newer Assay; this one knows {FORMAT}")
-    if not fingerprint.prompts or not all(each.top and len(each.noise) > 1 for each in fingerprint.prompts):
-        raise FileFormatError(f"{file} is no fingerprint: it holds no answers; 'assay fingerprint save' makes one")
+    if len({each.prompt for each in fingerprint.prompts}) < FEWEST or not all(map(_is_whole, fingerprint.prompts)):
+        raise FileFormatError(
+            f"{file} is no fingerprint: it lacks answers, or holds some that no server gives; 'assay fingerprint save' "
+            "makes one"
+        )
     return fingerprint
+
+
+def _is_whole(record: PromptRecord) -> bool:
+    listed = sum(map(math.exp, record.top.values()))
+    return 1e-3 < listed < 1.01 and len(record.noise) > 1

@@ -19,6 +19,9 @@ TOP = 20
 """How many tokens servers return at most: OpenAI's protocol and vLLM allow no more."""
 _IMPOSSIBLE = -1000.0
 """Log-probabilities below it stand for "none": vLLM writes -9999 for minus infinity, which JSON does not know."""
+_ROUNDED = 1e-3
+_MOST = 1.01
+"""Sum of probabilities, with what low precision adds."""
 _LEAST = 1e-5
 """Probability that rounding to four decimals may hide in twenty tokens together."""
 
@@ -95,6 +98,8 @@ def read_first_token(body: bytes) -> FirstToken:
         raise ReplyError(
             FailureCause.UNREADABLE_REPLY, "the reply has no log-probabilities of the first token's alternatives"
         )
+    if sum(map(math.exp, top.values())) > _MOST:
+        raise _beyond_one()
     return FirstToken(top, None if reply.usage is None else reply.usage.prompt_tokens)
 
 
@@ -104,13 +109,24 @@ def _name(entry: _Entry) -> str:
 
 
 def _merged(entries: Iterable[tuple[str, float | None]]) -> dict[str, float]:
-    """The entries without impossible ones, those with the same text together."""
+    """The entries without impossible ones, those with the same text together.
+
+    Raises:
+        ReplyError: a probability exceeds 1.
+    """
     merged: dict[str, float] = {}
     for token, logprob in entries:
         if logprob is None or not logprob > _IMPOSSIBLE:
             continue
+        if logprob > _ROUNDED:
+            raise _beyond_one()
         merged[token] = logprob if token not in merged else math.log(math.exp(merged[token]) + math.exp(logprob))
     return merged
+
+
+def _beyond_one() -> ReplyError:
+    message = "the reply's log-probabilities are none: their probabilities exceed 1"
+    return ReplyError(FailureCause.UNREADABLE_REPLY, message)
 
 
 def divergence(reference: Mapping[str, float], candidate: Mapping[str, float]) -> float:
