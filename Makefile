@@ -28,7 +28,7 @@ IN_PARALLEL := --numprocesses 2 --dist worksteal
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (a few minutes the first time)"
 	@echo "make test         ruff, mypy and all tests"
-	@echo "make test-quick   most of the tests, for the inner loop (a minute and a half)"
+	@echo "make test-quick   most of the tests, for the inner loop (under a minute and a half)"
 	@echo "make docs         build the documentation site into build/site, links checked"
 	@echo "make test-web     open reports in a browser; needs Chromium (apt-get install chromium)"
 	@echo "make helm-web     open a run in HELM's own website, and run HELM beside Assay; needs Chromium (installs HELM, 2 GB)"

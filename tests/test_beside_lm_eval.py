@@ -20,6 +20,8 @@ from tests.servers.scripted import ScriptedServer
 from tests.small_tokenizer import write_small_tokenizer
 from tests.tasks.chat_templates import TEMPLATES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from assay.tasks.tokenizer import Tokenizer
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["by_lm_eval"]
 
 END = "<|endoftext|>"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from assay._util.versions import installed_version
 from assay.errors import SpecificationError
 from assay.models.request_shape import shape_of, validate_shape
 from assay.models.urls import endpoint_url, server_root, without_secrets
@@ -247,7 +247,7 @@ def fingerprint(specification: Specification) -> str:
         "shape": shape_of(model),
         "think_end_token": model.think_end_token,
         "options": specification.options,
-        "lm_eval": version("lm_eval"),
+        "lm_eval": installed_version("lm_eval"),
     }
     if specification.rerun:  # else the journals of earlier releases would not be found
         identity["rerun"] = specification.rerun

@@ -18,6 +18,8 @@ from assay.demo import server as server_module
 from assay.demo.server import DemoServer
 from assay.errors import MissingDependencyError, OutputError, ServerUnreachableError
 
+pytestmark = pytest.mark.slow
+
 FAKE_CHILD = Path(__file__).with_name("fake_child.py")
 
 

@@ -179,6 +179,7 @@ class Limited(ScriptedServer):
         return await wire.error(429, "Rate limit reached for requests", "rate_limit_exceeded", **headers)
 
 
+@pytest.mark.slow
 def test_a_limit_for_each_minute_costs_no_answer(usual: float, tmp_path: Path) -> None:
     with Limited(allowed=12, seconds=0.3, retry_after=0.1) as server:
         evaluation = run(server, tmp_path)

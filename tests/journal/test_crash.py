@@ -72,6 +72,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.kill()
 
 
+@pytest.mark.slow
 def test_every_append_that_returned_survives_kill_9(tmp_path: Path) -> None:
     appender = """
         journal = open_journal()
@@ -121,6 +122,7 @@ def test_a_second_opening_in_the_same_process_is_refused_as_well(tmp_path: Path)
         assert journal.resumed
 
 
+@pytest.mark.slow
 def test_of_two_processes_that_start_a_run_at_once_one_is_refused(tmp_path: Path) -> None:
     contender = """
         print("starting", flush=True)

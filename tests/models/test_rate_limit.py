@@ -130,6 +130,7 @@ def test_a_quota_that_is_longer_than_the_limit_is_not_waited_for_in_silence(rese
     assert ask_all(headers, 300) == (0, [])
 
 
+@pytest.mark.slow
 def test_a_run_keeps_to_its_pace(tmp_path: Path) -> None:
     with ScriptedServer(answer=answer, models=["scripted"]) as server:
         evaluation = evaluate(

@@ -11,6 +11,8 @@ import pytest
 
 from assay.scoring.deadline import Deadline, DeadlineError
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_regular_expression_that_backtracks_without_end_is_interrupted() -> None:
     deadline = Deadline(0.1)

@@ -8,7 +8,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.servers.scripted import ScriptedServer
+
+pytestmark = pytest.mark.slow
 
 TASK = """
 task: deadly

@@ -248,6 +248,7 @@ def test_rows_kept_in_a_damaged_state_are_made_again(hub_folder: Path, tmp_path:
         assert load(hub_folder, "owner/Sums", "main")["train"]["a"][:] == [2, 4], damage
 
 
+@pytest.mark.slow
 def test_two_processes_fill_one_cache(hub_folder: Path, tmp_path: Path) -> None:
     code = (
         "import sys\nfrom assay.tasks.data import data_source\n"

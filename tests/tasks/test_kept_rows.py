@@ -218,6 +218,7 @@ def test_a_task_takes_kept_rows_unless_its_own_python_sees_them(data: Path, libr
     ]
 
 
+@pytest.mark.slow
 def test_a_run_over_kept_rows_does_without_the_library(data: Path, library: Any, tmp_path: Path) -> None:
     tasks = tmp_path / "tasks"
     tasks.mkdir()

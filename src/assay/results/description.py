@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay._util.versions import installed_version
 from assay.results.document import ResultsDocument, RunConfig, ScoredSections
 from assay.results.writing import BOOTSTRAP_ITERATIONS
 from assay.tasks.model_args import lm_eval_model_name
@@ -57,8 +57,8 @@ def whole_document(
         git_hash=None,
         date=started,
         pretty_env_info=f"Python {platform.python_version()}, {platform.platform()}",
-        transformers_version=_version("transformers"),
-        lm_eval_version=_version("lm_eval"),
+        transformers_version=installed_version("transformers") or "N/A",
+        lm_eval_version=installed_version("lm_eval") or "N/A",
         upper_git_hash=None,
         **_tokenizer_sections(tokenizer, model.max_length),
         task_hashes=task_hashes,
@@ -100,13 +100,6 @@ def _tokenizer_sections(tokenizer: Tokenizer | None, max_length: int | None) -> 
     if tokenizer is None or not (recorded := tokenizer.recorded):
         return {}
     return {**recorded, "max_length": PromptEncoder(tokenizer, max_length).longest}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "N/A"
 
 
 def marked_stopped_early(scored: ScoredSections, stopped: StoppedEarly) -> ScoredSections:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import platform
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay._util.versions import installed_version
 from assay._version import __version__
 from assay.results.document import Provenance
 from assay.specification import recorded
@@ -38,5 +38,5 @@ def package_versions() -> dict[str, str]:
     return {
         "assay": __version__,
         "python": platform.python_version(),
-        **{package: version(package) for package in _RECORDED_PACKAGES},
+        **{package: installed_version(package) or "none" for package in _RECORDED_PACKAGES},
     }

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
+import functools
 import hashlib
-import importlib.metadata
 import importlib.util
 import logging
 import os
@@ -23,6 +23,7 @@ import msgspec
 
 from assay._util.cache import cache_dir, store
 from assay._util.paths import expand_home
+from assay._util.versions import installed_version
 from assay.errors import SpecificationError, TaskConfigError, UnknownTaskError
 from assay.tasks.yaml_headers import HeaderReader, checked_header, own_header
 
@@ -257,8 +258,7 @@ class _CachedIndex(msgspec.Struct, frozen=True, array_like=True):
 
 
 def _cache_key(root: Path) -> str:
-    release = importlib.metadata.version("lm_eval")
-    return hashlib.sha256(f"{release}\0{root}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{installed_version('lm_eval')}\0{root}".encode()).hexdigest()[:16]
 
 
 def _state(root: Path, folders: list[tuple[str, list[str]]]) -> dict[str, int]:
@@ -280,12 +280,21 @@ def _write_cache(path: Path, index: _CachedIndex) -> None:
 def _read_cache(path: Path) -> list[TaskEntry] | None:
     """Return the stored entries; None where they are missing, damaged, or the folder has changed since."""
     try:
-        stored = memoryview(path.read_bytes())
-        if zlib.crc32(stored[4:]) != int.from_bytes(stored[:4]):
+        about = path.stat()
+        cached = _stored_index(path, about.st_mtime_ns, about.st_size)
+        if cached is None or cached.format != _CACHE_FORMAT:
             return None
-        cached = msgspec.msgpack.decode(stored[4:], type=_CachedIndex)
-        if cached.format == _CACHE_FORMAT and all(os.stat(p).st_mtime_ns == t for p, t in cached.state.items()):
+        if all(os.stat(watched).st_mtime_ns == modified for watched, modified in cached.state.items()):
             return cached.entries
     except (OSError, msgspec.MsgspecError):
         pass
     return None
+
+
+@functools.lru_cache(maxsize=1)
+def _stored_index(path: Path, _modified: int, _size: int) -> _CachedIndex | None:
+    """What the file holds; None if it is damaged. Decoded once, as long as the file stays the same."""
+    stored = memoryview(path.read_bytes())
+    if zlib.crc32(stored[4:]) != int.from_bytes(stored[:4]):
+        return None
+    return msgspec.msgpack.decode(stored[4:], type=_CachedIndex)

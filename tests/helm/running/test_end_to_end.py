@@ -14,6 +14,8 @@ from assay.errors import UnsupportedTaskError
 from assay.helm import StateFile
 from tests.helm.running.runs import read, run_command, stat, write_run
 
+pytestmark = pytest.mark.slow
+
 SUMS = ((2, 2), (3, 4), (1, 5), (2, 6))
 SHOTS = "What is 1 + 1?\nAnswer: 2\n\nWhat is 4 + 3?\nAnswer: 7\n\nWhat is 5 + 2?\nAnswer: 7\n\n"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import sys, threading
 from assay.helm.scoring import nltk_package
@@ -44,6 +46,7 @@ def test_only_the_thread_that_asked_finds_packages_missing() -> None:
     run(PROGRAM)
 
 
+@pytest.mark.slow
 def test_tokens_and_stems_need_neither_scipy_nor_scikit_learn() -> None:
     loaded = run(
         "import sys\n"
