@@ -28,11 +28,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.client.probe import TITLES, Capability, ProbeReport, probe
 from assay.demo import TASK, TASK_FOLDER
 from assay.demo.weights import MODEL_NAME, find_model_file
 from assay.errors import AssayError
 from assay.evaluation import Evaluation, evaluate
-from assay.models.probe import TITLES, Capability, ProbeReport, probe
 from assay.progress import Progress
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.evaluation.test_flow import samples, without_times

@@ -163,11 +163,11 @@ async def bare_loop(work: Work) -> None:
 
 async def engine_loop(work: Work) -> None:
     from assay._util.spool import Spool
-    from assay.engine import ask_all
+    from assay.client.concurrency import Concurrency
+    from assay.client.openai import OpenAIModel
     from assay.journal import Journal
-    from assay.models.concurrency import Concurrency
-    from assay.models.openai import OpenAIModel
     from assay.progress import Progress
+    from assay.scheduling import ask_all
     from assay.scoring.deadline import Deadline
     from assay.scoring.task_scores import TaskScores, receive_all
     from assay.types import ModelSpec

@@ -18,11 +18,11 @@ from math import exp
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.engine import ask_all
-from assay.engine.schedule import LongestFirst, Stream
-from assay.models.auto_concurrency import AutoConcurrency
-from assay.models.concurrency import Concurrency, ServerLoad
+from assay.client.auto_concurrency import AutoConcurrency
+from assay.client.concurrency import Concurrency, ServerLoad
 from assay.progress import Progress
+from assay.scheduling import ask_all
+from assay.scheduling.schedule import LongestFirst, Stream
 from assay.types import Answer, CompleteSample, Request, Response, Sample
 from benchmarks.pages import publish, table
 from benchmarks.simulated_server import Costs, ServerSpec, SimulatedServer, run_simulated

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, NamedTuple, TypeVar
 
-from assay.models.concurrency import ServerLoad
+from assay.client.concurrency import ServerLoad
 
 T = TypeVar("T")
 

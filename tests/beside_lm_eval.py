@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from assay.client.urls import endpoint_url
 from assay.evaluation import Evaluation, evaluate
-from assay.models.urls import endpoint_url
 from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.servers.echoing import Body, ImaginaryModel

@@ -23,10 +23,10 @@ LAYERS = (
     ("rescoring", "lm_eval_process"),
     ("runs",),
     ("results",),
-    ("scoring", "engine"),
+    ("scoring", "scheduling"),
     ("specification", "progress"),
     ("tasks",),
-    ("models", "journal", "sandbox", "stats"),
+    ("client", "journal", "sandbox", "stats"),
     ("types", "_util"),
     ("errors", "_version"),
 )

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from assay.evaluation import evaluate
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 from assay.runs.compare import compare
 from assay.runs.files import read_run
 from assay.types import Check, EarlyStopping

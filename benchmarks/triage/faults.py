@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from assay.diagnosis.findings import Cause
+from assay.diagnosis.causes import Cause
 from benchmarks.triage.replies import Reply
 
 

@@ -10,7 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.diagnosis.findings import Cause, Triage
+from assay.diagnosis.causes import Cause
+from assay.diagnosis.findings import Triage
 from assay.diagnosis.run import triage
 from benchmarks.triage.documents import KINDS, MatrixTask, load, write_own_tasks
 from benchmarks.triage.faults import FAULTS, Context, Fault

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+from assay.client.openai import OpenAIModel, TimedReply
+from assay.client.preflight import Preflight
+from assay.client.server_info import ServerInfo
 from assay.evaluation import evaluate, flow, plan
-from assay.models.openai import OpenAIModel, TimedReply
-from assay.models.preflight import Preflight
-from assay.models.server_info import ServerInfo
 from assay.types import Failure, FailureCause, ModelSpec, Request, Response, Specification, TaskOptions
 from benchmarks.triage.documents import MatrixTask
 from benchmarks.triage.replies import Reply, as_json, as_sent

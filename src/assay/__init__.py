@@ -11,7 +11,11 @@ TYPE_CHECKING = False  # as in `typing`, whose import would take longer than all
 if TYPE_CHECKING:
     from typing import Any
 
-    from assay.diagnosis.findings import Cause, Confidence, Example, Finding, Triage
+    from assay.client.probe.probing import probe, probe_async
+    from assay.client.probe.report import Capability, Observation, ProbeReport, Seen
+    from assay.client.server_info import ServedModel
+    from assay.diagnosis.causes import Cause
+    from assay.diagnosis.findings import Confidence, Example, Finding, Triage
     from assay.diagnosis.run import triage
     from assay.errors import (
         AssayError,
@@ -49,9 +53,6 @@ if TYPE_CHECKING:
     from assay.gate.policy import CheckEntry, Overrides, Policy, load_policy
     from assay.gate.run import GateReport, ModelOutcome, run_gate
     from assay.lm_eval_process.process import run_lm_eval
-    from assay.models.probe.probing import probe, probe_async
-    from assay.models.probe.report import Capability, Observation, ProbeReport, Seen
-    from assay.models.server_info import ServedModel
     from assay.progress import Progress, Snapshot, Standing
     from assay.reports.comparison import comparison_markdown
     from assay.reports.gate import gate_markdown
@@ -59,8 +60,8 @@ if TYPE_CHECKING:
     from assay.reports.junit import junit_xml
     from assay.reports.progress import show_progress
     from assay.rescoring.rescore import Difference, Rescored, score
+    from assay.results.check_results import CheckResult, Verdict
     from assay.results.document import AssayPart, ResultsDocument
-    from assay.results.verdicts import CheckResult, Verdict
     from assay.runners import (
         RunnerOptions,
         resolve_metric,
@@ -104,7 +105,8 @@ if TYPE_CHECKING:
     )
 
 _EXPORTS = {
-    "assay.diagnosis.findings": "Cause Confidence Example Finding Triage",
+    "assay.diagnosis.causes": "Cause",
+    "assay.diagnosis.findings": "Confidence Example Finding Triage",
     "assay.diagnosis.run": "triage",
     "assay.errors": (
         "AssayError BaselineMismatchError DataNotFoundError FewerStatisticsError FileFormatError JournalError "
@@ -119,9 +121,9 @@ _EXPORTS = {
     "assay.gate.policy": "CheckEntry Overrides Policy load_policy",
     "assay.gate.run": "GateReport ModelOutcome run_gate",
     "assay.lm_eval_process.process": "run_lm_eval",
-    "assay.models.probe.probing": "probe probe_async",
-    "assay.models.probe.report": "Capability Observation ProbeReport Seen",
-    "assay.models.server_info": "ServedModel",
+    "assay.client.probe.probing": "probe probe_async",
+    "assay.client.probe.report": "Capability Observation ProbeReport Seen",
+    "assay.client.server_info": "ServedModel",
     "assay.progress": "Progress Snapshot Standing",
     "assay.reports.comparison": "comparison_markdown",
     "assay.reports.gate": "gate_markdown",
@@ -130,7 +132,7 @@ _EXPORTS = {
     "assay.reports.progress": "show_progress",
     "assay.rescoring.rescore": "Difference Rescored score",
     "assay.results.document": "AssayPart ResultsDocument",
-    "assay.results.verdicts": "CheckResult Verdict",
+    "assay.results.check_results": "CheckResult Verdict",
     "assay.runners": (
         "RunnerOptions resolve_metric run_accuracy_bbh run_accuracy_gsm8k run_accuracy_gsm8k_cot "
         "run_accuracy_gsm8k_cot_llama run_accuracy_ifeval run_accuracy_mmlu_pro"

@@ -91,7 +91,7 @@ class AssayGate:
         __tracebackhide__ = True
         from assay.errors import AssayError
         from assay.gate.run import run_gate
-        from assay.results.verdicts import Verdict
+        from assay.results.check_results import Verdict
 
         refusal = None
         try:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypedDict
 
 from assay._util.address_list import read_addresses
 from assay._util.event_loops import refuse_inside_event_loop
+from assay.client.api_key import NO_KEY
 from assay.errors import SamplesFailedError, SpecificationError
 from assay.lm_eval_process.log import make_log
-from assay.models.api_key import NO_KEY
 from assay.progress import Progress
 from assay.tasks.seeds import parse_seeds
 from assay.tasks.selection import parse_samples
@@ -151,8 +151,8 @@ def _ask_with_assay(
     api_key: str = NO_KEY,
     **options: Any,
 ) -> tuple[_Results, str]:
+    from assay.client.api_key import api_key_given
     from assay.evaluation import evaluate
-    from assay.models.api_key import api_key_given
 
     model_options = {
         "concurrency": options.pop("max_concurrent", None),

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from assay._util.versions import installed_version
+from assay.client.request_shape import shape_of, validate_shape
+from assay.client.urls import endpoint_url, server_root, without_secrets
+from assay.client.user_headers import header_values, without_values
 from assay.errors import SpecificationError
-from assay.models.request_shape import shape_of, validate_shape
-from assay.models.urls import endpoint_url, server_root, without_secrets
-from assay.models.user_headers import header_values, without_values
 from assay.stats.multiple import bonferroni_alpha
 from assay.tasks.gen_kwargs import generation_fault
 from assay.tasks.selection import validate_samples

@@ -1,5 +1,8 @@
 """The vocabulary: small frozen structs that every other module imports.
 
+First what a user asks for (model, options, checks, budget), then requests, then what the journal keeps (answers with
+their completions, failures with their causes), then samples.
+
 Names are lm-eval's and HELM's where the meaning is theirs (``doc_id``, ``num_fewshot``, ``finish_reason``).
 """
 
@@ -114,7 +117,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Sent with every request, in place of Assay's own of the same name. A value is text, ``$VARIABLE`` or ``@FILE``;
     a value written as text is never recorded. An empty one removes Assay's own header."""
     dialect: Dialect = "auto"
-    """How the provider's API differs; see :func:`assay.models.request_shape.dialect_shape`."""
+    """How the provider's API differs; see :func:`assay.client.request_shape.dialect_shape`."""
     rename_fields: dict[str, str] = {}
     """Fields of request bodies that the server knows by another name: lm-eval's name -> the server's."""
     drop_fields: tuple[str, ...] = ()
@@ -285,7 +288,7 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
     fresh: bool = False
     """Start anew even if an interrupted run of the same specification could be resumed."""
     probe: bool = False
-    """Before the run, ask a dozen short requests to see how the server behaves (:mod:`assay.models.probe`). What they
+    """Before the run, ask a dozen short requests to see how the server behaves (:mod:`assay.client.probe`). What they
     show is kept with the results, and never stops the run."""
     triage: bool = True
     """Say at the end why the scores are low, unless every check passes; see :mod:`assay.diagnosis`."""

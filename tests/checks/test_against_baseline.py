@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay.checks.against_baseline import judge_against_baseline
 from assay.checks.scope import Scope
-from assay.results.verdicts import CheckResult, Verdict
+from assay.results.check_results import CheckResult, Verdict
 from assay.runs.files import read_run
 from assay.runs.record import RecordedRun, Score, TaskRecord
 from assay.stats.paired import mcnemar

@@ -11,8 +11,8 @@ import pytest
 from assay.checks.early_stopping import EarlyStopper, seed_of, tokens_of
 from assay.checks.scope import Scope
 from assay.checks.sequential import SequentialCheck
-from assay.models.concurrency import Concurrency
-from assay.results.verdicts import CheckResult, Verdict
+from assay.client.concurrency import Concurrency
+from assay.results.check_results import CheckResult, Verdict
 from assay.runs.record import RecordedRun, TaskRecord
 from assay.types import Answer, Budget, Check, EarlyStopping, Request, Sample
 

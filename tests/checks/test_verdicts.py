@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from assay.checks.verdicts import judge, parse_maximum, parse_minimum, resolve_checks
 from assay.errors import SpecificationError, UnknownMetricError
-from assay.results.verdicts import Verdict, worst
+from assay.results.check_results import Verdict, worst
 from assay.scoring.measure import Score
 from assay.stats.intervals import failure_bounds
 from assay.types import Check, Outcome

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from assay import errors
-from assay.cli import _EXIT_CODES
+from assay.cli.exit_codes import EXIT_CODES
 from assay.errors import AssayError, RunInterrupted
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 
 TABLE = Path(__file__).parents[2] / "docs" / "exit-codes.md"
 SIGNALS = (130, 143)
@@ -52,6 +52,6 @@ def test_the_table_names_no_error_that_is_not_there() -> None:
 
 
 def test_every_verdict_and_every_code_of_the_help_has_a_row_and_no_row_is_left_out_there() -> None:
-    helped = [code for line in _EXIT_CODES.splitlines()[2:] for code in numbers(re.split(r"  +\b", line.strip())[0])]
+    helped = [code for line in EXIT_CODES.splitlines()[2:] for code in numbers(re.split(r"  +\b", line.strip())[0])]
     assert helped == list(rows())
     assert {verdict.exit_code for verdict in Verdict} <= set(rows())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from assay.cli import main
-from assay.models.probe import TITLES, Capability
+from assay.client.probe import TITLES, Capability
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 
 

@@ -35,8 +35,8 @@ from assay.evaluation import Evaluation
 from assay.gate.run import GateReport, ModelOutcome
 from assay.reports.gate import gate_markdown, gate_text
 from assay.reports.junit import junit_xml
+from assay.results.check_results import CheckResult, Verdict
 from assay.results.document import AssayPart, ResultsDocument
-from assay.results.verdicts import CheckResult, Verdict
 from assay.runs.files import read_run
 from assay.runs.saving import save_baseline
 from assay.types import Check, Outcome

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from assay.cli.gate import gate
+from assay.client.preflight import AGREEMENT_PROMPTS
 from assay.errors import ServerChangedError
 from assay.evaluation import evaluate
-from assay.models.preflight import AGREEMENT_PROMPTS
 from assay.progress import Progress
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, right

@@ -16,7 +16,7 @@ import pytest
 
 from assay.errors import SandboxError, UnsupportedTaskError
 from assay.evaluation import Evaluation, evaluate
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 from assay.sandbox.pool import Sandbox
 from assay.tasks.library import load_tasks
 from assay.types import Check, EarlyStopping, FailureCause, ModelSpec, Specification, TaskOptions

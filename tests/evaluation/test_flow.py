@@ -33,7 +33,7 @@ from assay.journal import check, find_journals, records
 from assay.journal.records import ResponseRecord
 from assay.progress import Progress
 from assay.reports.html import write_report
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 from assay.types import Answer, Check, FailedSample, FailureCause, ModelSpec, Outcome, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer, reply_with
 
@@ -160,7 +160,7 @@ def test_no_probe_stops_a_run(
     server: ScriptedServer, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("assay.evaluation.flow._PROBE_SECONDS", 0.3)
-    monkeypatch.setattr("assay.models.preflight._KEY_TIMEOUT", 0.3)
+    monkeypatch.setattr("assay.client.preflight._KEY_TIMEOUT", 0.3)
     server.faults = (Fault(kind, seconds=60, probes_only=True),)
     evaluation = evaluate(msgspec.structs.replace(specification(server, tmp_path), probe=True))
     assert evaluation.failures == ()

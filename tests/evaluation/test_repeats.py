@@ -16,7 +16,7 @@ from assay.errors import SpecificationError, TaskConfigError, UnknownMetricError
 from assay.evaluation import Evaluation, evaluate
 from assay.progress import Progress
 from assay.rescoring.rescore import score
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 from assay.runs.files import read_run
 from assay.runs.saving import save_baseline
 from assay.stats.intervals import clustered_mean_interval, wilson

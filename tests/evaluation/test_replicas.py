@@ -19,11 +19,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from assay.client.preflight import AGREEMENT_PROMPTS
 from assay.errors import ModelNotServedError, ReplicasDifferError, ServerUnreachableError
 from assay.evaluation import Evaluation, evaluate
 from assay.journal import records
 from assay.journal.records import Header, ResponseRecord
-from assay.models.preflight import AGREEMENT_PROMPTS
 from assay.progress import Progress
 from assay.types import Answer, ModelSpec, Specification, TaskOptions
 from tests.evaluation.test_flow import TASKS, answer, samples

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from assay.models.auto_concurrency import AutoConcurrency
-from assay.models.concurrency import Concurrency
+from assay.client.auto_concurrency import AutoConcurrency
+from assay.client.concurrency import Concurrency
 from benchmarks.scheduling import (
     COSTS,
     TASKS,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from assay.engine.schedule import LongestFirst
 from assay.evaluation.streams import longest_answer, streams
+from assay.scheduling.schedule import LongestFirst
 from assay.tasks.library import load_tasks
 from assay.tasks.randomness import may_draw_for_prompts
 from assay.tasks.requests import RequestWriter, samples

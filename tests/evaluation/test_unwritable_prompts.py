@@ -14,7 +14,7 @@ from assay.errors import TaskConfigError
 from assay.evaluation import evaluate
 from assay.progress import Progress
 from assay.rescoring.rescore import score
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 from assay.tasks.library import load_tasks
 from assay.tasks.requests import RequestWriter, samples, try_first_prompts
 from assay.types import Check, EarlyStopping, FailureCause, ModelSpec, Specification, TaskOptions

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from assay.cli.gate import gate
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import evaluate
-from assay.results.verdicts import CheckResult, Verdict
+from assay.results.check_results import CheckResult, Verdict
 from assay.runs.saving import save_baseline
 from assay.types import Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS

@@ -20,8 +20,8 @@ from assay.cli.run import run as run_command
 from assay.errors import BaselineMismatchError, SpecificationError
 from assay.evaluation import Evaluation, evaluate
 from assay.reports.html import write_report
+from assay.results.check_results import Verdict
 from assay.results.reading import read_results
-from assay.results.verdicts import Verdict
 from assay.runs.files import read_run
 from assay.runs.saving import save_baseline
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Outcome, Specification, TaskOptions

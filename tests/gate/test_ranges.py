@@ -19,7 +19,7 @@ from assay.cli.run import run as run_command
 from assay.errors import SpecificationError
 from assay.evaluation import Evaluation, evaluate
 from assay.progress import Progress
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 from assay.runs.files import read_run
 from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 from tests.servers.scripted import Fault, ScriptedServer

@@ -24,7 +24,7 @@ from assay.gate.run import GateReport, ModelOutcome, run_gate
 from assay.reports.gate import gate_markdown
 from assay.reports.github import annotation_lines
 from assay.reports.junit import junit_xml
-from assay.results.verdicts import CheckResult, Verdict
+from assay.results.check_results import CheckResult, Verdict
 from assay.types import ModelSpec, Specification, TaskOptions
 from tests.gate.conftest import KEY, TASKS, right, wrong
 from tests.servers.scripted import ScriptedServer, reply_with

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.client.replies import ReplyError
 from assay.identity.top_logprobs import divergence, read_first_token
-from assay.models.wire import ReplyError
 
 logits = st.floats(-20, 20)
 pairs = st.integers(2, 60).flatmap(lambda n: st.tuples(*[st.lists(logits, min_size=n, max_size=n)] * 2))

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from assay.diagnosis import explain_scores
-from assay.reports.gathered import Gathering
 from assay.reports.html import write_report
+from assay.reports.page_gathering import Gathering
 from assay.runs.samples import RunSamples
 from tests.result_files import write_run
 

@@ -17,7 +17,7 @@ from assay.evaluation import evaluate
 from assay.evaluation.snapshot import RunSnapshot
 from assay.progress import Standing
 from assay.reports.live import LiveTable
-from assay.results.verdicts import CheckResult
+from assay.results.check_results import CheckResult
 from assay.stats.intervals import wilson
 from assay.types import (
     Answer,

@@ -16,12 +16,12 @@ from assay._util.durations import format_duration, format_rate
 from assay._util.text import printable
 from assay.progress import Progress
 from assay.reports.comparison import comparison_text
-from assay.reports.fitting import fitting_table
 from assay.reports.progress import ProgressLines, show_progress
 from assay.reports.remarks import remarks
 from assay.reports.table import check_lines, correction_lines, score_table
+from assay.reports.wide_tables import fitting_table
+from assay.results.check_results import CheckResult, Verdict
 from assay.results.document import AssayPart, ResultsDocument, Totals
-from assay.results.verdicts import CheckResult, Verdict
 from assay.runs.compare import Change, Comparison
 from assay.scoring.corrections import Correction
 from assay.scoring.measure import Score

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from assay.client.logprobs import read_echo
 from assay.errors import UnsupportedTaskError
-from assay.models.logprobs import read_echo
 from assay.tasks.huggingface_tokenizer import HuggingFaceTokenizer
 from assay.tasks.loglikelihood import LoglikelihoodBodies, lm_eval_response, needs_loglikelihood, refuse_unscorable
 from assay.types import Answer, LogprobSource, ModelSpec, TextTail

@@ -10,7 +10,7 @@ import msgspec
 
 from assay.checks.exact import exact_total
 from assay.checks.verdicts import Bound, describe, format_beside, unknown_range_message, verdict_of_bounds
-from assay.results.verdicts import CheckResult, Verdict
+from assay.results.check_results import CheckResult, Verdict
 from assay.runs.pairing import pair_tasks
 from assay.stats.paired import Flips, mcnemar, newcombe_interval, paired_difference
 from assay.stats.strata import stratified_interval

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from assay.checks.sequential import ScoreLookup, SequentialCheck
-    from assay.models.concurrency import Concurrency
-    from assay.results.verdicts import EvidenceCourse
+    from assay.client.concurrency import Concurrency
+    from assay.results.check_results import EvidenceCourse
     from assay.types import EarlyStopping, Response, Sample
 
 _ROUNDS_AHEAD = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.models.request_shape import request_settings
+from assay.client.request_shape import request_settings
 from assay.runs.files import comparable_settings
 from assay.runs.record import Score, TaskRecord, document_hash, prompt_hash, score_of
 from assay.tasks.lm_eval_json import as_written

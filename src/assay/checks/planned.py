@@ -16,7 +16,7 @@ from assay.checks.scope import Scope, doubts_of, scope_of
 from assay.checks.sequential import SequentialCheck, out_of_range_message, plan_of
 from assay.checks.verdicts import describe, judge, resolve_checks
 from assay.errors import BaselineMismatchError, SpecificationError
-from assay.results.verdicts import CheckResult, Verdict
+from assay.results.check_results import CheckResult, Verdict
 from assay.runs.files import read_run, whole_run_hint
 from assay.runs.pairing import partial_message, settings_changes
 from assay.tasks.metrics import metric_keys_by_name
@@ -25,7 +25,7 @@ from assay.tasks.selection import count_chosen, describe_part, documents_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from assay.models.concurrency import Concurrency
+    from assay.client.concurrency import Concurrency
     from assay.runs.record import RecordedRun
     from assay.scoring.measure import Score
     from assay.tasks.library import LoadedTasks

@@ -10,7 +10,7 @@ import msgspec
 from assay.checks.against_baseline import allowed_note, mismatch_message
 from assay.checks.verdicts import counted_samples, describe, refuse_outside_range
 from assay.errors import SpecificationError
-from assay.results.verdicts import CheckResult, EvidenceCourse, Verdict, demand_of
+from assay.results.check_results import CheckResult, EvidenceCourse, Verdict, demand_of
 from assay.runs.pairing import BaselineDocuments
 from assay.stats.course import course_of
 from assay.stats.plans import Decision, margin_plan, threshold_plan

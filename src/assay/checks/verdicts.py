@@ -14,7 +14,7 @@ import msgspec
 
 from assay._util.per_cent import share_hint
 from assay.errors import SpecificationError, UnknownMetricError
-from assay.results.verdicts import CheckResult, Verdict
+from assay.results.check_results import CheckResult, Verdict
 from assay.tasks.metric_ranges import UNIT
 from assay.types import Check, MetricKey
 

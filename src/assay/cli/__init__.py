@@ -22,6 +22,7 @@ import click
 from assay._util.interruption import is_stopping
 from assay._util.storage import is_storage_error, write_error
 from assay._version import __version__
+from assay.cli.exit_codes import EXIT_CODES
 from assay.errors import AssayError, StorageError
 
 if TYPE_CHECKING:
@@ -105,22 +106,9 @@ class _LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-_EXIT_CODES = """\b
-Exit codes:
-  0  done, and every check met
-  1  a check is not met
-  2  cannot be done as asked
-  3  inconclusive: the budget ended before the evidence sufficed
-  4  could not be judged: server gone, or samples without a score
-  70  a fault of Assay's own
-  74  the disk is full or fails; the answers on it are kept
-  130, 143  interrupted; the same command goes on where it stopped
-  141  standard output was closed"""
-
-
 @click.group(
     cls=_LazyGroup,
-    epilog=_EXIT_CODES,
+    epilog=EXIT_CODES,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 110,

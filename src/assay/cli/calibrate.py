@@ -74,7 +74,7 @@ def _print_table(calibration: Calibration) -> None:
     from rich.text import Text
 
     from assay.cli.consoles import OutputConsole
-    from assay.reports.fitting import fitting_table
+    from assay.reports.wide_tables import fitting_table
 
     rows = [
         (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli import discard_stdout
+from assay.cli.exit_codes import EXIT_CODES, code_for_git_bisect
 from assay.cli.remarks import remark
 from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import server_options, with_server_options
@@ -23,25 +24,11 @@ if TYPE_CHECKING:
     from assay.gate.policy import Policy
     from assay.gate.run import GateReport
 
-_EXIT_CODES = """\b
-Exit codes:
-  0  every check passes
-  1  a check fails
-  2  wrong usage, or the policy makes no sense
-  3  inconclusive: the budget ended before the evidence sufficed
-  4  invalid: server gone, nothing measured, baseline does not match, or failed samples could change the verdict"""
-
-
-_SKIP = 125
-_STOP_BISECTING = 128
-_BISECT = {0: 0, 1: 1, 3: _SKIP, 4: _SKIP}
-"""A gate's exit code -> the one for ``git bisect run``, which takes most numbers below 128 for a bad commit."""
-
 
 @click.command(
     cls=SectionedCommand,
     short_help="Judge servers by a policy: thresholds, baselines, early stopping.",
-    epilog=_EXIT_CODES,
+    epilog=EXIT_CODES,
 )
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--explain", is_flag=True, help="Say what each check will be able to see; ask nothing.")
@@ -95,7 +82,7 @@ def _for_bisect(judge: Callable[[], int]) -> int:
     except AssayError as error:
         remark(f"assay: {error}")
         code = error.exit_code
-    return _BISECT.get(code, _STOP_BISECTING)
+    return code_for_git_bisect(code)
 
 
 def _gate(file: Path, options: dict[str, Any]) -> int:

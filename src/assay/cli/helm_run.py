@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from assay.helm.running.run import AnsweredRun
     from assay.types import ModelSpec
 
-_LOCAL = "hf:"
 _FAILURES_SHOWN = 5
 
 
@@ -137,15 +136,15 @@ def _tell(outcome: AnsweredRun, *, as_json: bool) -> None:
 
 def _model(options: dict[str, Any]) -> ModelSpec | LocalModel:
     from assay.errors import SpecificationError
-    from assay.helm.options import LocalModel
+    from assay.helm.options import LOCAL_PREFIX, LocalModel
     from assay.types import ModelSpec
 
     model = options["model"]
-    if model.startswith(_LOCAL):
+    if model.startswith(LOCAL_PREFIX):
         if options["base_urls"] or options["base_urls_file"]:
             raise SpecificationError(f"{model} is loaded in this process: leave out --base-url, or name a served model")
         given = {field.name: options[field.name] for field in fields(LocalModel) if field.name in options}
-        return LocalModel(path=model.removeprefix(_LOCAL), **given)
+        return LocalModel(path=model.removeprefix(LOCAL_PREFIX), **given)
     base_url, *replicas = addresses(options)
     spec = ModelSpec(
         base_url=base_url,

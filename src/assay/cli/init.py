@@ -75,7 +75,7 @@ def init(**options: Any) -> int:
 
 def _model(options: dict[str, Any]) -> Any:
     """The model that is named, or the first that the server lists."""
-    from assay.models.probe import probe
+    from assay.client.probe import probe
     from assay.types import ModelSpec
 
     spec = ModelSpec(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.evaluation import Evaluation
-    from assay.reports.gathered import Gathering
+    from assay.reports.page_gathering import Gathering
 
 _FAILURES_SHOWN = 5
 

@@ -12,7 +12,7 @@ from assay.cli.server_options import address_options, addresses, connection_opti
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from assay.models.probe import ProbeReport
+    from assay.client.probe import ProbeReport
 
 
 @click.command(cls=SectionedCommand, short_help="See what a server can do, and how it behaves.")
@@ -38,8 +38,8 @@ def probe(model: str | None, quick: bool, seconds: float, as_json: bool, **optio
     Example:
       assay probe --base-url http://localhost:8000
     """
-    from assay.models.probe import probe as look
-    from assay.models.probe.report import require_reachable
+    from assay.client.probe import probe as look
+    from assay.client.probe.report import require_reachable
     from assay.types import ModelSpec
 
     specs = [with_server_options(ModelSpec(base_url=url, model=model or ""), options) for url in addresses(options)]
@@ -80,7 +80,7 @@ def _table(report: ProbeReport) -> Table:
     from rich.text import Text
 
     from assay._util.text import printable
-    from assay.models.probe import TITLES, Seen
+    from assay.client.probe import TITLES, Seen
 
     styles = {Seen.YES: "green", Seen.NO: "yellow", Seen.UNKNOWN: "dim"}
     table = Table(box=None, pad_edge=False, show_header=False)

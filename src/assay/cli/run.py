@@ -255,7 +255,7 @@ def run_and_present(
     from assay.cli.output import present, report_beside
     from assay.evaluation import evaluate
     from assay.evaluation.plan import run_folder
-    from assay.reports.gathered import Gathering
+    from assay.reports.page_gathering import Gathering
     from assay.reports.progress import show_progress
 
     gathering = Gathering() if with_report else None

@@ -212,9 +212,9 @@ def with_server_options(model: ModelSpec, options: Mapping[str, Any]) -> ModelSp
 
 def _request_fields(model: ModelSpec, given: Mapping[str, Any]) -> dict[str, Any]:
     """What the options add to the model's own headers and changes of bodies."""
-    from assay.models.request_shape import parse_extra_body, parse_rename
-    from assay.models.thinking import USUAL_END
-    from assay.models.user_headers import parse_header
+    from assay.client.request_shape import parse_extra_body, parse_rename
+    from assay.client.thinking import USUAL_END
+    from assay.client.user_headers import parse_header
 
     fields: dict[str, Any] = {}
     if given.get("reasoning") == "strip" and not given.get("think_end_token"):

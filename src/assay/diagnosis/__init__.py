@@ -3,7 +3,8 @@
 The package may import ``checks``, ``rescoring``, ``runs`` and what stands below them.
 """
 
-from assay.diagnosis.findings import TITLES, Cause, Confidence, Example, Finding, Triage
+from assay.diagnosis.causes import TITLES, Cause
+from assay.diagnosis.findings import Confidence, Example, Finding, Triage
 from assay.diagnosis.run import explain_scores, needs_explanation, triage, triage_samples
 
 __all__ = [

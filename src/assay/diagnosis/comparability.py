@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.causes import Cause
+from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import Found, Suspicion, as_remark, judge
 
 if TYPE_CHECKING:

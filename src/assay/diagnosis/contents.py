@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from assay.diagnosis.causes import Cause
 from assay.diagnosis.extraction import Where
-from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import (
     Found,
     Suspicion,

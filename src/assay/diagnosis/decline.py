@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.diagnosis.causes import Cause
 from assay.diagnosis.evidence import Reference
-from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import Found, Suspicion, as_remark, judge, percent, share_of_loss
 from assay.stats.intervals import wilson
 

@@ -6,7 +6,8 @@ from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING
 
-from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.causes import Cause
+from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import (
     Found,
     Suspicion,

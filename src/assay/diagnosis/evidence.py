@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.results.verdicts import CheckResult, Verdict
+from assay.results.check_results import CheckResult, Verdict
 from assay.stats.paired import mcnemar, sign_flip_test
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.causes import Cause
+from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import Found, Suspicion, is_material, judge, share_of_loss
 from assay.errors import AssayError
 from assay.results.provenance import package_versions

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from assay.diagnosis.causes import Cause  # noqa: TC001 - msgspec resolves the annotations
 from assay.diagnosis.evidence import Reference
-from assay.diagnosis.findings import Cause, Confidence, Example, Finding
+from assay.diagnosis.findings import Confidence, Example, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence

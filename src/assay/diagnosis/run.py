@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay.diagnosis.baseline import baseline_of
+from assay.diagnosis.causes import Cause
 from assay.diagnosis.comparability import baseline_is_part, mismatches, other_lm_eval, sampled
 from assay.diagnosis.contents import degenerate, not_extracted, not_read
 from assay.diagnosis.decline import answers_worse, chance_level
 from assay.diagnosis.endings import reasoning_leaked, stopped_early, truncated, without_content
 from assay.diagnosis.evidence import Evidence, Reference
 from assay.diagnosis.facts import facts_of_run
-from assay.diagnosis.findings import Cause, Finding, Triage
+from assay.diagnosis.findings import Finding, Triage
 from assay.diagnosis.harness import harness_changed
 from assay.diagnosis.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
 from assay.diagnosis.slices import slices
 from assay.errors import SpecificationError
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 from assay.runs.samples import RunSamples, results_file_of
 from assay.tasks.repeats import is_of_repeats
 from assay.types import MetricKey, score_keys
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from assay._util.places import PlacesByDocument
     from assay.diagnosis.judging import Detector, Found
-    from assay.results.verdicts import CheckResult
+    from assay.results.check_results import CheckResult
     from assay.runs.samples import SampleReader
 
 _log = logging.getLogger(__name__)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.diagnosis.causes import Cause
 from assay.diagnosis.evidence import Reference
-from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import (
     Found,
     Suspicion,
@@ -21,7 +22,7 @@ from assay.diagnosis.judging import (
     percent,
 )
 from assay.diagnosis.texts import Sign
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 from assay.types import FailureCause
 
 if TYPE_CHECKING:

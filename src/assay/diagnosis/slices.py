@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from assay._util.text import clock
+from assay.diagnosis.causes import Cause
 from assay.diagnosis.evidence import Reference
-from assay.diagnosis.findings import Cause, Confidence
+from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import Found, Suspicion, as_remark, judge, mean_score, percent, share_of_loss
 from assay.stats.multiple import holm
 from assay.stats.slices import worse_slice

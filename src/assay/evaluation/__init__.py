@@ -4,7 +4,7 @@
 while answers arrive (``totals``, ``endpoint_shares``, and ``snapshot`` for progress displays). ``finish`` judges and
 writes the results after the last answer.
 
-It may import ``checks``, ``diagnosis``, ``engine`` and what stands below them.
+It may import ``checks``, ``diagnosis``, ``scheduling`` and what stands below them.
 """
 
 from assay.evaluation.finish import Evaluation

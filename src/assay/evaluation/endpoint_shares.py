@@ -11,8 +11,8 @@ from assay.results.document import EndpointShare
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.models.pool_member import Member
-    from assay.models.preflight import Preflight
+    from assay.client.pool_member import Member
+    from assay.client.preflight import Preflight
     from assay.types import Response
 
 

@@ -13,10 +13,10 @@ from assay.checks.planned import judge_checks
 from assay.diagnosis import Triage, explain_scores
 from assay.errors import UnjudgeableError
 from assay.journal.finishing import finish_journal
+from assay.results.check_results import worst
 from assay.results.description import marked_stopped_early, whole_document
 from assay.results.document import AssayPart, ResultsDocument
 from assay.results.provenance import provenance
-from assay.results.verdicts import worst
 from assay.results.writing import aggregate, new_date_id, write_document, write_results
 from assay.scoring.corrections import Correction, corrections
 from assay.scoring.measure import Score, group_weighting, measure, without_intervals
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from assay.evaluation.plan import RunPlan
     from assay.evaluation.state import RunState
-    from assay.results.verdicts import CheckResult, Verdict
+    from assay.results.check_results import CheckResult, Verdict
     from assay.runs.samples import SampleReader
     from assay.types import FailedSample, StoppedEarly
 

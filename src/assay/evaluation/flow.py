@@ -17,8 +17,10 @@ from assay._util.event_loops import refuse_inside_event_loop, run_without_loop
 from assay._util.interruption import interruptible, run_stoppable
 from assay._util.paths import keep_working_directory
 from assay.checks.planned import refuse_other_requests
-from assay.engine import BATCH_SIZE, ask_all
-from assay.engine.schedule import LongestFirst
+from assay.client.api_key import read_api_key
+from assay.client.known_server import changes_of_servers, decoded, known_servers
+from assay.client.openai import OpenAIModel
+from assay.client.urls import server_root
 from assay.evaluation.any_order import SamplesInAnyOrder
 from assay.evaluation.finish import Evaluation, conclude
 from assay.evaluation.plan import (
@@ -33,11 +35,9 @@ from assay.evaluation.plan import (
 from assay.evaluation.snapshot import RunSnapshot
 from assay.evaluation.state import RunState, open_state
 from assay.evaluation.streams import streams
-from assay.models.api_key import read_api_key
-from assay.models.known_server import changes_of_servers, decoded, known_servers
-from assay.models.openai import OpenAIModel
-from assay.models.urls import server_root
 from assay.progress import Progress
+from assay.scheduling import BATCH_SIZE, ask_all
+from assay.scheduling.schedule import LongestFirst
 from assay.specification import validate
 from assay.tasks.lm_eval_lock import async_lm_eval_lock, lm_eval_lock
 from assay.tasks.requests import until_refused
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Iterator
     from pathlib import Path
 
+    from assay.client.preflight import Preflight
     from assay.journal import Journal
-    from assay.models.preflight import Preflight
     from assay.runs.samples import SampleReader
     from assay.tasks.requests import RequestWriter
     from assay.types import ModelSpec, Sample, Specification
@@ -214,7 +214,7 @@ async def _server_changes(plan: RunPlan, journal: Journal) -> list[str]:
 
 async def _probe_server(spec: ModelSpec, preflight: Preflight) -> dict[str, Any]:
     """The report of a quick probe of the first server that is up."""
-    from assay.models.probe.probing import look_at
+    from assay.client.probe.probing import look_at
 
     base_url = next(url for url in spec.base_urls if server_root(url) in preflight.servers)
     one = msgspec.structs.replace(spec, base_url=base_url, replicas=())

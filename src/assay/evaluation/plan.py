@@ -12,12 +12,12 @@ import msgspec
 from assay._util.paths import keep_working_directory
 from assay.checks.planned import PlannedCheck, plan_checks
 from assay.checks.verdicts import refuse_outside_range, resolve_checks
-from assay.models.adaptation import adapted
-from assay.models.api_key import read_api_key
-from assay.models.echo_probe import common_source, find_logprob_source
-from assay.models.openai import OpenAIModel
-from assay.models.request_shape import refuse_other_echo
-from assay.models.urls import server_root
+from assay.client.adaptation import adapted
+from assay.client.api_key import read_api_key
+from assay.client.echo_probe import common_source, find_logprob_source
+from assay.client.openai import OpenAIModel
+from assay.client.request_shape import refuse_other_echo
+from assay.client.urls import server_root
 from assay.results.writing import (
     ensure_writable,
     model_folder,
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from assay.models.preflight import Preflight
+    from assay.client.preflight import Preflight
     from assay.types import ModelSpec, Specification
 
 

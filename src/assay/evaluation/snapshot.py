@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assay.progress import Standing
-from assay.results.verdicts import demand_of
+from assay.results.check_results import demand_of
 from assay.runs.record import mean, score_of
 from assay.scoring.measure import interval_of
 from assay.stats.plans import Decision

@@ -12,10 +12,10 @@ import msgspec
 from assay.checks.early_stopping import EarlyStopper, seed_of
 from assay.checks.live_scores import LiveScores
 from assay.checks.planned import early_stopper_for, refuse_own_results
+from assay.client.auto_concurrency import concurrency_of
 from assay.evaluation.endpoint_shares import EndpointShares
 from assay.evaluation.totals import RunTotals
 from assay.journal import Journal
-from assay.models.auto_concurrency import concurrency_of
 from assay.scoring.deadline import SCORING_SECONDS, Deadline
 from assay.scoring.task_scores import TaskScores, lines_spool, receive_all
 from assay.specification import fingerprints, recorded
@@ -26,12 +26,12 @@ from assay.types import CompleteSample
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator, Sequence
 
-    from assay.engine.schedule import LongestFirst
+    from assay.client.concurrency import Concurrency
+    from assay.client.pool_member import Member
     from assay.evaluation.plan import RunPlan
     from assay.evaluation.snapshot import RunSnapshot
-    from assay.models.concurrency import Concurrency
-    from assay.models.pool_member import Member
     from assay.sandbox.program import Confinement
+    from assay.scheduling.schedule import LongestFirst
     from assay.types import Response, Sample
 
 

@@ -6,7 +6,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING
 
-from assay.engine.schedule import Stream
+from assay.scheduling.schedule import Stream
 from assay.tasks.randomness import may_draw_for_prompts
 from assay.tasks.requests import samples
 from assay.types import USUAL_MAX_GEN_TOKS

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import UNSET, UnsetType
 
-from assay.models.thinking import USUAL_END
+from assay.client.thinking import USUAL_END
 from assay.results.document import ReasoningTotals, Totals
 from assay.types import Answer, Response
 

@@ -19,7 +19,7 @@ from assay.checks.scope import doubts_of, scope_of
 from assay.checks.sequential import plan_of, why_not_early
 from assay.errors import BaselineMismatchError, FileFormatError
 from assay.gate.policy import Policy, load_policy, specifications
-from assay.results.verdicts import demand_of
+from assay.results.check_results import demand_of
 from assay.stats.many import decide_many
 from assay.stats.power import detectable_drop, detectable_loss
 from assay.stats.sampling import permuted
@@ -165,8 +165,8 @@ def _remarks(check: Check, scope: Scope, tasks: list[Task], specification: Speci
             f"judges {part} only, which says nothing about the rest; for a verdict about all, replace {choice} by "
             "[budget] documents = N, which asks N at random"
         )
-    limits = {} if stopping is None else {name: getattr(stopping.budget, name) for name in ("tokens", "minutes")}
-    if limits := {name: value for name, value in limits.items() if value is not None}:
+    limits = {} if stopping is None else msgspec.structs.asdict(stopping.budget)
+    if limits := {name: value for name, value in limits.items() if value is not None and name != "documents"}:
         stated = " and ".join(f"{name} = {value:g}" for name, value in limits.items())
         yield f"[budget] {stated} may end the run earlier; after how many documents is not known in advance"
 

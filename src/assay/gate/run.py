@@ -9,11 +9,11 @@ import msgspec
 
 from assay._util.event_loops import refuse_inside_event_loop
 from assay.checks.verdicts import describe
+from assay.client.urls import without_secrets
 from assay.diagnosis.remark import triage_remark
 from assay.errors import UnjudgeableError
 from assay.gate.policy import Policy, load_policy, specifications
-from assay.models.urls import without_secrets
-from assay.results.verdicts import CheckResult, Verdict, worst
+from assay.results.check_results import CheckResult, Verdict, worst
 
 if TYPE_CHECKING:
     from collections.abc import Callable

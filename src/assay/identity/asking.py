@@ -7,12 +7,12 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from assay.client.api_key import read_api_key
+from assay.client.openai import OpenAIModel
 from assay.errors import NothingMeasuredError, SpecificationError, UnsupportedTaskError
 from assay.identity.fingerprint import FEWEST, Fingerprint, record_of
 from assay.identity.prompts import PROMPTS
 from assay.identity.top_logprobs import FirstToken, first_token_body, read_first_token
-from assay.models.api_key import read_api_key
-from assay.models.openai import OpenAIModel
 from assay.types import Failure, FailureCause
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.client.api_key import read_api_key
+from assay.client.openai import OpenAIModel
 from assay.errors import NothingMeasuredError, SpecificationError, UnsupportedTaskError
 from assay.identity.asking import first_token, refuse_silent
 from assay.identity.top_logprobs import divergence
-from assay.models.api_key import read_api_key
-from assay.models.openai import OpenAIModel
 from assay.stats.divergences import DivergenceTest
 from assay.types import Failure
 

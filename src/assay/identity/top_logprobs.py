@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.models.wire import ReplyError
+from assay.client.replies import ReplyError
 from assay.types import FailureCause
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.checks.verdicts import parse_maximum, parse_minimum, parse_range, with_ranges
+from assay.client.user_headers import literal
 from assay.errors import SpecificationError
 from assay.lm_eval_command.options import MODEL_ARGUMENTS, OPTIONS, OTHER_MODELS, Effect
-from assay.models.user_headers import literal
 from assay.tasks.tokenizer import REMOTE, TIKTOKEN, server_has_tokenizer, tokenizer_of
 from assay.types import TLS, USUAL_ALPHA, EarlyStopping, EndpointKind, ModelSpec, Specification, TaskOptions
 

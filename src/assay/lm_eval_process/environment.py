@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.client.urls import models_url
 from assay.errors import SpecificationError
-from assay.models.urls import models_url
 from assay.tasks.index import task_index
 
 if TYPE_CHECKING:

@@ -20,12 +20,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.client.api_key import KEY_ARGUMENT, NO_KEY, refuse_unsendable
+from assay.client.urls import endpoint_url
 from assay.errors import FileFormatError, MissingDependencyError, SpecificationError, UnjudgeableError
 from assay.lm_eval_process.environment import child_environment
 from assay.lm_eval_process.log import make_log
 from assay.lm_eval_process.shown_process import ending_signals_held, run_shown
-from assay.models.api_key import KEY_ARGUMENT, NO_KEY, refuse_unsendable
-from assay.models.urls import endpoint_url
 from assay.tasks.gen_kwargs import settings_of
 from assay.tasks.index import TaskKind, task_index
 from assay.types import EndpointKind, ModelSpec, Specification, TaskOptions

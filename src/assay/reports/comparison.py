@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from assay._util.text import printable
-from assay.reports.fitting import FirstThatFits
 from assay.reports.markdown import table as markdown_table
+from assay.reports.wide_tables import FirstThatFits
 from assay.tasks.repeats import is_of_repeats
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assay.reports.fitting import fitting_table
+from assay.reports.wide_tables import fitting_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,13 +11,13 @@ from assay._util.text import printable
 from assay.reports.markdown import escaped, table
 from assay.reports.remarks import remarks_on
 from assay.reports.table import check_lines
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from assay.gate.run import GateReport
-    from assay.results.verdicts import CheckResult
+    from assay.results.check_results import CheckResult
     from assay.types import StoppedEarly
 
 _SIGNS = {Verdict.PASS: "✅", Verdict.FAIL: "❌", Verdict.INCONCLUSIVE: "⚠️", Verdict.INVALID: "⚠️"}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assay._util.storage import write_error
 from assay._util.text import printable
 from assay.reports.gate import gate_markdown
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,9 +22,9 @@ from assay._util.text import visible
 from assay._version import __version__
 from assay.diagnosis import triage
 from assay.reports.endpoints import HEADINGS as ENDPOINT_HEADINGS
-from assay.reports.gathered import PageSamples
 from assay.reports.page import difference_bounds, has_samples, outline, score_bounds
 from assay.reports.page_budget import BUDGET, deflated
+from assay.reports.page_gathering import PageSamples
 from assay.results.reading import read_results
 from assay.runs.samples import results_file_of
 from assay.types import Outcome
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from assay.reports.gathered import Gathering
     from assay.reports.page import RunOutline
     from assay.reports.page_baseline import BaselineTexts
+    from assay.reports.page_gathering import Gathering
     from assay.results.document import ResultsDocument
     from assay.runs.compare import Comparison
 

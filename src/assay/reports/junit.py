@@ -7,11 +7,11 @@ from xml.etree import ElementTree as ET
 
 from assay._util.text import printable
 from assay.reports.remarks import remarks_on
-from assay.results.verdicts import Verdict
+from assay.results.check_results import Verdict
 
 if TYPE_CHECKING:
     from assay.gate.run import GateReport, ModelOutcome
-    from assay.results.verdicts import CheckResult
+    from assay.results.check_results import CheckResult
 
 _MESSAGE = 2000
 """Characters kept of a message."""

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from assay._util.text import printable
 from assay.reports.counting import CountingProgress, opening_line
-from assay.reports.fitting import FirstThatFits
+from assay.reports.wide_tables import FirstThatFits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from assay._util.text import printable
-from assay.reports.fitting import fitting_table
+from assay.reports.wide_tables import fitting_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

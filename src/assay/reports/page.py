@@ -13,9 +13,9 @@ from assay.errors import FileFormatError
 from assay.reports.endpoints import endpoint_rows
 from assay.reports.gate import asked_words
 from assay.reports.remarks import other_models
+from assay.results.check_results import worst
 from assay.results.groups import leaves
 from assay.results.sample_files import may_name_file, samples_file_of
-from assay.results.verdicts import worst
 from assay.runs.files import read_run
 from assay.scoring.measure import Score, interval_of, number_at, stderr_of
 from assay.types import FailureCause, score_keys
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from assay.reports.page_figures import ResponseFigures
+    from assay.reports.page_charts import ResponseFigures
+    from assay.results.check_results import CheckResult, EvidenceCourse, Verdict
     from assay.results.document import Provenance, ResultsDocument, Totals
-    from assay.results.verdicts import CheckResult, EvidenceCourse, Verdict
     from assay.runs.compare import Comparison
     from assay.types import FailedSample
 

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from assay._util.text import printable
-from assay.reports.fitting import FirstThatFits
-from assay.results.verdicts import Verdict
+from assay.reports.wide_tables import FirstThatFits
+from assay.results.check_results import Verdict
 from assay.types import Outcome
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from assay.results.verdicts import CheckResult
+    from assay.results.check_results import CheckResult
     from assay.scoring.corrections import Correction
     from assay.scoring.measure import Score
 

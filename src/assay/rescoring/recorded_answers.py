@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assay.models.request_shape import shape_of
+from assay.client.request_shape import shape_of
 from assay.tasks.loglikelihood import needs_loglikelihood
 from assay.tasks.requests import RequestWriter, request_key, samples
 from assay.tasks.tokenizer import tokenizer_of

@@ -20,10 +20,10 @@ from assay._version import __version__
 from assay.errors import FileFormatError, UnjudgeableError, UnsupportedTaskError, UsageError
 from assay.journal.by_document import ResponsesByDocument
 from assay.rescoring.recorded_answers import RecordedAnswers
+from assay.results.check_results import Verdict
 from assay.results.description import marked_stopped_early
 from assay.results.document import ResultsDocument, ScoredAgain
 from assay.results.provenance import package_versions
-from assay.results.verdicts import Verdict
 from assay.results.writing import aggregate, ensure_writable, model_folder, new_date_id, write_results
 from assay.runs.compare import Comparison, compare_rescored
 from assay.runs.files import read_run

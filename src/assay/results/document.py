@@ -12,10 +12,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from assay.models.preflight import Agreement  # noqa: TC001 - msgspec resolves the annotations
-from assay.models.server_info import ServerInfo  # noqa: TC001
+from assay.client.preflight import Agreement  # noqa: TC001 - msgspec resolves the annotations
+from assay.client.server_info import ServerInfo  # noqa: TC001
+from assay.results.check_results import CheckResult, EvidenceCourse  # noqa: TC001
 from assay.results.groups import leaves, own_ancestor
-from assay.results.verdicts import CheckResult, EvidenceCourse  # noqa: TC001
 from assay.sandbox.program import Confinement  # noqa: TC001
 from assay.scoring.corrections import Correction  # noqa: TC001
 from assay.scoring.measure import Score  # noqa: TC001
@@ -140,7 +140,7 @@ class AssayPart(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     weighted_by_size: dict[str, dict[str, bool]] | None = None
     """By group and metric key, whether the aggregate weights tasks by their documents."""
     probe: dict[str, Any] | None = None
-    """What the server supports; see :class:`assay.models.probe.report.ProbeReport`."""
+    """What the server supports; see :class:`assay.client.probe.report.ProbeReport`."""
     endpoints: tuple[EndpointShare, ...] | None = None
     evidence: tuple[EvidenceCourse, ...] | None = None
     early_stopping: StoppedEarly | None = None

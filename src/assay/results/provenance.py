@@ -15,7 +15,7 @@ from assay.specification import recorded
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assay.models.server_info import ServerInfo
+    from assay.client.server_info import ServerInfo
     from assay.tasks.library import LoadedTasks
     from assay.types import Specification
 

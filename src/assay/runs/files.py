@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.client.request_shape import request_settings
 from assay.errors import FileFormatError
-from assay.models.request_shape import request_settings
 from assay.results.document import ResultsDocument
 from assay.results.reading import read_results
 from assay.results.sample_files import (
@@ -262,7 +262,7 @@ def comparable_settings(
     Args:
         config: the task's entry under ``configs``, as plain data.
         version: the task's version.
-        requests: what is done to its requests beside that (:func:`assay.models.request_shape.request_settings`); None
+        requests: what is done to its requests beside that (:func:`assay.client.request_shape.request_settings`); None
             where that is not known.
     """
     settings = {"version": version, **{key: config[key] for key in _COMPARED_SETTINGS if config.get(key) is not None}}

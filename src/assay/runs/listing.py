@@ -9,9 +9,9 @@ import msgspec
 
 from assay.errors import AssayError, FileFormatError
 from assay.journal.files import find_journals, is_finished
+from assay.results.check_results import Verdict, worst
 from assay.results.reading import read_results
 from assay.results.sample_files import time_stamp
-from assay.results.verdicts import Verdict, worst
 from assay.runs.files import results_files
 from assay.scoring.measure import Score  # noqa: TC001 - msgspec resolves the annotations
 

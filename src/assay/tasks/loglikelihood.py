@@ -11,9 +11,9 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
+from assay.client.echo_probe import EchoTrial
+from assay.client.native_endpoints import llama_cpp_body, sglang_body
 from assay.errors import UnsupportedTaskError
-from assay.models.echo_probe import EchoTrial
-from assay.models.native_endpoints import llama_cpp_body, sglang_body
 from assay.tasks.encoding import PromptEncoder
 from assay.tasks.index import task_index
 from assay.tasks.request_kinds import request_kinds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assay.models.urls import endpoint_url, without_secrets
+from assay.client.urls import endpoint_url, without_secrets
 from assay.tasks.tokenizer import backend_of
 from assay.types import USUAL_MAX_GEN_TOKS
 

@@ -13,15 +13,15 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from assay.client.api_key import read_api_key
+from assay.client.probe.server import ServerUnderProbe
 from assay.errors import ServerUnreachableError, SpecificationError
-from assay.models.api_key import read_api_key
-from assay.models.probe.server import ServerUnderProbe
 from assay.tasks.chat_template import ChatTemplate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from assay.models.probe.server import ProbeReply
+    from assay.client.probe.server import ProbeReply
     from assay.types import ModelSpec
 
 _ATTEMPTS = 3

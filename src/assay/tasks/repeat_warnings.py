@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from assay.models.request_shape import shape_of
+from assay.client.request_shape import shape_of
 from assay.tasks.repeats import pipelines_of_single_answers
 from assay.tasks.selection import some_of
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.client.request_shape import shape_of
 from assay.errors import AssayError, TaskConfigError, UnsupportedTaskError
-from assay.models.request_shape import shape_of
 from assay.tasks.chat_text import ChatPrompt
 from assay.tasks.documents import are_same_objects, chosen, copied, may_be_changed
 from assay.tasks.encoding import PromptEncoder
@@ -323,7 +323,7 @@ def request_key(
         endpoint: kind of endpoint asked.
         payload: the full body, the model's name and the seed in it.
         scored: for a log-likelihood, the part of the prompt that it is about.
-        shape: identifies the changes to bodies before they are sent; see :mod:`assay.models.request_shape`.
+        shape: identifies the changes to bodies before they are sent; see :mod:`assay.client.request_shape`.
 
     Returns:
         32 hexadecimal digits.

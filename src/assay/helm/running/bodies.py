@@ -10,8 +10,8 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from assay.client.native_endpoints import sglang_body
 from assay.errors import UnsupportedTaskError
-from assay.models.native_endpoints import sglang_body
 from assay.types import EndpointKind, LogprobSource
 
 if TYPE_CHECKING:

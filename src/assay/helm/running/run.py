@@ -13,7 +13,7 @@ from assay._util.event_loops import refuse_inside_event_loop
 from assay._util.interruption import interruptible
 from assay.errors import NothingMeasuredError, SamplesFailedError, SpecificationError
 from assay.helm.evaluation import plan_metrics
-from assay.helm.options import EntryOptions, LocalModel, MetricOptions, suite_folder
+from assay.helm.options import LOCAL_PREFIX, EntryOptions, LocalModel, MetricOptions, suite_folder
 from assay.helm.run_directory import RunFiles, available_metrics, write_run
 from assay.helm.running.answering import answer_requests
 from assay.helm.running.entry import Entry, build_run
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from assay.helm.tokenization import TokenizerService
     from assay.types import Failure
 
-_LOCAL = "hf:"
 _DEFAULT_OPTIONS = MetricOptions()
 _DEFAULT_ENTRY = EntryOptions()
 
@@ -250,7 +249,9 @@ def _answering_model(model: ModelSpec | LocalModel | Engine, tokenizer: str | No
         add_bos=model.bos,
         seed=model.seed,
     )
-    return _AnsweringModel(LocalSource(engine), model.path, tokenizer or f"{_LOCAL}{model.path}", engine.max_length)
+    return _AnsweringModel(
+        LocalSource(engine), model.path, tokenizer or f"{LOCAL_PREFIX}{model.path}", engine.max_length
+    )
 
 
 def _run_to_answer(
@@ -268,7 +269,7 @@ def _run_to_answer(
         description=str(what),
         model=name,
         is_named=helm_name is not None,
-        tokenizer=tokenizer.removeprefix(_LOCAL) if tokenizer.startswith(_LOCAL) else None,
+        tokenizer=tokenizer.removeprefix(LOCAL_PREFIX) if tokenizer.startswith(LOCAL_PREFIX) else None,
         max_length=answerer.max_length,
         max_eval_instances=entry.max_eval_instances,
         num_train_trials=entry.num_train_trials,

@@ -9,27 +9,27 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay._util.interruption import run_stoppable
-from assay.engine import ask_all
+from assay.client.api_key import read_api_key
+from assay.client.auto_concurrency import concurrency_of
+from assay.client.completions import read_completions, read_echoed
+from assay.client.echo_probe import common_source, find_logprob_source
+from assay.client.openai import OpenAIModel
+from assay.client.request_shape import shape_of
+from assay.client.urls import endpoint_url, server_root
 from assay.helm.running.bodies import body_of, check_supported, is_scoring
-from assay.models.api_key import read_api_key
-from assay.models.auto_concurrency import concurrency_of
-from assay.models.completions import read_completions, read_echoed
-from assay.models.echo_probe import common_source, find_logprob_source
-from assay.models.openai import OpenAIModel
-from assay.models.request_shape import shape_of
-from assay.models.urls import endpoint_url, server_root
+from assay.scheduling import ask_all
 from assay.tasks.loglikelihood import LoglikelihoodBodies
 from assay.types import Answer, CompleteSample, Failure, Sample
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from assay.client.concurrency import Concurrency
+    from assay.client.echo_probe import EchoTrial
+    from assay.client.preflight import Preflight
+    from assay.client.replies import ParsedReply
     from assay.helm.adaptation import Request
     from assay.journal import Journal
-    from assay.models.concurrency import Concurrency
-    from assay.models.echo_probe import EchoTrial
-    from assay.models.preflight import Preflight
-    from assay.models.wire import ParsedReply
     from assay.progress import Progress
     from assay.types import Completion, LogprobSource, ModelSpec, Response
     from assay.types import Request as Call

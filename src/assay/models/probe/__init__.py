@@ -1,6 +1,0 @@
-"""Finds out what a server can do, by asking it."""
-
-from assay.models.probe.probing import probe, probe_async
-from assay.models.probe.report import TITLES, Capability, Observation, ProbeReport, Seen
-
-__all__ = ["TITLES", "Capability", "Observation", "ProbeReport", "Seen", "probe", "probe_async"]
