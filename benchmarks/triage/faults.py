@@ -134,6 +134,7 @@ def _causes(*names: Cause) -> frozenset[Cause]:
 
 C = Cause
 _FORM = _causes(C.EXTRACTION_MISSED)
+_ALTERED = _causes(C.EXTRACTION_MISSED, C.TEXT_ALTERED)
 _NONE: frozenset[Cause] = frozenset()
 _BAD_TEXT = _causes(C.GIBBERISH, C.WRONG_LANGUAGE)
 _LEAK = _causes(C.REASONING_LEAKED, C.STOPPED_IN_REASONING)
@@ -153,27 +154,35 @@ FAULTS: tuple[Fault, ...] = (
     _fault("bold", _said("**SAID**"), _FORM, _FORM, held_out=True),
     _fault("final answer", _said("Final answer: SAID"), _FORM, _FORM),
     _fault("in JSON", _said('{"answer": "SAID"}'), _FORM, _FORM, held_out=True),
-    _fault("in a code fence", _said("```\nSAID\n```"), _FORM, _FORM),
+    _fault("in a code fence", _said("```\nSAID\n```"), _FORM | _STOP, _FORM | _STOP),
     _fault("in XML", _said("<answer>SAID</answer>"), _FORM, _FORM, held_out=True),
-    _fault("spaced letters", _text(lambda text, _: " ".join(text)), _FORM | _BAD_TEXT, _FORM | _BAD_TEXT, after=True),
-    _fault("full-width letters", _text(_full_width), _FORM | _BAD_TEXT, _FORM | _BAD_TEXT, after=True, held_out=True),
-    _fault("HTML escapes", _text(lambda text, _: html.escape(f"<p>{text}</p>")), _FORM, _FORM, after=True),
+    _fault(
+        "spaced letters", _text(lambda text, _: " ".join(text)), _ALTERED | _BAD_TEXT, _ALTERED | _BAD_TEXT, after=True
+    ),
+    _fault(
+        "full-width letters", _text(_full_width), _ALTERED | _BAD_TEXT, _ALTERED | _BAD_TEXT, after=True, held_out=True
+    ),
+    _fault("HTML escapes", _text(lambda text, _: html.escape(f"<p>{text}</p>")), _ALTERED, _ALTERED, after=True),
     _fault(
         "number entities",
         _text(lambda text, _: "".join(f"&#{ord(each)};" for each in text)),
-        _FORM | _BAD_TEXT,
-        _FORM | _BAD_TEXT,
+        _ALTERED | _BAD_TEXT,
+        _ALTERED | _BAD_TEXT,
         after=True,
         held_out=True,
     ),
     _fault(
-        "tokenizer's Ġ", _text(lambda text, _: text.replace(" ", "Ġ")), _FORM | _BAD_TEXT, _FORM | _BAD_TEXT, after=True
+        "tokenizer's Ġ",
+        _text(lambda text, _: text.replace(" ", "Ġ")),
+        _ALTERED | _BAD_TEXT,
+        _ALTERED | _BAD_TEXT,
+        after=True,
     ),
     _fault(
         "tokenizer's ▁",
         _text(lambda text, _: "▁" + text.replace(" ", "▁")),
-        _FORM | _BAD_TEXT,
-        _FORM | _BAD_TEXT,
+        _ALTERED | _BAD_TEXT,
+        _ALTERED | _BAD_TEXT,
         after=True,
         held_out=True,
     ),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from assay.client.probe.report import Capability, Observation, ProbeReport, Seen
     from assay.client.server_info import ServedModel
     from assay.diagnosis.causes import Cause
-    from assay.diagnosis.findings import Confidence, Example, Finding, Triage
+    from assay.diagnosis.findings import CauseShare, Confidence, Example, Finding, LossReference, Triage, Waterfall
     from assay.diagnosis.run import triage
     from assay.errors import (
         AssayError,
@@ -106,7 +106,7 @@ if TYPE_CHECKING:
 
 _EXPORTS = {
     "assay.diagnosis.causes": "Cause",
-    "assay.diagnosis.findings": "Confidence Example Finding Triage",
+    "assay.diagnosis.findings": "Confidence Example Finding LossReference CauseShare Triage Waterfall",
     "assay.diagnosis.run": "triage",
     "assay.errors": (
         "AssayError BaselineMismatchError DataNotFoundError FewerStatisticsError FileFormatError JournalError "
@@ -165,6 +165,7 @@ __all__ = [
     "Calibration",
     "Capability",
     "Cause",
+    "CauseShare",
     "Change",
     "Check",
     "CheckEntry",
@@ -194,6 +195,7 @@ __all__ = [
     "JournalError",
     "JournalLockedError",
     "JournalVersionError",
+    "LossReference",
     "Message",
     "MetricFailedError",
     "MissingDependencyError",
@@ -251,6 +253,7 @@ __all__ = [
     "UnsupportedTaskError",
     "UsageError",
     "Verdict",
+    "Waterfall",
     "__version__",
     "calibrate",
     "compare",

@@ -20,12 +20,14 @@ from rich.console import Console
 
 from assay import diagnosis
 from assay.diagnosis import Cause, Triage
+from assay.diagnosis.alterations import altered
 from assay.diagnosis.contents import degenerate, not_extracted, not_read
 from assay.diagnosis.decline import chance_level
-from assay.diagnosis.endings import reasoning_leaked, truncated, without_content
-from assay.diagnosis.evidence import Baseline, Evidence, Reference, Twin
+from assay.diagnosis.endings import truncated, without_content
+from assay.diagnosis.evidence import Baseline, Evidence, Twin
 from assay.diagnosis.extraction import Where
 from assay.diagnosis.facts import SampleFacts
+from assay.diagnosis.findings import LossReference
 from assay.diagnosis.remark import triage_remark
 from assay.diagnosis.server import template_markers
 from assay.diagnosis.slices import slices
@@ -315,9 +317,9 @@ def test_texts_that_run_on_and_reasoning_that_leaks() -> None:
     assert (found.finding.cause, found.finding.is_cause) == (Cause.RUN_ON, True)
     assert found.finding.samples == 30
     assert found.finding.score_repaired == pytest.approx(1.0)
-    leaking = {"is_generated": True, "signs": frozenset({Sign.REASONING_TAGS})}
+    leaking = {"is_generated": True, "altered": ("reasoning",)}
     samples = [facts(number, float(number % 3 > 0), **(leaking if number % 3 == 0 else {})) for number in range(90)]
-    (found,) = reasoning_leaked(Evidence(samples, UNKNOWN, None))
+    (found,) = altered(Evidence(samples, UNKNOWN, None))
     assert (found.finding.cause, found.finding.is_cause) == (Cause.REASONING_LEAKED, True)
 
 
@@ -434,28 +436,29 @@ def test_unread_answers_are_not_called_a_worse_model(tmp_path: Path) -> None:
 
 def test_what_the_loss_is_measured_against() -> None:
     samples = [facts(number, float(number % 2)) for number in range(100)]
-    assert Evidence(samples, UNKNOWN, None).loss.against is Reference.FULL
+    assert Evidence(samples, UNKNOWN, None).loss.against is LossReference.FULL
     check = CheckResult(task="t", metric=KEY, min=0.7, verdict=Verdict.FAIL, reason="too low")
     judged = ResultsDocument(results={}, assay=AssayPart(checks=(check,)))
     missed = Evidence(samples, judged, None, {KEY}).loss
-    assert missed.against is Reference.CHECK
+    assert missed.against is LossReference.CHECK
     assert missed.size == pytest.approx(0.2)
     same = against(samples, lambda sample: float(sample.doc_id % 2)).loss
-    assert (same.against, same.is_real) == (Reference.BASELINE, False)
+    assert (same.against, same.is_real) == (LossReference.BASELINE, False)
     worse = against(samples, lambda _: 1.0).loss
-    assert worse.against is Reference.BASELINE
+    assert worse.against is LossReference.BASELINE
     assert worse.size == pytest.approx(0.5)
 
 
 def test_what_right_answers_show_as_often_is_not_blamed() -> None:
     """Signs are looked for in right answers, too: else whatever all answers show would explain all wrong ones."""
     detectors: dict[Sign, Any] = {
-        Sign.REASONING_TAGS: reasoning_leaked,
+        Sign.REASONING_TAGS: altered,
         Sign.TEMPLATE_MARKERS: template_markers,
         **dict.fromkeys((Sign.REPETITIVE, Sign.GIBBERISH, Sign.WRONG_LANGUAGE, Sign.REFUSED), degenerate),
     }
     for sign, detector in detectors.items():
         shown: dict[str, Any] = {"is_generated": True, "signs": frozenset({sign})}
+        shown |= {"altered": ("reasoning",)} if detector is altered else {}
         everywhere = [facts(number, float(number % 3 > 0), **shown) for number in range(90)]
         elsewhere = [facts(number, float(number % 2), is_generated=True) for number in range(90, 180)]
         harmful = [facts(number, float(number % 9 == 0), **shown) for number in range(90)]

@@ -38,6 +38,9 @@ class Cause(StrEnum):
     ANSWER_IN_REASONING = "answer_in_reasoning"
     """The content is empty, and the reasoning contains the answer."""
     EMPTY = "empty"
+    TEXT_ALTERED = "text_altered"
+    """The text's characters were changed after the model wrote it."""
+    PROMPT_ECHOED = "prompt_echoed"
     EXTRACTION_MISSED = "extraction_missed"
     """The text states the right answer, but the filter extracted something else, or nothing."""
     RUN_ON = "run_on"
@@ -82,6 +85,8 @@ TITLES: dict[Cause, str] = {
     Cause.REASONING_LEAKED: "reasoning stands in the answers",
     Cause.ANSWER_IN_REASONING: "the content is empty, the answer stands in the reasoning",
     Cause.EMPTY: "answers are empty",
+    Cause.TEXT_ALTERED: "answers are altered after the model has written them",
+    Cause.PROMPT_ECHOED: "answers repeat the prompt",
     Cause.EXTRACTION_MISSED: "right answers are not extracted",
     Cause.RUN_ON: "texts run on after the answer, and the wrong part is extracted",
     Cause.NOT_READ: "answers hold nothing that the filter takes",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.diagnosis.causes import Cause
-from assay.diagnosis.evidence import Reference
-from assay.diagnosis.findings import Confidence
+from assay.diagnosis.findings import Confidence, LossReference
 from assay.diagnosis.judging import Found, Suspicion, as_remark, judge, percent, share_of_loss
 from assay.stats.intervals import wilson
 
@@ -52,7 +51,7 @@ def chance_level(evidence: Evidence) -> Iterator[Found]:
             confidence=Confidence.POSSIBLE,
         ),
     )
-    yield as_remark(found) if evidence.loss.against is Reference.FULL else found
+    yield as_remark(found) if evidence.loss.against is LossReference.FULL else found
 
 
 def answers_worse(evidence: Evidence, causes: Sequence[Found]) -> Iterator[Found]:
@@ -62,7 +61,7 @@ def answers_worse(evidence: Evidence, causes: Sequence[Found]) -> Iterator[Found
         evidence: the run and its baseline.
         causes: the causes found in the harness.
     """
-    if evidence.loss.against is not Reference.BASELINE or not evidence.loss.is_real:
+    if evidence.loss.against is not LossReference.BASELINE or not evidence.loss.is_real:
         return
     explained = frozenset(place for found in causes for place in found.places)
     left = [(sample, twin) for sample, twin in evidence.pairs if sample.place not in explained]

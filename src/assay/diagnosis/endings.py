@@ -13,7 +13,6 @@ from assay.diagnosis.judging import (
     Suspicion,
     as_remark,
     exceeds_baseline,
-    is_harmless,
     judge,
     mean_score,
     percent,
@@ -34,6 +33,10 @@ _NEAR_LIMIT = 0.8
 _LEAST_LIMIT = 16
 """Least number of tokens to advise: fewer hold no answer."""
 _EMPTY_SHARE = 0.02
+_SHORT_BESIDE_WHOLE = 0.3
+"""A reasoning with less than this share of the characters of the baseline's reasoning and answer was stopped."""
+_SHORT_THOUGHT = 80
+"""Characters below which even a reasoning that ends with a full stop was stopped."""
 _ANSWER_FOUND = 0.3
 """If this share of the reasoning ends with the right answer, the parser put the answer there."""
 _STOPPED_SHARE = 0.05
@@ -42,13 +45,19 @@ _STOPPED_LENGTH = 0.5
 _FEWEST_RIGHT = 10
 _STOPPED_AT_ONCE = 3
 """Tokens of an answer that begins with a stop string, at most."""
+_FEWEST_SAME = 5
+_SAME_SHARE = 0.1
+"""Least share of answers that are the same few words."""
+_SHORTEST_BEGINNING = 3
+_CAPPED_SHARE = 0.8
+"""Least share of the answers that break off that have the same number of tokens."""
+_LONGER_SHARE = 0.05
 _OTHER_ENDS = {
     "content_filter": "a filter between client and model removes the answers: switch it off for this run",
     "tool_calls": "the server takes the answers for calls of tools: start it without a tool parser",
     "function_call": "the server takes the answers for calls of functions: start it without a tool parser",
 }
 """What to do if an answer without content ended for this reason."""
-_LEAKED_SHARE = 0.05
 _ORDINARY_STOP = 12
 """Longest stop string, in characters, that ordinary text may contain, unlike ``<|im_end|>``."""
 
@@ -140,17 +149,34 @@ def without_content(evidence: Evidence) -> Iterator[Found]:
     """Answers without content: the answer is in the reasoning, the reasoning was stopped, or there is neither."""
     generated = evidence.generated
     empty = [sample for sample in generated if sample.outcome is Outcome.EMPTY]
-    open_thoughts = [sample for sample in generated if _is_stopped_thought(sample)]
-    reasoned = [sample for sample in empty if sample.has_reasoning]
+    reasoned = [sample for sample in empty if sample.has_reasoning and not _has_other_end(sample)]
+    in_thought = [*reasoned, *[sample for sample in generated if _is_stopped_thought(sample)]]
     answered = sum(sample.answer_in_reasoning for sample in reasoned)
+    explained: list[SampleFacts] = []
     if reasoned and answered >= _ANSWER_FOUND * len(reasoned):
+        explained = reasoned
         if exceeds_baseline(evidence, _is_empty, generated, least=_EMPTY_SHARE):
             yield judge(evidence, _answered_in_reasoning(generated, reasoned, answered))
-    elif exceeds_baseline(evidence, _is_stopped_in_thought, generated, least=_EMPTY_SHARE):
-        yield judge(evidence, _stopped_in_reasoning(generated, [*reasoned, *open_thoughts]))
-    nothing = [sample for sample in empty if not sample.has_reasoning]
+    elif 2 * sum(_breaks_off_in_thought(evidence, sample) for sample in in_thought) > len(in_thought):
+        explained = reasoned
+        if exceeds_baseline(evidence, _is_stopped_in_thought, generated, least=_EMPTY_SHARE):
+            yield judge(evidence, _stopped_in_reasoning(generated, in_thought))
+    known = {sample.place for sample in explained}
+    nothing = [sample for sample in empty if sample.place not in known]
     if nothing and exceeds_baseline(evidence, _is_empty, generated, least=_EMPTY_SHARE):
         yield judge(evidence, _without_anything(generated, nothing))
+
+
+def _has_other_end(sample: SampleFacts) -> bool:
+    return sample.finish_reason in _OTHER_ENDS
+
+
+def _breaks_off_in_thought(evidence: Evidence, sample: SampleFacts) -> bool:
+    if sample.is_unfinished or sample.is_open_thought:
+        return True
+    if (twin := evidence.twin_facts(sample)) is not None:
+        return sample.characters < _SHORT_BESIDE_WHOLE * twin.characters
+    return sample.characters < _SHORT_THOUGHT
 
 
 def _is_empty(sample: SampleFacts) -> bool:
@@ -211,22 +237,112 @@ def _without_anything(generated: Sequence[SampleFacts], nothing: Sequence[Sample
             of=len(generated),
             confidence=Confidence.CERTAIN,
         )
+    advice = "look at the server's reasoning parser, stop strings and end-of-text token, with one request by hand"
     if stops and tokens and 0 < median(tokens) <= _STOPPED_AT_ONCE:
-        return Suspicion(
-            cause=Cause.STOPPED_EARLY,
-            evidence=f"{words}; stop strings: {', '.join(map(repr, stops))}",
-            advice="the answer begins with a stop string: look at the chat template's end, or ask without that string",
-            affected=nothing,
-            of=len(generated),
-            confidence=Confidence.LIKELY,
+        words += f"; stop strings: {', '.join(map(repr, stops))}"
+        advice = (
+            "the model ends at once, or the answer begins with a stop string: look at the chat template's end, or ask "
+            "without that string (--gen-kwargs until=...)"
         )
     return Suspicion(
         cause=Cause.EMPTY,
         evidence=words,
-        advice="look at the server's reasoning parser, stop strings and end-of-text token, with one request by hand",
+        advice=advice,
         affected=nothing,
         of=len(generated),
         confidence=Confidence.CERTAIN,
+    )
+
+
+def same_beginning(evidence: Evidence) -> Iterator[Found]:
+    """Wrong answers that are all the same few words: how every answer begins, up to a stop string."""
+    generated = evidence.generated
+    counts = Counter(sample.excerpt for sample in generated if _may_be_a_beginning(sample))
+    right = {sample.extracted for sample in generated if (sample.score or 0.0) >= 1}
+    common = {text for text, count in counts.items() if count >= _FEWEST_SAME and text not in right}
+    most = max(_FEWEST_SAME, _SAME_SHARE * len(generated))
+    if sum(counts[text] for text in common) < most:
+        return
+
+    def is_same(sample: SampleFacts) -> bool:
+        return _may_be_a_beginning(sample) and sample.excerpt in common
+
+    if not exceeds_baseline(evidence, is_same, generated, least=_SAME_SHARE):
+        return
+    affected = [sample for sample in generated if is_same(sample)]
+    shown = ", ".join(repr(text) for text, _ in counts.most_common(2) if text in common)
+    stops = ", ".join(map(repr, _ordinary_stops(affected)))
+    yield judge(
+        evidence,
+        Suspicion(
+            cause=Cause.STOPPED_EARLY,
+            evidence=f"{percent(len(affected), len(generated))} answers say only {shown}, and end at a stop string; "
+            f"stop strings: {stops}",
+            advice="the answer follows that beginning: ask without the stop string (--gen-kwargs until=...), or find "
+            "out where the beginning comes from (reasoning without tags, chat template, system prompt)",
+            affected=affected,
+            of=len(generated),
+            confidence=Confidence.LIKELY,
+        ),
+    )
+
+
+def _may_be_a_beginning(sample: SampleFacts) -> bool:
+    return (
+        (sample.score or 0.0) < 1
+        and sample.finish_reason != "length"
+        and len(sample.excerpt) >= _SHORTEST_BEGINNING
+        and not sample.signs
+        and sample.missed is None
+        and bool(_ordinary_stops([sample]))
+    )
+
+
+def server_cap(evidence: Evidence) -> Iterator[Found]:
+    """Answers that break off after one and the same number of tokens, and say that they ended by themselves."""
+    generated = evidence.generated
+    broken = [sample for sample in generated if _breaks_off_unread(sample) and sample.completion_tokens]
+    counts = Counter(sample.completion_tokens for sample in broken)
+    if not counts:
+        return
+    cap, count = counts.most_common(1)[0]
+    affected = [sample for sample in broken if sample.completion_tokens == cap]
+    longer = sum((sample.completion_tokens or 0) > (cap or 0) for sample in generated)
+    if (
+        count < _FEWEST_SAME
+        or count < _CAPPED_SHARE * len(broken)
+        or len({sample.excerpt for sample in affected}) < _FEWEST_SAME
+        or (longer > _LONGER_SHARE * len(generated) and not evidence.has_enough_others(len(generated) - count))
+    ):
+        return
+
+    def is_capped(sample: SampleFacts) -> bool:
+        return _breaks_off_unread(sample) and sample.completion_tokens == cap
+
+    if not exceeds_baseline(evidence, is_capped, generated, least=_STOPPED_SHARE):
+        return
+    yield judge(
+        evidence,
+        Suspicion(
+            cause=Cause.STOPPED_EARLY,
+            evidence=f"{percent(len(affected), len(generated))} answers break off after {_tokens(cap or 0)} each, and "
+            "say that they ended by themselves",
+            advice="look for a limit of the server's own on new tokens, which it reports as finish_reason 'stop'; a "
+            "higher max_gen_toks does not help",
+            affected=affected,
+            of=len(generated),
+            confidence=Confidence.LIKELY,
+        ),
+    )
+
+
+def _breaks_off_unread(sample: SampleFacts) -> bool:
+    return (
+        sample.outcome is Outcome.UNEXTRACTED
+        and sample.finish_reason != "length"
+        and not sample.signs
+        and sample.missed is None
+        and not sample.is_open_thought
     )
 
 
@@ -282,28 +398,3 @@ def _ordinary_stops(samples: Sequence[SampleFacts]) -> list[str]:
     """The stop strings that ordinary text may contain."""
     stops = dict.fromkeys(stop for sample in samples for stop in sample.stops)
     return [stop for stop in stops if len(stop) <= _ORDINARY_STOP and not stop.startswith(("<", "[/"))]
-
-
-def reasoning_leaked(evidence: Evidence) -> Iterator[Found]:
-    """Answers with reasoning tags in the content."""
-    generated = evidence.generated
-    affected = [sample for sample in generated if _is_leaked(sample)]
-    if not exceeds_baseline(evidence, _is_leaked, generated, least=_LEAKED_SHARE):
-        return
-    found = judge(
-        evidence,
-        Suspicion(
-            cause=Cause.REASONING_LEAKED,
-            evidence=f"{percent(len(affected), len(generated))} answers hold tags of reasoning; "
-            f"they score {mean_score(affected):.2f}",
-            advice="start the server with the model's reasoning parser, so that only the answer is scored",
-            affected=affected,
-            of=len(generated),
-            confidence=Confidence.LIKELY,
-        ),
-    )
-    yield as_remark(found) if is_harmless(evidence, affected) else found
-
-
-def _is_leaked(sample: SampleFacts) -> bool:
-    return Sign.REASONING_TAGS in sample.signs and not sample.is_open_thought and not _is_cut_off(sample)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import cached_property
 from math import fsum
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.diagnosis.findings import LossReference
 from assay.results.check_results import CheckResult, Verdict
 from assay.stats.paired import mcnemar, sign_flip_test
 
@@ -55,20 +55,10 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         return any(twin.facts is not None for twin in self.twins.values())
 
 
-class Reference(StrEnum):
-    """What the loss is measured against."""
-
-    BASELINE = "baseline"
-    CHECK = "check"
-    """A threshold that is not met."""
-    FULL = "full"
-    """The full score, if nothing tells what the model can reach."""
-
-
 class Loss(msgspec.Struct, frozen=True):
     """How much score is missing."""
 
-    against: Reference
+    against: LossReference
     size: float
     """At least 0."""
 
@@ -153,12 +143,12 @@ class Evidence:
             size = self.baseline_score - ours
             is_real = size >= _SMALLEST_LOSS and (self.loss_p_value <= _SIGNIFICANT or self._is_judged_worse)
             if is_real or not self.unmet:
-                return Loss(Reference.BASELINE, size if is_real else 0.0)
+                return Loss(LossReference.BASELINE, size if is_real else 0.0)
         if self.score is None:
-            return Loss(Reference.FULL, 0.0)
+            return Loss(LossReference.FULL, 0.0)
         if shortfall := self.shortfall:
-            return Loss(Reference.CHECK, max(shortfall, _SMALLEST_LOSS))
-        return Loss(Reference.FULL, 1 - self.score)
+            return Loss(LossReference.CHECK, max(shortfall, _SMALLEST_LOSS))
+        return Loss(LossReference.FULL, 1 - self.score)
 
     @property
     def shortfall(self) -> float:
@@ -204,6 +194,19 @@ class Evidence:
                 return Estimate(score=self.score, without=others, repaired=None)
             total += expected
         return Estimate(score=self.score, without=others, repaired=total / len(self.scored))
+
+    def repaired_scores(
+        self, affected: Collection[SampleFacts], repaired_to: Callable[[SampleFacts], float] | None = None
+    ) -> dict[tuple[str, int], float]:
+        """By affected sample, the score that :meth:`estimate` takes it to have once repaired, as far as it is known."""
+        places = {sample.place for sample in affected}
+        untouched = [sample for sample in self.scored if sample.place not in places]
+        others = _mean(map(_score, untouched)) if self.has_enough_others(len(untouched)) else None
+        found = {
+            sample.place: self._expected(sample, others) if repaired_to is None else repaired_to(sample)
+            for sample in affected
+        }
+        return {place: score for place, score in found.items() if score is not None}
 
     def has_enough_others(self, count: int) -> bool:
         """Whether `count` unaffected samples are enough to estimate what the affected ones would score."""

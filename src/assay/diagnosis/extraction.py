@@ -32,6 +32,9 @@ class Where(StrEnum):
     BOLD = "in bold type at the end"
     LAST_LINE = "alone on the last line"
     LAST_NUMBER = "as the last number"
+    FENCED = "alone in a code block"
+    FIELD = "in a field named answer"
+    REASONING = "in the reasoning beside the content"
     BEFORE_NEXT_QUESTION = "before a question that the text goes on with"
 
 
@@ -54,6 +57,13 @@ _LETTER_GOLD = re.compile(r"^\(?([A-Za-z])\)?$")
 _LATEX = re.compile(r"\\(?:text|mathrm|mathbf|textbf)\{([^{}]*)\}|\\[,;!: ]|\\left|\\right|\\\(|\\\)|\\\[|\\\]")
 _UNITS = re.compile(r"[$€£%*`\"'“”‘’]|\\\$|\\%")
 _ENCLOSED = re.compile(r"[(\[]([^()\[\]]+)[)\]]")
+_FENCED = re.compile(r"```[a-z]*\n([^\n`]{1,160})\n```\s*$")
+_FIELD = re.compile(
+    r"[\"'](?:final_)?answer[\"']\s*:\s*(?:\"([^\"\n]{1,160})\"|'([^'\n]{1,160})'|([^\s,}\"']{1,40}))"
+    r"|<(?:final_)?answer>\s*([^<]{1,160}?)\s*</(?:final_)?answer>",
+    re.IGNORECASE,
+)
+"""An answer in JSON or XML."""
 _HEDGE = re.compile(r"\b(?:or|and)\b[\s(\[]*[A-Za-z]\b(?![a-z])")
 _FORMULA = re.compile(r"[\d\\^+=]")
 """Marks of a formula, which a longer text may merely begin with: x^2 + 1 begins with x^2."""
@@ -131,8 +141,12 @@ def _conclusions(text: str, *, is_number: bool) -> Iterator[Conclusion]:
         yield Conclusion(Where.BOXED, boxed)
     if "####" in text:
         yield Conclusion(Where.HASHES, text.rpartition("####")[2].strip().partition("\n")[0])
+    if field := _last_field(text):
+        yield Conclusion(Where.FIELD, field)
     if phrase := _after_last(_FINAL, text):
         yield Conclusion(Where.PHRASE, phrase)
+    if fenced := _FENCED.search(text):
+        yield Conclusion(Where.FENCED, fenced[1].strip())
     end = text[-_END:]
     if bold := _BOLD.findall(end):
         yield Conclusion(Where.BOLD, bold[-1])
@@ -150,6 +164,12 @@ def _after_last(pattern: re.Pattern[str], text: str) -> str | None:
         if sentence.strip(" *:."):
             return sentence
     return None
+
+
+def _last_field(text: str) -> str | None:
+    if "nswer" not in text:
+        return None
+    return next((next(filter(None, found.groups())) for found in reversed(list(_FIELD.finditer(text)))), None)
 
 
 def _last_boxed(text: str) -> str | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import re
 import sys
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from assay._util.batches import batches
 from assay.diagnosis.extraction import Where, gold_of, missed_answer
+from assay.diagnosis.repairs import steps_of
 from assay.diagnosis.texts import REASONING_TAG, Sign, has_marks, signs_of
 from assay.runs.record import document_mean
 from assay.types import FailureCause, MetricKey, Outcome
@@ -44,6 +46,10 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     outcome: Outcome = Outcome.FAILED
     signs: frozenset[Sign] = frozenset()
     """Signs in the text, whether the answer is right or wrong."""
+    altered: tuple[str, ...] = ()
+    """Names of the repairs that change the text (:mod:`assay.diagnosis.repairs`), in their order."""
+    repaired: tuple[float, ...] = ()
+    """The score after each of these repairs, by the task's own filter and metric; empty if it was not measured."""
     missed: Where | None = None
     """Where the text states the right answer, if the filter missed it."""
     other_filter: bool = False
@@ -75,7 +81,7 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The stop strings of the request."""
     extracted: str = ""
     excerpt: str = ""
-    """The end of a wrong answer that the filter found nothing in."""
+    """The whole of a short wrong answer; of a longer one that the filter found nothing in, its end."""
     model: str | None = None
     """The model named in the reply, if it is not the one asked for."""
     endpoint: str | None = None
@@ -89,8 +95,15 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.task, self.doc_id
 
 
+Measure = Callable[[Sequence["RunSample"], Sequence[SampleFacts]], Sequence[SampleFacts]]
+"""Adds to the facts of samples what is measured on their texts."""
+
+
 def facts_of_run(
-    samples: RunSamples, metrics: Mapping[str, str | None], reader: SampleReader | None = None
+    samples: RunSamples,
+    metrics: Mapping[str, str | None],
+    reader: SampleReader | None = None,
+    measure: Measure = lambda _, facts: facts,
 ) -> Iterator[SampleFacts]:
     """The facts of every sample of some tasks.
 
@@ -98,9 +111,11 @@ def facts_of_run(
         samples: the run.
         metrics: by task, the metric key; None: the task has no usable metric.
         reader: reads the samples; it may also return those of other tasks.
+        measure: adds what is measured on the samples' texts.
     """
     for batch in batches(samples.of_tasks(metrics) if reader is None else reader(samples)):
-        yield from [facts_of(sample, metrics[sample.task]) for sample in batch if sample.task in metrics]
+        ours = [sample for sample in batch if sample.task in metrics]
+        yield from measure(ours, [facts_of(sample, metrics[sample.task]) for sample in ours])
 
 
 def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
@@ -134,7 +149,7 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
         outcome=outcome,
         other_filter=is_wrong and _is_right_by_another_filter(sample, metric, filter_name),
         extracted="" if filtered is None else sys.intern(filtered.extracted[:80]),
-        excerpt=_excerpt(first) if is_wrong and outcome is Outcome.UNEXTRACTED else "",
+        excerpt=_excerpt(first, outcome) if is_wrong else "",
         choices=_number_of_choices(sample, first),
         model=_first([answer.model for answer in answers]),
         endpoint=_first([answer.endpoint for answer in answers]),
@@ -163,9 +178,11 @@ def _first(names: list[str | None]) -> str | None:
     return None
 
 
-def _excerpt(answer: Answer | None) -> str:
+def _excerpt(answer: Answer | None, outcome: Outcome) -> str:
     text = "" if answer is None else (answer.text or "").rstrip()
-    return text if len(text) <= _EXCERPT else "…" + text[-_EXCERPT:]
+    if len(text) <= _EXCERPT:
+        return sys.intern(text)
+    return "…" + text[-_EXCERPT:] if outcome is Outcome.UNEXTRACTED else ""
 
 
 def _prompt_facts(prompt: Prompt | None, text: str) -> dict[str, Any]:
@@ -189,21 +206,24 @@ def _stops(until: Any) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=64)
-def _shared(stops: tuple[str, ...]) -> tuple[str, ...]:
-    """One tuple for equal stop strings, which nearly all samples have; it saves memory."""
-    return stops
+def _shared(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """One tuple for equal stop strings or repairs, which nearly all samples have; it saves memory."""
+    return texts
 
 
 def _answer_facts(answer: Answer, sample: RunSample, asked: str, missing: str | None) -> dict[str, Any]:
     """The facts of an answer; more of them if it has no full score under the metric `missing`."""
-    text, reasoning = _shortened(answer.text or ""), _shortened(answer.reasoning or "")
+    text, reasoning = shortened(answer.text or ""), shortened(answer.reasoning or "")
+    steps = steps_of(text, asked)
+    written = next((step.text for step in reversed(steps) if step.is_of_characters), text)
     facts: dict[str, Any] = {
         "is_generated": True,
         "has_reasoning": bool(reasoning.strip()),
         "finish_reason": answer.finish_reason and sys.intern(answer.finish_reason),
         "characters": len(answer.text or "") + len(answer.reasoning or ""),
         "completion_tokens": answer.completion_tokens,
-        "signs": signs_of(text, asked, sample.target),
+        "signs": signs_of(written, asked, sample.target),
+        "altered": _shared(tuple([step.name for step in steps])),
     }
     if missing is None:
         return facts
@@ -234,7 +254,8 @@ def _after_thoughts(text: str) -> str:
     return after if after.strip() else text
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """The part of a text that is analysed: of a long one its two ends."""
     if len(text) <= _LONGEST:
         return text
     return text[: _LONGEST // 2] + text[-_LONGEST // 2 :]

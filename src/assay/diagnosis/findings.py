@@ -41,6 +41,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     of: int
     """How many samples were examined."""
     confidence: Confidence
+    is_measured: bool = False
+    """Whether the repaired answers were scored by the task's own filter and metric; else ``score_repaired`` is an
+    estimate."""
     is_cause: bool = True
     """Whether it can explain a material part of the loss; if not, it is a remark."""
     weight: float = 0.0
@@ -72,6 +75,43 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         return self.score_repaired - self.score
 
 
+class LossReference(StrEnum):
+    """What the loss is measured against."""
+
+    BASELINE = "baseline"
+    CHECK = "check"
+    """A threshold that is not met."""
+    FULL = "full"
+    """The full score, if nothing tells what the model can reach."""
+
+
+class CauseShare(msgspec.Struct, frozen=True, kw_only=True):
+    """What one cause costs, beyond what those upstream of it cost."""
+
+    cause: Cause
+    title: str
+    gain: float
+    """The score that its repair adds."""
+    low: float
+    high: float
+    """A 95 % interval of the gain, over documents."""
+    is_measured: bool
+    """Whether the repaired texts were scored; else the gain is an estimate."""
+
+
+class Waterfall(msgspec.Struct, frozen=True, kw_only=True):
+    """From the score to what it should be."""
+
+    score: float
+    shares: tuple[CauseShare, ...]
+    """Upstream first."""
+    unexplained: float
+    """What is missing after all repairs; negative if they come to more than the target."""
+    target: float
+    """The score of the baseline, the least that the check demands, or the full score."""
+    target_is: LossReference
+
+
 class Triage(msgspec.Struct, frozen=True, kw_only=True):
     """Why a run scored as it did."""
 
@@ -90,6 +130,8 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     """How many checks of the run do not pass."""
     headline: str
     """One line: the most probable cause, or that none was found."""
+    waterfall: Waterfall | None = None
+    """How the causes share the loss; None if nothing is to be explained."""
     findings: tuple[Finding, ...] = ()
     """Causes, the most probable first; then remarks."""
 

@@ -51,7 +51,7 @@ def harness_changed(evidence: Evidence) -> Iterator[Found]:
         score_without=None,
         score_repaired=evidence.score + gain,
     )
-    yield Found(finding, found.places)
+    yield found._replace(finding=finding)
 
 
 def scored_again(baseline: RunSamples, run: RunSamples, metrics: Mapping[str, str]) -> dict[str, tuple[float, float]]:

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from assay.diagnosis.causes import Cause  # noqa: TC001 - msgspec resolves the annotations
-from assay.diagnosis.evidence import Reference
-from assay.diagnosis.findings import Confidence, Example, Finding
+from assay.diagnosis.findings import Confidence, Example, Finding, LossReference
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from assay.diagnosis.evidence import Evidence
     from assay.diagnosis.facts import SampleFacts
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     Detector = Callable[[Evidence], Iterator["Found"]]
 
 _FACTORS = {Confidence.CERTAIN: 1.0, Confidence.LIKELY: 0.8, Confidence.POSSIBLE: 0.5}
-_MATERIAL = {Reference.BASELINE: (0.01, 0.2), Reference.CHECK: (0.02, 0.25), Reference.FULL: (0.05, 0.1)}
+_MATERIAL = {LossReference.BASELINE: (0.01, 0.2), LossReference.CHECK: (0.02, 0.25), LossReference.FULL: (0.05, 0.1)}
 """Least gain in score and least share of the loss for a cause."""
 _FEWEST = 5
 """Least number of affected samples for a cause."""
@@ -39,6 +38,8 @@ class Found(NamedTuple):
 
     finding: Finding
     places: frozenset[tuple[str, int]]
+    repaired: Mapping[tuple[str, int], float] = {}
+    """By sample, the score that it would have; empty if that is not known."""
 
 
 class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +53,8 @@ class Suspicion(msgspec.Struct, frozen=True, kw_only=True):
     confidence: Confidence
     repaired_to: Callable[[SampleFacts], float] | None = None
     """The score that a repaired sample would have; None: the baseline's or, without one, the mean of the others."""
+    is_measured: bool = False
+    """``repaired_to`` gives scores of repaired texts, by the task's own filter and metric."""
     may_be_cause: bool = True
     show: Callable[[SampleFacts], str] | None = None
     """The text of an example."""
@@ -73,6 +76,7 @@ def judge(evidence: Evidence, suspicion: Suspicion) -> Found:
             samples=len(suspicion.affected),
             of=suspicion.of,
             confidence=suspicion.confidence,
+            is_measured=suspicion.is_measured,
             is_cause=suspicion.may_be_cause and is_cause and len(affected) >= _FEWEST,
             weight=share * _FACTORS[suspicion.confidence],
             score=estimate.score,
@@ -81,6 +85,7 @@ def judge(evidence: Evidence, suspicion: Suspicion) -> Found:
             examples=examples_of(suspicion.affected, suspicion.show),
         ),
         frozenset(sample.place for sample in suspicion.affected),
+        {} if estimate.repaired is None else evidence.repaired_scores(affected, suspicion.repaired_to),
     )
 
 
@@ -91,7 +96,7 @@ def judge_all(evidence: Evidence, suspicion: Suspicion) -> Found:
     """
     found = judge(evidence, suspicion)
     loss = evidence.loss
-    if loss.against is Reference.BASELINE:
+    if loss.against is LossReference.BASELINE:
         return found
     finding = msgspec.structs.replace(
         found.finding,
@@ -100,7 +105,7 @@ def judge_all(evidence: Evidence, suspicion: Suspicion) -> Found:
         score_without=None,
         score_repaired=None,
     )
-    return Found(finding, found.places)
+    return found._replace(finding=finding, repaired={})
 
 
 def is_material(evidence: Evidence, gain: float) -> bool:
@@ -136,7 +141,7 @@ def is_harmless(evidence: Evidence, affected: Sequence[SampleFacts]) -> bool:
 
 def as_remark(found: Found) -> Found:
     """The same finding as a remark."""
-    return Found(msgspec.structs.replace(found.finding, is_cause=False), found.places)
+    return found._replace(finding=msgspec.structs.replace(found.finding, is_cause=False))
 
 
 def exceeds_baseline(

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import logging
+from math import fsum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.diagnosis.alterations import altered
 from assay.diagnosis.baseline import baseline_of
 from assay.diagnosis.causes import Cause
 from assay.diagnosis.comparability import baseline_is_part, mismatches, other_lm_eval, sampled
 from assay.diagnosis.contents import degenerate, not_extracted, not_read
 from assay.diagnosis.decline import answers_worse, chance_level
-from assay.diagnosis.endings import reasoning_leaked, stopped_early, truncated, without_content
-from assay.diagnosis.evidence import Evidence, Reference
+from assay.diagnosis.endings import same_beginning, server_cap, stopped_early, truncated, without_content
+from assay.diagnosis.evidence import Evidence
 from assay.diagnosis.facts import facts_of_run
-from assay.diagnosis.findings import Finding, Triage
+from assay.diagnosis.findings import Finding, LossReference, Triage
 from assay.diagnosis.harness import harness_changed
 from assay.diagnosis.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
 from assay.diagnosis.slices import slices
+from assay.diagnosis.trials import Trials
+from assay.diagnosis.waterfall import own_gains, waterfall_of
 from assay.errors import SpecificationError
+from assay.rescoring.rescore import tasks_of_run
 from assay.results.check_results import Verdict
 from assay.runs.samples import RunSamples, results_file_of
+from assay.scoring.deadline import SCORING_SECONDS, Deadline
 from assay.tasks.repeats import is_of_repeats
 from assay.types import MetricKey, score_keys
 
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     from assay.diagnosis.judging import Detector, Found
     from assay.results.check_results import CheckResult
     from assay.runs.samples import SampleReader
+    from assay.tasks.protocol import Task
 
 _log = logging.getLogger(__name__)
 _DETECTORS: tuple[Detector, ...] = (
@@ -49,9 +56,11 @@ _DETECTORS: tuple[Detector, ...] = (
     sampled,
     truncated,
     without_content,
+    altered,
+    same_beginning,
+    server_cap,
     not_read,
     stopped_early,
-    reasoning_leaked,
     not_extracted,
     degenerate,
     slices,
@@ -92,6 +101,7 @@ def explain_scores(
     checks: Sequence[CheckResult],
     reader: SampleReader | None = None,
     places: Mapping[str, PlacesByDocument] | None = None,
+    tasks: Mapping[str, Task] | None = None,
 ) -> Triage | None:
     """:func:`triage` for the end of a run. Errors are logged only, so that they cost no results.
 
@@ -100,10 +110,11 @@ def explain_scores(
         checks: the run's checks; if all pass, only certain faults are reported.
         reader: reads the run's samples.
         places: see :class:`RunSamples`.
+        tasks: the run's tasks, lm-eval's Task objects, by which repaired answers are scored.
     """
     try:
         with RunSamples(results_file, places) as samples:
-            triage = triage_samples(samples, _baseline_in_checks(samples), reader=reader)
+            triage = triage_samples(samples, _baseline_in_checks(samples), reader=reader, loaded=tasks)
         return triage if needs_explanation(checks) else _only_faults(triage)
     except Exception as error:
         _log.warning("the scores in %s could not be explained (%s: %s)", results_file, type(error).__name__, error)
@@ -125,6 +136,7 @@ def triage_samples(
     score_again: bool = False,
     reader: SampleReader | None = None,
     tasks: Sequence[str] = (),
+    loaded: Mapping[str, Task] | None = None,
 ) -> Triage:
     """Find out why a run scored as it did; see :func:`triage`."""
     looked_at = metrics_of(samples)
@@ -132,7 +144,10 @@ def triage_samples(
         raise SpecificationError(f"{samples.file} has no task '{missing[0]}'; it has {', '.join(looked_at)}")
     looked_at = {task: key for task, key in looked_at.items() if not tasks or task in tasks}
     metrics = {task: key for task, key in looked_at.items() if key is not None}
-    facts = list(facts_of_run(samples, looked_at, reader))
+    deadline = Deadline(SCORING_SECONDS)
+    trials = Trials(lambda: loaded or tasks_of_run(samples), looked_at, deadline)
+    with deadline.watching():
+        facts = list(facts_of_run(samples, looked_at, reader, trials.measure))
     beside = None if baseline is None else baseline_of(Path(baseline), samples, looked_at, score_again=score_again)
     triage = diagnose(Evidence(facts, samples.document, beside, frozenset(metrics.values())))
     return msgspec.structs.replace(triage, run=str(samples.file), metrics=metrics)
@@ -147,6 +162,7 @@ def diagnose(evidence: Evidence) -> Triage:
         score=evidence.score,
         baseline_score=evidence.baseline_score,
         unmet_checks=len(evidence.unmet),
+        waterfall=waterfall_of(evidence, found),
         headline=_headline(evidence, found) + _note_on_faults(found) + _note_on_metric(evidence),
         findings=tuple(each.finding for each in found),
     )
@@ -203,7 +219,23 @@ def _ranked(evidence: Evidence) -> list[Found]:
     """Causes by the share of the loss that they can explain, ties in the detectors' order; then remarks."""
     found = [each for detector in _DETECTORS for each in detector(evidence)] if evidence.facts else []
     found += answers_worse(evidence, [each for each in found if each.finding.is_cause])
+    found = _weighed_by_own_gains(evidence, found)
     return sorted(found, key=lambda each: (each.finding.is_cause, round(each.finding.weight, 2)), reverse=True)
+
+
+def _weighed_by_own_gains(evidence: Evidence, found: list[Found]) -> list[Found]:
+    """Weigh each cause by what it regains beyond the causes upstream of it."""
+    weighed = []
+    for each, gains in zip(found, own_gains(evidence, found), strict=True):
+        gain = each.finding.explains or 0.0
+        if each.finding.is_cause and each.repaired and gain > 0:
+            own = min(1.0, fsum(gains.values()) / len(evidence.scored) / gain)
+            weighed.append(
+                each._replace(finding=msgspec.structs.replace(each.finding, weight=own * each.finding.weight))
+            )
+        else:
+            weighed.append(each)
+    return weighed
 
 
 def _note_on_metric(evidence: Evidence) -> str:
@@ -220,7 +252,8 @@ def _gain(evidence: Evidence, finding: Finding) -> str:
         return ""  # it would read as a gain in the score that was demanded
     if not finding.explains or finding.score is None or finding.score_repaired is None:
         return ""
-    return f" (score {finding.score:.3f}, repaired about {finding.score_repaired:.3f})"
+    about = "" if finding.is_measured else "about "
+    return f" (score {finding.score:.3f}, repaired {about}{finding.score_repaired:.3f})"
 
 
 def _note_on_faults(found: list[Found]) -> str:
@@ -238,11 +271,11 @@ def _headline(evidence: Evidence, found: list[Found]) -> str:
     if causes:
         return f"no harness cause found: {causes[0].title} than the baseline's: {causes[0].evidence}"
     loss = evidence.loss
-    if loss.against is Reference.BASELINE:
+    if loss.against is LossReference.BASELINE:
         return (
             f"no harness cause found: no worse than the baseline ({evidence.score:.3f}, {evidence.baseline_score:.3f})"
         )
-    if loss.against is Reference.CHECK:
+    if loss.against is LossReference.CHECK:
         if evidence.shortfall <= 0:
             return "no harness cause found: the answers that were scored are no worse than the check demands"
         words = f"the answers themselves fall {evidence.shortfall:.3f} short of what the check demands"

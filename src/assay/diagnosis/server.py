@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.diagnosis.causes import Cause
-from assay.diagnosis.evidence import Reference
 from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import (
     Found,
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from assay.diagnosis.facts import SampleFacts
     from assay.results.document import ResultsDocument
 
+_FAILURES_ALONE = 0.6
+"""Weight of failures if no score is missing."""
 _FAILED_SHARE = 0.01
 _FEWEST_PAIRS = 5
 _CONSTANT = 0.95
@@ -86,14 +87,14 @@ def _failures(evidence: Evidence, cause: Cause, failed: Sequence[SampleFacts], a
     found = judge(evidence, suspicion)
     invalid = any(check.verdict is Verdict.INVALID and check.failed for check in evidence.unmet)
     loss = evidence.loss
-    weight = 0.6 if loss.against is Reference.FULL or not loss.is_real else min(1.0, share / loss.size)
+    weight = min(1.0, share / loss.size) if loss.is_real else _FAILURES_ALONE
     finding = msgspec.structs.replace(
         found.finding,
         is_cause=invalid or share >= _FAILED_SHARE,
         weight=1.0 if invalid else weight,
         examples=examples_of(failed, lambda sample: str(sample.failure)),
     )
-    return Found(finding, found.places)
+    return found._replace(finding=finding)
 
 
 def wrong_model(evidence: Evidence) -> Iterator[Found]:

@@ -6,6 +6,7 @@ they are tested only against a baseline, document by document.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,8 +14,7 @@ import msgspec
 
 from assay._util.text import clock
 from assay.diagnosis.causes import Cause
-from assay.diagnosis.evidence import Reference
-from assay.diagnosis.findings import Confidence
+from assay.diagnosis.findings import Confidence, LossReference
 from assay.diagnosis.judging import Found, Suspicion, as_remark, judge, mean_score, percent, share_of_loss
 from assay.stats.multiple import holm
 from assay.stats.slices import worse_slice
@@ -38,6 +38,7 @@ _CARRIES = 0.5
 _BREAKDOWN = 0.25
 """Without a baseline, a stretch of time is a cause only if it scores at most this share of what the rest does."""
 _SPANS = 10
+_TO_THE_END = "to the end"
 _BANDS = 4
 _ADVICE = {
     Cause.ONE_ENDPOINT: "take it out of the run, and compare its weights, version and hardware with the others'",
@@ -77,13 +78,33 @@ def slices(evidence: Evidence) -> Iterator[Found]:
         (Cause.ONE_TASK, Confidence.LIKELY),
     ):
         ours = [part for part in worse if part.cause is cause]
+        if cause is Cause.ONE_TIME_SPAN:
+            ours = _most_telling(ours, samples, values)
         if ours:
             yield from _found(evidence, cause, ours, confidence, len(looked_at))
 
 
+def _most_telling(parts: Sequence[_Slice], samples: Sequence[SampleFacts], values: Sequence[float]) -> list[_Slice]:
+    """The stretches of time whose mean differs most from the rest's: all short ones together, or one to the end."""
+    short = [part for part in parts if part.name != _TO_THE_END]
+    candidates = [short, *([part] for part in parts if part.name == _TO_THE_END)]
+    total, number = sum(values), len(values)
+
+    def contrast(chosen: Sequence[_Slice]) -> float:
+        places = frozenset(place for part in chosen for place in part.places)
+        inside = [value for sample, value in zip(samples, values, strict=True) if sample.place in places]
+        outside = number - len(inside)
+        if not inside or not outside:
+            return 0.0
+        difference = (total - sum(inside)) / outside - sum(inside) / len(inside)
+        return difference * math.sqrt(len(inside) * outside / number)
+
+    return max(candidates, key=contrast, default=[])
+
+
 def _compared(evidence: Evidence) -> tuple[list[SampleFacts], list[float]]:
     """The samples, and the values to compare: differences from the baseline, or scores."""
-    if evidence.loss.against is Reference.BASELINE:
+    if evidence.loss.against is LossReference.BASELINE:
         return [sample for sample, _ in evidence.pairs], evidence.differences
     return evidence.scored, [sample.score or 0.0 for sample in evidence.scored]
 
@@ -96,7 +117,9 @@ def _slices_of(samples: Sequence[SampleFacts], evidence: Evidence) -> Iterator[_
     timed = sorted((sample for sample in samples if sample.time is not None), key=lambda each: each.time or 0.0)
     for part in _parts(timed, _SPANS):
         yield _Slice(Cause.ONE_TIME_SPAN, "", part)
-    if evidence.loss.against is not Reference.BASELINE:
+    for part in _ends(timed, _SPANS):
+        yield _Slice(Cause.ONE_TIME_SPAN, _TO_THE_END, part)
+    if evidence.loss.against is not LossReference.BASELINE:
         return
     tasks = dict.fromkeys(sample.task for sample in samples)
     if len(tasks) > 1:
@@ -113,6 +136,12 @@ def _parts(ordered: Sequence[SampleFacts], count: int) -> Iterator[Sequence[Samp
         part = ordered[number * len(ordered) // count : (number + 1) * len(ordered) // count]
         if part:
             yield part
+
+
+def _ends(ordered: Sequence[SampleFacts], count: int) -> Iterator[Sequence[SampleFacts]]:
+    """All from some point on: what breaks half-way and stays so."""
+    for number in range(1, count):
+        yield ordered[number * len(ordered) // count :]
 
 
 def _p_value(part: _Slice, samples: Sequence[SampleFacts], values: Sequence[float], tasks: Sequence[int]) -> float:
@@ -143,7 +172,7 @@ def _found(
             confidence=confidence,
         ),
     )
-    if evidence.loss.against is Reference.BASELINE:
+    if evidence.loss.against is LossReference.BASELINE:
         carries = share_of_loss(evidence, found.finding.explains or 0.0) >= _CARRIES
         is_much = _mean_difference(evidence, places) <= -_WORSE_BY
     else:
@@ -154,7 +183,7 @@ def _found(
         return
     if cause in (Cause.ONE_TASK, Cause.ONE_LENGTH_BAND):  # they tell where the loss is, not why
         finding = msgspec.structs.replace(found.finding, weight=0.75 * found.finding.weight)
-        found = Found(finding, found.places)
+        found = found._replace(finding=finding)
     yield found if carries else as_remark(found)
 
 

@@ -65,6 +65,10 @@ _REFUSAL = re.compile(
     r"|\bas an ai\b",
     re.IGNORECASE,
 )
+_BARE_APOLOGY = re.compile(
+    r"\W*(?:I['’]?m |I am )?(?:(?:very|so) )?(?:sorry|apologi[sz]e|unfortunately)\W*", re.IGNORECASE
+)
+"""A refusal that a stop string cuts at its first comma."""
 _CODE = re.compile(r"\bdef |\breturn\b|[{};]\s*$|```", re.MULTILINE)
 _WORD = re.compile(r"[^\W\d_]+")
 _COMMON_ENGLISH = frozenset(
@@ -80,6 +84,9 @@ _ENGLISH = 0.12
 """Least share of these words in an English prompt; English prose has about 0.45."""
 _NOT_ENGLISH = 0.05
 _FEWEST_LETTERS = 40
+_FEWEST_FOREIGN_LETTERS = 8
+"""Letters of another script that suffice to tell it."""
+_FEWEST_MIXED = 20
 
 
 _NONE: frozenset[Sign] = frozenset()
@@ -154,10 +161,12 @@ def is_gibberish(text: str) -> bool:
     if sample.isascii():
         return False
     words = _WORD.findall(sample)
-    if len(words) < 5:
-        return False
-    mixed = sum(len(scripts_of(word)) > 1 for word in words)
-    return mixed >= 3 and mixed > len(words) / 10
+    mixed = [word for word in words if len(scripts_of(word)) > 1]
+    if len(mixed) >= 3 and len(words) >= 5:
+        return len(mixed) > len(words) / 10
+    # A few long words without a blank in them, of three scripts or more.
+    letters = sum(map(len, mixed))
+    return letters >= _FEWEST_MIXED and 2 * letters > sum(map(len, words)) and len(scripts_of(" ".join(mixed))) > 2
 
 
 def is_in_another_language(text: str, prompt: str) -> bool:
@@ -165,7 +174,7 @@ def is_in_another_language(text: str, prompt: str) -> bool:
     text, prompt = text[:_LOOKED_AT], prompt[-_LOOKED_AT:]
     if _is_foreign_to_ascii(text) or _is_foreign_to_ascii(prompt):
         asked, said = scripts_of(prompt), scripts_of(text)
-        if asked.total() >= _FEWEST_LETTERS and said.total() >= _FEWEST_LETTERS:
+        if asked.total() >= _FEWEST_LETTERS and said.total() >= _FEWEST_FOREIGN_LETTERS:
             script = asked.most_common(1)[0][0]
             if said[script] < said.total() / 2:
                 return True
@@ -180,7 +189,8 @@ def is_in_another_language(text: str, prompt: str) -> bool:
 
 def is_refusal(text: str) -> bool:
     """Whether the text begins with a refusal to answer."""
-    return _has_any(_REFUSING, text[:_HEAD]) and _REFUSAL.search(text[:_HEAD]) is not None
+    head = text[:_HEAD]
+    return _has_any(_REFUSING, head) and (_REFUSAL.search(head) or _BARE_APOLOGY.fullmatch(head)) is not None
 
 
 def _is_foreign_to_ascii(text: str) -> bool:

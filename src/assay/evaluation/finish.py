@@ -133,7 +133,7 @@ def conclude(plan: RunPlan, state: RunState, sample_reader: SampleReader | None 
     explained = logged if plan.specification.triage else {}
     places = {name: task.line_places() for name, task in explained.items()}
     state.release_samples()
-    triage = explain_scores(file, checks, sample_reader, places) if explained else None
+    triage = explain_scores(file, checks, sample_reader, places, plan.loaded.tasks) if explained else None
     if triage is not None:
         document = msgspec.structs.replace(document, assay=msgspec.structs.replace(additions, triage=triage.recorded))
         write_document(file, document)

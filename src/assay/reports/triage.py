@@ -8,6 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from assay._util.text import printable
+from assay.diagnosis.findings import LossReference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from assay.diagnosis import Finding, Triage
 
 _LENGTH = 600
+_TARGETS = {
+    LossReference.BASELINE: "the baseline's score",
+    LossReference.CHECK: "what the check demands",
+    LossReference.FULL: "the full score",
+}
 
 
 def triage_text(triage: Triage) -> RenderableType:
@@ -24,6 +30,7 @@ def triage_text(triage: Triage) -> RenderableType:
     return Group(
         Text(printable(triage.headline, _LENGTH), style="bold"),
         Text(printable(_subject(triage), _LENGTH), style="dim"),
+        *_waterfall_lines(triage),
         *(line for finding in triage.findings for line in _finding_lines(finding)),
     )
 
@@ -37,6 +44,20 @@ def _subject(triage: Triage) -> str:
     return words
 
 
+def _waterfall_lines(triage: Triage) -> Iterator[RenderableType]:
+    """From the score to what it should be, a line for each cause."""
+    waterfall = triage.waterfall
+    if waterfall is None or not waterfall.shares:
+        return
+    yield Text()
+    yield Text(f"{waterfall.score:8.4f}  score")
+    for share in waterfall.shares:
+        how = "measured" if share.is_measured else "estimated"
+        yield Text(f"{share.gain:+8.4f}  {share.title} ({how}, {share.low:.4f} to {share.high:.4f})")
+    yield Text(f"{waterfall.unexplained:+8.4f}  unexplained")
+    yield Text(f"{waterfall.target:8.4f}  {_TARGETS[waterfall.target_is]}")
+
+
 def _finding_lines(finding: Finding) -> Iterator[RenderableType]:
     yield Text()
     kind = "cause " if finding.is_cause else "remark"
@@ -45,7 +66,8 @@ def _finding_lines(finding: Finding) -> Iterator[RenderableType]:
     yield Text(f"        {printable(finding.evidence, _LENGTH)}")
     if finding.explains is not None and finding.score_repaired is not None:
         without = "" if finding.score_without is None else f", without these samples {finding.score_without:.4f}"
-        yield Text(f"        score {finding.score:.4f}, repaired about {finding.score_repaired:.4f}{without}")
+        about = "" if finding.is_measured else "about "
+        yield Text(f"        score {finding.score:.4f}, repaired {about}{finding.score_repaired:.4f}{without}")
     for example in finding.examples:
         shown = f": {printable(example.shown)}" if example.shown else ""
         yield Text(f"        e.g. {printable(example.task)} {example.doc_id}{shown}", style="dim")

@@ -17,7 +17,7 @@ import msgspec
 
 from assay._util.paths import keep_working_directory
 from assay._version import __version__
-from assay.errors import FileFormatError, UnjudgeableError, UnsupportedTaskError, UsageError
+from assay.errors import AssayError, FileFormatError, UnjudgeableError, UnsupportedTaskError, UsageError
 from assay.journal.by_document import ResponsesByDocument
 from assay.rescoring.recorded_answers import RecordedAnswers
 from assay.results.check_results import Verdict
@@ -41,6 +41,8 @@ from assay.types import ModelSpec, Specification, score_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from assay.tasks.protocol import Task
 
 
 class _Rescoring(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,6 +158,18 @@ def _rescore(run: RunSamples, rescoring: _Rescoring) -> Rescored:
         versions=_changed_versions(run),
         results_file=None if rescoring.output_dir is None else written,
     )
+
+
+def tasks_of_run(run: RunSamples) -> Mapping[str, Task] | None:
+    """The run's tasks, loaded as the run loaded them; None if they or their data cannot be loaded here."""
+    as_then = _Rescoring(tasks={}, include_path=None, data_dir=None, output_dir=None)
+    try:
+        specification = _specification_of(run, as_then)
+        with lm_eval_lock("triage"):
+            loaded = load_tasks(list(specification.tasks), specification.options, model_args(specification.model))
+    except AssayError:
+        return None
+    return loaded.tasks
 
 
 def _specification_of(run: RunSamples, rescoring: _Rescoring) -> Specification:

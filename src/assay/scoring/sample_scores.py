@@ -111,6 +111,22 @@ class Scorer:
         """The samples' scores under one filter; `lines` is None if the task's code may change documents."""
         docs = [self._copy(sample.doc) for sample in samples]
         filtered = [[instance.filtered_resps[name] for instance in sample.instances] for sample in samples]
+        metrics = self._metrics(name, docs, filtered)
+        if lines is None:
+            lines = [SampleLines.of(sample, self._task, doc) for sample, doc in zip(samples, docs, strict=True)]
+        return [
+            Scored(name, given, values, of_all, line.line(name, given, values, of_all), line.hashes)
+            for line, given, values, of_all in zip(lines, filtered, metrics, repeats, strict=True)
+        ]
+
+    def score_instances(self, filter_name: str, instances: Sequence[Any]) -> list[dict[str, Any]]:
+        """The metrics of documents with one instance each, whose ``resps`` are given, under one filter."""
+        self._apply_filters(instances)
+        filtered = [[instance.filtered_resps[filter_name]] for instance in instances]
+        return self._metrics(filter_name, [self._copy(instance.doc) for instance in instances], filtered)
+
+    def _metrics(self, name: str, docs: Sequence[Any], filtered: Sequence[list[Any]]) -> list[dict[str, Any]]:
+        """By document, its metrics; documents may be changed by the task's code."""
         process_results = self._task.process_results
         try:
             metrics = [process_results(doc, given) for doc, given in zip(docs, filtered, strict=True)]
@@ -122,12 +138,7 @@ class Scorer:
             raise
         for values in metrics:
             self._refuse_missing(values)
-        if lines is None:
-            lines = [SampleLines.of(sample, self._task, doc) for sample, doc in zip(samples, docs, strict=True)]
-        return [
-            Scored(name, given, values, of_all, line.line(name, given, values, of_all), line.hashes)
-            for line, given, values, of_all in zip(lines, filtered, metrics, repeats, strict=True)
-        ]
+        return metrics
 
     def _refuse_missing(self, values: Any) -> None:
         """Refuse a metric that is None if lm-eval's aggregation would fail on it."""

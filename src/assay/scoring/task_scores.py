@@ -9,11 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
-import sys
-import zlib
 from collections import Counter, defaultdict
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +20,7 @@ from assay._util.places import PlacesByDocument
 from assay._util.spool import Spool
 from assay.errors import MissingDependencyError
 from assay.scoring.outcomes import outcome_of
+from assay.scoring.random_state import random_state_of
 from assay.scoring.sample_scores import AnsweredSample, Scored, Scorer
 from assay.tasks.metrics import aggregation_of
 from assay.tasks.repeats import RepeatMetric
@@ -90,7 +88,7 @@ class TaskScores:
         self._crashes = crashes if self._scorer.is_foreign or verdicts is not None else None
         self._filters = self._scorer.fallbacks
         self._process = os.getpid()
-        self._random_state = _own_random_state if self._scorer.is_foreign else _shared_random_state
+        self._random_state = random_state_of if self._scorer.is_foreign else _shared_random_state
         self._begin()
 
     def _begin(self) -> None:
@@ -357,22 +355,6 @@ def receive_all(scores: Mapping[str, TaskScores], complete: Iterable[CompleteSam
         by_task[one.sample.task].append(one)
     for task, of_task in by_task.items():
         scores[task].receive(of_task)
-
-
-@contextmanager
-def _own_random_state(sample: Sample) -> Iterator[None]:
-    """Seed the random numbers of scorers from the sample, and restore the stream that prompts draw from."""
-    state, numpy_state = random.getstate(), np.random.get_state()
-    place = f"{sample.task}/{sample.doc_id}"
-    random.seed(place)
-    np.random.seed(zlib.crc32(place.encode()))
-    if (langdetect := sys.modules.get("langdetect")) is not None:
-        langdetect.DetectorFactory.seed = 0
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        np.random.set_state(numpy_state)
 
 
 def _shared_random_state(_: Sample) -> AbstractContextManager[None]:
