@@ -13,10 +13,13 @@ import pytest
 from assay import diagnosis
 from assay.diagnosis import Cause
 from assay.diagnosis.alterations import regained
+from assay.diagnosis.endings import same_beginning
+from assay.diagnosis.evidence import Evidence
 from assay.diagnosis.repairs import REPAIRS, steps_of
 from assay.evaluation import Evaluation
 from tests.diagnosis.runs import run
 from tests.diagnosis.simulated import SimulatedModel
+from tests.diagnosis.test_triage import UNKNOWN
 
 PROMPT = "Tom has 3 apples and buys 4 more at the market in town.\nHow many apples does he have?\nAnswer:"
 SAID = "He has 3 + 4 = 7 apples. #### 7"
@@ -128,3 +131,22 @@ def test_what_a_repair_regains_follows_those_before_it() -> None:
     assert regained("html", sample) == 0.25
     assert regained("reasoning", sample) == 0.75
     assert regained("template", sample) == 0.0
+
+
+@pytest.mark.parametrize(("key", "is_found"), [("exact_match,none", True), ("pass@1,create_test", False)])
+def test_the_same_beginning_is_looked_for_in_short_answers_alone(key: str, is_found: bool) -> None:
+    """Programs that are wrong may well be the same: ``return None``."""
+    samples = [
+        diagnosis.facts.SampleFacts(
+            task="t",
+            doc_id=number,
+            score=float(number % 2),
+            is_generated=True,
+            excerpt="" if number % 2 else "Sure! Here it is",
+            stops=("\n",),
+            finish_reason="stop",
+        )
+        for number in range(40)
+    ]
+    found = list(same_beginning(Evidence(samples, UNKNOWN, None, {key})))
+    assert [(each.finding.cause, each.finding.is_cause) for each in found] == [(Cause.STOPPED_EARLY, True)] * is_found

@@ -29,8 +29,8 @@ _EXCERPT = 60
 """Characters kept of an answer that the filter found nothing in."""
 _DIGITS = 16
 """Hexadecimal digits kept of a hash: 64 bits."""
-_COMPARES_WITH_TARGET = frozenset({"exact_match", "em", "acc", "math_verify", "quasi_exact_match"})
-"""Metrics that compare the answer with the target."""
+COMPARE_WITH_TARGET = frozenset({"exact_match", "em", "acc", "math_verify", "quasi_exact_match"})
+"""Metrics that compare the whole answer with the target."""
 _SAID_TO_BE_THE_ANSWER = (Where.BOXED, Where.HASHES, Where.PHRASE, Where.BEFORE_NEXT_QUESTION)
 _CONCLUDED = ".!?)}]\"'”’`*。！？"
 
@@ -227,7 +227,7 @@ def _answer_facts(answer: Answer, sample: RunSample, asked: str, missing: str | 
     }
     if missing is None:
         return facts
-    gold = gold_of(sample.target) if missing in _COMPARES_WITH_TARGET and len(sample.responses) == 1 else None
+    gold = gold_of(sample.target) if missing in COMPARE_WITH_TARGET and len(sample.responses) == 1 else None
     said = text if text.strip() else reasoning
     return facts | {
         "missed": _missed(text, gold, is_whole=answer.finish_reason != "length"),

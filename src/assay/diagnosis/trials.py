@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from assay.diagnosis.extraction import Where, conclusion_of
-from assay.diagnosis.facts import shortened
+from assay.diagnosis.facts import COMPARE_WITH_TARGET, shortened
 from assay.diagnosis.repairs import steps_of
 from assay.rescoring.text_scores import OtherText, TextScorer
 
@@ -21,7 +20,8 @@ if TYPE_CHECKING:
     from assay.scoring.deadline import Deadline
     from assay.tasks.protocol import Task
 
-_log = logging.getLogger(__name__)
+_OF_SHORT_ANSWERS = COMPARE_WITH_TARGET | {"f1"}
+"""Metrics by which a text's conclusion alone may be scored. Others judge the whole text."""
 
 
 class Trials:
@@ -48,8 +48,6 @@ class Trials:
                 by_task[fact.task].append(place)
         for task, places in by_task.items():
             if (scorer := self._scorer(task)) is not None:
-                for place in places:
-                    measured[place] = facts[place]
                 found = _tried(scorer, [samples[place] for place in places], [facts[place] for place in places])
                 for place, fact in zip(places, found, strict=True):
                     measured[place] = fact
@@ -80,7 +78,7 @@ def _tried(scorer: TextScorer, samples: Sequence[RunSample], facts: Sequence[Sam
         text, prompt = shortened(answer.text or ""), sample.prompts[0].text if sample.prompts else ""
         steps = [step.text for step in steps_of(text, prompt)]
         kinds: list[Where | None] = [None] * len(steps)
-        if (fact.score or 0.0) < 1:
+        if (fact.score or 0.0) < 1 and scorer.metric in _OF_SHORT_ANSWERS:
             others = list(_other_texts(steps[-1] if steps else text, shortened(answer.reasoning or "")))
             steps += [other for _, other in others]
             kinds += [where for where, _ in others]
