@@ -1,6 +1,6 @@
 """Plant every fault of the matrix in every task, and count what triage says first.
 
-    python -m benchmarks.triage --part development [--tasks gsm8k,bbh] [--strengths 3] [--jobs 2]
+    python -m benchmarks.triage --part development [--tasks gsm8k,bbh] [--strengths 3] [--sample 60] [--jobs 2]
 
 Data sets are read from ``ASSAY_DATA_DIR``. A cell is held out if its task or its form is; of held-out cells only the
 figures are printed, so that nobody develops on them.
@@ -18,14 +18,15 @@ from pathlib import Path
 
 from benchmarks.pages import publish, table
 from benchmarks.triage.documents import KINDS
-from benchmarks.triage.matrix import Bench, Healthy, Judgement, Part, Result, cells
+from benchmarks.triage.matrix import Bench, Cell, Healthy, Judgement, Part, Result, cells
 from benchmarks.triage.real_answers import real_answers
 
+_Found = tuple[list[Result], list[Healthy]]
 
-def of_task(name: str, parts: Sequence[Part], strengths: int, documents: int) -> tuple[list[Result], list[Healthy]]:
-    """All cells and healthy pairs of one task."""
+
+def of_task(name: str, parts: Sequence[Part], wanted: Sequence[Cell], documents: int) -> _Found:
+    """Cells of one task, and its healthy pairs."""
     logging.disable(logging.WARNING)
-    wanted = [cell for part in parts for cell in cells(part, (name,), strengths)]
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench.of(name, Path(folder), documents)
         results = [result for cell in wanted for result in bench.results(cell)]
@@ -68,6 +69,7 @@ def main() -> None:
     parser.add_argument("--part", choices=[*(part.value for part in Part), "both"], default="development")
     parser.add_argument("--tasks", default=",".join(KINDS))
     parser.add_argument("--strengths", type=int, default=3, choices=(1, 2, 3))
+    parser.add_argument("--sample", type=int, help="so many cells of each part, drawn once and for all")
     parser.add_argument("--documents", type=int, default=120, help="documents a task")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--held-out-details", action="store_true", help="print held-out cells, too")
@@ -76,11 +78,14 @@ def main() -> None:
     parser.add_argument("--quiet", action="store_true", help="print no cells")
     options = parser.parse_args()
     parts = list(Part) if options.part == "both" else [Part(options.part)]
-    names = [name for name in options.tasks.split(",") if any(cells(part, (name,)) for part in parts)]
+    tasks = tuple(options.tasks.split(","))
+    wanted = [cell for part in parts for cell in cells(part, tasks, options.strengths, options.sample)]
+    names = [name for name in tasks if any(cell.task == name for cell in wanted)]
     results: list[Result] = []
     pairs: list[Healthy] = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        work = [pool.submit(of_task, name, parts, options.strengths, options.documents) for name in names]
+        by_task = {name: [cell for cell in wanted if cell.task == name] for name in names}
+        work = [pool.submit(of_task, name, parts, by_task[name], options.documents) for name in names]
         for each in work:
             more, healthy = each.result()
             results += more

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class Kind:
     right: Callable[[Any, str], str]
     """The right answer, from the document and lm-eval's target."""
     held_out: bool = False
+    option: Callable[[Any, str], str | None] = lambda _, __: None
+    """The text of an answer that is a letter; None if it is none."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class MatrixTask:
     wrong: Mapping[tuple[str, int], str]
     prompt_characters: Mapping[tuple[str, int], int]
     """By document, the length of its own part of the prompt."""
+    options: Mapping[tuple[str, int], Mapping[str, str]] = field(default_factory=dict)
+    """By document, the text of each letter that is its right or its wrong answer."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,6 +63,22 @@ def _target(_: Any, target: str) -> str:
 
 def _after_hashes(_: Any, target: str) -> str:
     return str(target).rpartition("#### ")[2].strip()
+
+
+def _listed_option(doc: Any, letter: str) -> str | None:
+    place = ord(letter) - ord("A")
+    return str(doc["options"][place]) if place < len(doc["options"]) else None
+
+
+def _written_option(doc: Any, letter: str) -> str | None:
+    """The option that a question writes after its letter: ``(A) 12/24/1937``."""
+    found = re.search(rf"^{re.escape(letter)} (.+)$", doc["input"], re.MULTILINE)
+    return found[1] if found and letter.startswith("(") else None
+
+
+def _labelled_option(doc: Any, label: str) -> str | None:
+    choices = doc["choices"]
+    return str(choices["text"][choices["label"].index(label)]) if label in choices["label"] else None
 
 
 def _ifeval(doc: Any, _: str) -> str:
@@ -76,14 +96,15 @@ KINDS: dict[str, Kind] = {
         "So the answer is {}.",
         True,
         _target,
+        option=_written_option,
     ),
-    "mmlu_pro": Kind(("mmlu_pro_law", "mmlu_pro_physics"), "The answer is ({}).", True, _target),
+    "mmlu_pro": Kind(("mmlu_pro_law", "mmlu_pro_physics"), "The answer is ({}).", True, _target, option=_listed_option),
     "mgsm": Kind(
         ("mgsm_en_cot_de", "mgsm_en_cot_fr"), "The answer is {}.", True, lambda doc, _: str(doc["answer_number"])
     ),
     "nq_open": Kind(("matrix_nq_open",), "{}", False, lambda doc, _: re.split(r"[.,\n]", doc["answer"][0])[0]),
     "drop": Kind(("matrix_drop",), "{}", False, lambda doc, _: ", ".join(doc["answers"][0]), held_out=True),
-    "arc_challenge_chat": Kind(("arc_challenge_chat",), "{}", False, _target, held_out=True),
+    "arc_challenge_chat": Kind(("arc_challenge_chat",), "{}", False, _target, held_out=True, option=_labelled_option),
     "humaneval": Kind(("humaneval",), "", False, lambda doc, _: doc["canonical_solution"], held_out=True),
     "ifeval": Kind(("ifeval",), "", False, _ifeval, held_out=True),
 }
@@ -110,6 +131,7 @@ def load_kind(name: str, kind: Kind, include: Path, documents: int) -> MatrixTas
     right: dict[tuple[str, int], str] = {}
     wrong: dict[tuple[str, int], str] = {}
     lengths: dict[tuple[str, int], int] = {}
+    options: dict[tuple[str, int], dict[str, str]] = {}
     for task_name, task in loaded.items():
         docs: list[Any] = list(task.eval_docs)
         chosen = [number for number, doc in enumerate(docs) if name != "ifeval" or _can_follow(doc)]
@@ -119,8 +141,11 @@ def load_kind(name: str, kind: Kind, include: Path, documents: int) -> MatrixTas
         for number, answer in answers.items():
             right[task_name, number] = answer
             lengths[task_name, number] = len(str(task.doc_to_text(docs[number])))
-            wrong[task_name, number] = _wrong(name, answer, list(answers.values()), random.Random(f"{name} {number}"))
-    return MatrixTask(name, kind, include, samples, right, wrong, lengths)
+            other = _wrong(name, answer, list(answers.values()), random.Random(f"{name} {number}"))
+            wrong[task_name, number] = other
+            texts = ((each, kind.option(docs[number], each)) for each in (answer, other))
+            options[task_name, number] = {each: text for each, text in texts if text is not None}
+    return MatrixTask(name, kind, include, samples, right, wrong, lengths, options)
 
 
 def _can_follow(doc: Any) -> bool:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import html
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from assay.diagnosis.causes import Cause
 from benchmarks.triage.replies import Reply
@@ -24,13 +25,15 @@ class Context(NamedTuple):
     """The bare answer that the model gave."""
     wrong: str
     """A wrong answer of the right form."""
+    option: str | None
+    """The text of that answer, if it is a letter."""
     constant: str
     """The right answer to the run's first document."""
     neighbour: Reply
     """The healthy answer to the next document."""
     explains: bool
     place: float
-    """Where the document stands in its task's run, from 0 to 1."""
+    """Where its request stands in the run, from 0 to 1."""
     length_rank: float
     """Its rank by length of prompt, from 0 to 1."""
     longest_kept: int
@@ -57,6 +60,10 @@ class Fault:
     """Shares of the samples that are hit."""
     where: str = "anywhere"
     """Which samples: ``anywhere``, those at the ``end`` of the run, or the ``longest``."""
+    tasks: frozenset[str] | None = None
+    """The tasks in which it makes sense; None: all."""
+    target: Callable[[Any], Any] | None = None
+    """What the data's right answers have become."""
     explained_only: bool = False
     """Makes sense only where an explanation precedes the answer."""
 
@@ -119,13 +126,58 @@ def _constant(reply: Reply, context: Context) -> Reply:
 
 
 def _capped(limit: int) -> Change:
-    return _text(lambda text, _: text[:limit])
+    """Reasoning comes first, and counts, too."""
+
+    def change(reply: Reply, _: Context) -> Reply:
+        if reply.reasoning is not None:
+            return replace(reply, reasoning=reply.reasoning[:limit], text="")
+        return replace(reply, text=(reply.text or "")[:limit])
+
+    return change
 
 
 def _leaked(opening: str, closing: str) -> Change:
     """The reasoning stands before the answer, with an empty line and a question of its own in it."""
-    thought = "The user asks a question.\n\nQuestion: what is asked? Q: I must be careful. The answer is 0. Wait"
-    return _text(lambda text, _: f"{opening}{thought}{closing}{text}")
+
+    def change(text: str, context: Context) -> str:
+        thought = f"The user asks question {context.draw.randint(10, 999)}.\n\nQuestion: what is asked? "
+        return f"{opening}{thought}Q: I must be careful. The answer is 0. Wait{closing}{text}"
+
+    return _text(change)
+
+
+def _reworded_number(text: str) -> Change:
+    """The number in another notation."""
+
+    def change(reply: Reply, context: Context) -> Reply:
+        if reply.text is None or not re.fullmatch(r"-?\d+", context.said):
+            return reply
+        return replace(reply, text=reply.text.replace(context.said, text.format(int(context.said))))
+
+    return change
+
+
+def _option_text(reply: Reply, context: Context) -> Reply:
+    if context.option is None or reply.text is None:
+        return reply
+    bracketed = f"({context.said})"
+    said = bracketed if bracketed in reply.text else context.said
+    return replace(reply, text=reply.text.replace(said, context.option))
+
+
+def _hot(text: str, context: Context) -> str:
+    """What a temperature far too high gives: a beginning that makes sense, then pieces of any language and of code."""
+    pieces = ("ization", "Вот", "kwargs});", "の", "한국", "über", "###", "été", "λx", "zwar", "}}", "你好", "пере")
+    kept = text[: context.draw.randint(4, 30)]
+    return kept + "".join(context.draw.choice(pieces) + context.draw.choice((" ", "", "-")) for _ in range(60))
+
+
+def _other_target(target: Any) -> Any:
+    """The same right answer as another revision of the data writes it."""
+    if isinstance(target, list):
+        return [_other_target(each) for each in target]
+    solution, mark, answer = str(target).rpartition("#### ")
+    return f"{solution}{mark}Answer: {answer}"
 
 
 def _causes(*names: Cause) -> frozenset[Cause]:
@@ -133,13 +185,25 @@ def _causes(*names: Cause) -> frozenset[Cause]:
 
 
 C = Cause
-_FORM = _causes(C.EXTRACTION_MISSED)
-_ALTERED = _causes(C.EXTRACTION_MISSED, C.TEXT_ALTERED)
+_FORM = _causes(C.EXTRACTION_MISSED, C.NOT_READ, C.OTHER_FORM)
+"""That the form is the reason, even if nothing tells which form: what nobody knows cannot be named."""
+_CUT_SHORT = _causes(C.STOPPED_EARLY, C.NOT_READ, C.OTHER_FORM, C.SAME_ANSWER)
+"""A stop string leaves an opening, the same in all answers."""
+_EMPTY = _causes(C.EMPTY, C.ANSWER_IN_REASONING)
+"""A model that reasons has come to its answer before its content is lost."""
+_ALTERED = _FORM | _causes(C.TEXT_ALTERED)
 _NONE: frozenset[Cause] = frozenset()
 _BAD_TEXT = _causes(C.GIBBERISH, C.WRONG_LANGUAGE)
 _LEAK = _causes(C.REASONING_LEAKED, C.STOPPED_IN_REASONING)
 _STOP = _causes(C.STOPPED_EARLY)
 _WORSE = _causes(C.ANSWERS_WORSE)
+
+
+_ALL = (1.0, 1.0, 1.0)
+_NUMBERS = frozenset({"gsm8k", "mgsm"})
+_LETTERS = frozenset({"bbh", "mmlu_pro", "arc_challenge_chat"})
+_WORDS = frozenset({"nq_open", "drop"})
+_INTRODUCTIONS = ("Well, as far as I know", "That is a good question", "Let me think about it", "Here is what I found")
 
 
 def _fault(
@@ -199,18 +263,17 @@ FAULTS: tuple[Fault, ...] = (
         _FORM | _STOP | _causes(C.CHAT_TEMPLATE_DOUBLED, C.CHAT_TEMPLATE_MISSING),
         held_out=True,
     ),
-    _fault("preamble", _text(lambda text, _: f"Sure! Here it is.\n\n{text}"), _FORM | _STOP, _FORM | _STOP),
+    _fault("preamble", _text(lambda text, _: f"Sure! Here it is.\n\n{text}"), *[_FORM | _CUT_SHORT] * 2),
     _fault(
         "question echoed",
         _text(lambda text, _: f"Question: as you asked.\nQ: see above.\n\n{text}"),
-        _FORM | _STOP,
-        _FORM | _STOP,
+        *[_FORM | _CUT_SHORT] * 2,
         held_out=True,
     ),
     # Reasoning.
     _fault("think tags", _leaked("<think>", "</think>"), _LEAK, _LEAK),
     _fault("thinking tags", _leaked("<thinking>", "</thinking>"), _LEAK, _LEAK, held_out=True),
-    _fault("think without opening", _leaked("", "</think>"), _LEAK | _STOP, _LEAK | _STOP),
+    _fault("think without opening", _leaked("", "</think>"), *[_LEAK | _CUT_SHORT] * 2),
     _fault(
         "all in reasoning",
         lambda reply, _: replace(reply, reasoning=reply.text, text=None),
@@ -244,8 +307,8 @@ FAULTS: tuple[Fault, ...] = (
         explained_only=True,
         held_out=True,
     ),
-    _fault("empty", _only(text=""), _causes(C.EMPTY), _causes(C.EMPTY), after=True),
-    _fault("null content", _only(text=None), _causes(C.EMPTY), _causes(C.EMPTY), after=True, held_out=True),
+    _fault("empty", _only(text=""), *[_EMPTY] * 2, after=True),
+    _fault("null content", _only(text=None), *[_EMPTY] * 2, after=True, held_out=True),
     _fault(
         "tool calls",
         _only(text=None, finish_reason="tool_calls", tool_calls=True),
@@ -264,8 +327,7 @@ FAULTS: tuple[Fault, ...] = (
     _fault(
         "runs on",
         _text(lambda text, _: f"{text}\nProblem: Tom has 5 apples and buys 3. How many?\nThe answer is 8."),
-        _causes(C.RUN_ON, C.EXTRACTION_MISSED, C.STOPPED_EARLY),
-        _causes(C.RUN_ON, C.EXTRACTION_MISSED, C.STOPPED_EARLY),
+        *[_causes(C.RUN_ON, C.EXTRACTION_MISSED, C.STOPPED_EARLY, C.OTHER_FORM)] * 2,
         after=True,
     ),
     # What answers say.
@@ -291,8 +353,27 @@ FAULTS: tuple[Fault, ...] = (
         *[_causes(C.WRONG_LANGUAGE)] * 2,
         held_out=True,
     ),
-    _fault("constant answer", _constant, _WORSE | _causes(C.CHANCE_LEVEL), _NONE),
-    _fault("answers swapped", lambda _, context: context.neighbour, _WORSE | _causes(C.CHANCE_LEVEL), _NONE),
+    _fault("constant answer", _constant, *[_causes(C.SAME_ANSWER)] * 2),
+    _fault("answers swapped", lambda _, context: context.neighbour, _causes(C.SWAPPED), _NONE),
+    _fault("temperature 2", _text(_hot), *[_causes(C.GIBBERISH, C.WRONG_LANGUAGE)] * 2),
+    # Numbers, letters, sentences.
+    _fault("decimals", _reworded_number("{}.00"), _FORM, _FORM, tasks=_NUMBERS),
+    _fault("separators and decimals", _reworded_number("{:,}.00"), _FORM, _FORM, tasks=_NUMBERS, held_out=True),
+    _fault("option text", _option_text, _FORM, _FORM, tasks=_LETTERS),
+    _fault(
+        "sentence cut at a full stop",
+        _text(lambda text, context: f"{context.draw.choice(_INTRODUCTIONS)}. {text}"),
+        *[_FORM | _CUT_SHORT] * 2,
+        tasks=_WORDS,
+    ),
+    _fault(
+        "targets rewritten",
+        lambda reply, _: reply,
+        _causes(C.DATA_CHANGED),
+        _NONE,
+        target=_other_target,
+        strengths=_ALL,
+    ),
     # The server.
     _fault("server errors", _failed, *[_causes(C.SERVER_FAILURES)] * 2, strengths=(0.05, 0.2, 0.5)),
     _fault(
@@ -305,18 +386,42 @@ FAULTS: tuple[Fault, ...] = (
         lambda reply, context: replace(_wrong(reply, context), extra_prompt_tokens=1),
         _causes(C.BOS_DOUBLED),
         _NONE,
-        strengths=(1.0, 1.0, 1.0),
+        strengths=_ALL,
     ),
     _fault(
         "input cut",
         lambda reply, context: replace(_wrong(reply, context), longest_question=context.longest_kept),
-        _causes(C.ONE_LENGTH_BAND),
+        _causes(C.INPUT_CUT, C.ONE_LENGTH_BAND),
         _NONE,
         where="longest",
         strengths=(0.15, 0.3, 0.5),
         held_out=True,
     ),
-    _fault("degrades half-way", _wrong, *[_causes(C.ONE_TIME_SPAN)] * 2, where="end", strengths=(0.2, 0.35, 0.5)),
+    _fault(
+        "degrades half-way",
+        _wrong,
+        # A run of few documents asks one task after another: then the last task and the last stretch are the same.
+        _causes(C.ONE_TIME_SPAN, C.ONE_TASK),
+        _causes(C.ONE_TIME_SPAN),
+        where="end",
+        strengths=(0.2, 0.35, 0.5),
+    ),
+    _fault(
+        "system prompt ignored",
+        lambda reply, context: replace(_wrong(reply, context), reads_system=False),
+        _causes(C.SYSTEM_PROMPT_IGNORED),
+        _NONE,
+        tasks=frozenset({"bbh", "mmlu_pro", "nq_open"}),
+        strengths=_ALL,
+    ),
+    _fault(
+        "no chat template",
+        lambda reply, context: replace(_wrong(reply, context), turn_tokens=0),
+        _causes(C.CHAT_TEMPLATE_MISSING),
+        _NONE,
+        strengths=_ALL,
+        held_out=True,
+    ),
     _fault(
         "rubbish from half-way",
         _text(_rubbish),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import tempfile
 from collections.abc import Iterator
@@ -94,20 +95,32 @@ MODELS: tuple[HealthyModel, ...] = (
     HealthyModel(seed=3, accuracy=0.85, style="reasoning"),
     HealthyModel(seed=4, accuracy=0.55, language="de"),
     HealthyModel(seed=5, accuracy=0.9, language="fr", style="reasoning"),
+    HealthyModel(seed=6, accuracy=0.35, language="es", style="terse"),
+    HealthyModel(seed=7, accuracy=0.8, language="zh"),
 )
 
 
-def cells(part: Part, tasks: tuple[str, ...] = tuple(KINDS), strengths: int = 3) -> list[Cell]:
-    """The part's cells, in a fixed order."""
+_BASELINES = 5
+"""How many of the models, the first ones, the faults are planted in."""
+
+
+def cells(
+    part: Part, tasks: tuple[str, ...] = tuple(KINDS), strengths: int = 3, sample: int | None = None
+) -> list[Cell]:
+    """The part's cells, in a fixed order; with `sample`, so many of them, drawn once and for all."""
     found = [
         Cell(fault.name, task, strength)
         for task in tasks
         for fault in FAULTS
-        if KINDS[task].explains or not fault.explained_only
+        if (KINDS[task].explains or not fault.explained_only) and task in (fault.tasks or KINDS)
         for strength, share in enumerate(fault.strengths[:strengths])
         if share not in fault.strengths[:strength]
     ]
-    return [cell for cell in found if cell.part is part]
+    of_part = [cell for cell in found if cell.part is part]
+    if sample is None or sample >= len(of_part):
+        return of_part
+    chosen = set(random.Random(0).sample(of_part, sample))
+    return [cell for cell in of_part if cell in chosen]
 
 
 @dataclass(frozen=True)
@@ -132,7 +145,7 @@ class Bench:
     def of(cls, name: str, folder: Path, documents: int) -> Bench:
         """Load a task, and run the healthy model on it."""
         task = load(name, write_own_tasks(folder), documents)
-        model = MODELS[sorted(KINDS).index(name) % len(MODELS)]
+        model = MODELS[sorted(KINDS).index(name) % _BASELINES]
         return cls.over(task, model, folder)
 
     @classmethod
@@ -144,7 +157,8 @@ class Bench:
     def results(self, cell: Cell) -> list[Result]:
         """Run a cell and look at it with and without its baseline."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            ran = run(Path(folder), self.task, faulty(self.task, self.model, cell))
+            script = faulty(self.task, self.model, cell)
+            ran = run(Path(folder), self.task, script, target=cell.fault.target)
             return [
                 judged(
                     cell,
@@ -187,13 +201,14 @@ def healthy(task: MatrixTask, model: HealthyModel) -> Script:
 
 
 def faulty(task: MatrixTask, model: HealthyModel, cell: Cell) -> Script:
-    """The script of the same model with a fault."""
+    """The script of the same model with a fault, for one run: it counts the requests."""
     order = [(name, number) for name, numbers in task.samples.items() for number in numbers]
     places = {place: index for index, place in enumerate(order)}
     fault, strength = cell.fault, cell.fault.strengths[cell.strength]
     whole = healthy(task, model)
     shortest_first = sorted(order, key=lambda place: task.prompt_characters[place])
     ranks = {place: rank / len(order) for rank, place in enumerate(shortest_first)}
+    asked = itertools.count()
     kept = task.prompt_characters[shortest_first[max(0, round((1 - strength) * len(order)) - 1)]]
 
     def answer(name: str, number: int) -> Reply:
@@ -203,10 +218,11 @@ def faulty(task: MatrixTask, model: HealthyModel, cell: Cell) -> Script:
             task=name,
             said=model.said(task, name, number),
             wrong=task.wrong[name, number],
+            option=task.options.get((name, number), {}).get(model.said(task, name, number)),
             constant=next(iter(task.right.values())),
             neighbour=whole(*following),
             explains=task.kind.explains,
-            place=task.samples[name].index(number) / len(task.samples[name]),
+            place=next(asked) / len(order),
             length_rank=ranks[name, number],
             longest_kept=kept,
             draw=random.Random(f"{fault.name} {name} {number}"),

@@ -28,6 +28,13 @@ _STEPS = {
         "Ensuite je compare chaque partie avec le texte",
         "Il ne reste alors que cette possibilité",
     ),
+    "es": (
+        "Primero miro lo que se da en el texto",
+        "Luego pongo las partes en orden",
+        "Después comparo cada parte con la pregunta",
+        "Así queda una sola posibilidad",
+    ),
+    "zh": ("首先看题目给出的条件", "然后把各部分按顺序排好", "接着逐一检查每个部分", "这样只剩下一种可能"),
 }
 
 
@@ -68,4 +75,5 @@ class HealthyModel:
         said, kind = self.said(matrix_task, task, number), matrix_task.kind
         steps, conclusion = self.steps(task, number), kind.conclusion.format(said) or said
         text = f"{steps} {conclusion}" if kind.explains else conclusion
-        return Reply(text=text, reasoning=steps if self.style == "reasoning" else None)
+        thought = f"{steps} So the answer is {said}." if kind.explains else f"{steps} Answer: {said}"
+        return Reply(text=text, reasoning=thought if self.style == "reasoning" else None)

@@ -20,6 +20,10 @@ class Reply:
     extra_prompt_tokens: int = 0
     longest_question: int | None = None
     """Characters of the last message that the server reads; it cuts longer ones without a word."""
+    reads_system: bool = True
+    """Whether the template has a place for the system message."""
+    turn_tokens: int = 4
+    """Tokens that the chat template adds to each message."""
     model: str | None = None
     """The model that the reply names, if it is not the one asked for."""
     endpoint: str | None = None
@@ -46,9 +50,10 @@ def as_sent(reply: Reply, body: dict[str, Any]) -> Reply:
 
 def as_json(reply: Reply, body: dict[str, Any]) -> dict[str, Any]:
     """The body that a chat server would send."""
-    *before, last = [message["content"] for message in body["messages"]]
+    turns = [each for each in body["messages"] if reply.reads_system or each["role"] != "system"]
+    *before, last = [turn["content"] for turn in turns]
     read = last[: reply.longest_question]
-    prompt = sum(tokens(text) + 4 for text in (*before, read)) + reply.extra_prompt_tokens
+    prompt = sum(tokens(text) + reply.turn_tokens for text in (*before, read)) + reply.extra_prompt_tokens
     message: dict[str, Any] = {"role": "assistant", "content": reply.text}
     if reply.reasoning is not None:
         message["reasoning_content"] = reply.reasoning

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+from lm_eval.api.task import ConfigurableTask
+
 from assay.client.openai import OpenAIModel, TimedReply
 from assay.client.preflight import Preflight
 from assay.client.server_info import ServerInfo
@@ -52,7 +54,14 @@ class ScriptedModel(OpenAIModel):
         return Preflight(servers={_URL: ServerInfo(_URL)}, urls={_URL: f"{_URL}/v1/chat/completions"})
 
 
-def run(folder: Path, task: MatrixTask, script: Script, sent: dict[bytes, bytes] | None = None) -> Path:
+def run(
+    folder: Path,
+    task: MatrixTask,
+    script: Script,
+    sent: dict[bytes, bytes] | None = None,
+    *,
+    target: Callable[[Any], Any] | None = None,
+) -> Path:
     """Ask a task's documents, and score the answers with the task's own filters and metrics.
 
     Args:
@@ -60,11 +69,12 @@ def run(folder: Path, task: MatrixTask, script: Script, sent: dict[bytes, bytes]
         task: the task.
         script: answers.
         sent: filled with the body of each reply, by the body of its request.
+        target: what the data's right answers have become.
 
     Returns:
         The results file.
     """
-    with _answered_by(script, {} if sent is None else sent):
+    with _answered_by(script, {} if sent is None else sent), _targets_changed(target):
         done = evaluate(specification(folder, task, _URL))
     assert done.results_file is not None
     return done.results_file
@@ -93,4 +103,18 @@ def _answered_by(script: Script, sent: dict[bytes, bytes]) -> Iterator[None]:
     with ExitStack() as held:
         for module, name in ((flow, "OpenAIModel"), (flow, "open_model"), (plan, "OpenAIModel"), (plan, "open_model")):
             held.enter_context(patch.object(module, name, make))
+        yield
+
+
+@contextmanager
+def _targets_changed(target: Callable[[Any], Any] | None) -> Iterator[None]:
+    if target is None:
+        yield
+        return
+    original = ConfigurableTask.doc_to_target
+
+    def changed(self: ConfigurableTask, *arguments: Any, **options: Any) -> Any:
+        return target(original(self, *arguments, **options))
+
+    with patch.object(ConfigurableTask, "doc_to_target", changed):
         yield

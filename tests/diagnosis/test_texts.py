@@ -25,6 +25,7 @@ GERMAN = (
     "Wenn er alle verkauft, besitzt er genauso viel Geld wie vorher, und noch etwas mehr, also lautet das Ergebnis "
     "vier, was niemanden erstaunt."
 )
+RUBBISH = " ".join(f"слоvo{letter} abв{letter} и{letter}t" for letter in "abcdefghijklmnopqrstuvwxyz")
 BROKEN = [
     (ENGLISH + "So there are four." * 40, Sign.REPETITIVE),
     ("\n".join(["Step: add the next one and check."] * 30), Sign.REPETITIVE),
@@ -39,6 +40,16 @@ BROKEN = [
     ),
     ("I'm sorry, but I can't help with that.", Sign.REFUSED),
     ("As an AI language model, I have no opinion.", Sign.REFUSED),
+    ("I'm sorry", Sign.REFUSED),
+    ("Answering this is something that I must decline to do, so I will not help with it.", Sign.REFUSED),
+    ("Your message was blocked by our safety system.", Sign.REFUSED),
+    ("Das kann ich leider nicht beantworten.", Sign.REFUSED),
+    ("Je suis désolé, mais je ne peux pas répondre.", Sign.REFUSED),
+    ("我认为答案很明显，应该仔细考虑", Sign.WRONG_LANGUAGE),
+    ("Ответ на этот вопрос очевиден", Sign.WRONG_LANGUAGE),
+    ("\n".join(f"{number}. {ENGLISH}" for number in range(8)) + RUBBISH, Sign.GIBBERISH),
+    (ENGLISH + "zxcvb qwrtp lkjhg mnbvc dfghj trwqp zzkrt bvnmc hjklp " * 2, Sign.GIBBERISH),
+    ("κгλ漢абν字μ名в仮ξ", Sign.GIBBERISH),
     ("<think>First we add", Sign.REASONING_TAGS),
     ("The answer is 4<|im_end|>", Sign.TEMPLATE_MARKERS),
     ("The answer is 4.\nUser: And what then?", Sign.TEMPLATE_MARKERS),
@@ -51,6 +62,12 @@ SOUND = [
     "def add(a, b):\n    return a + b\n" * 3 + "".join(f"print(add({n}, {n + 1}))\n" for n in range(30)),
     "He cannot sell more than he has, so he sells 4.",
     "Ein Apfel kostet 2 €.",
+    "Ｔｈｅ　ａｎｓｗｅｒ　ｉｓ　ｆｏｕｒ",
+    "The court held that the contract was void; the party in breach cannot recover. The answer is (B).",
+    "By combining like terms, we get 4x = 28.",
+    "So α + β = γ, and δ is 2.",
+    "for (ptr = str; *ptr; ptr++) { sprintf(buf, fmt, *ptr); strncpy(dst, src, len); }",
+    "XML, HTML, HTTP, HTTPS, SMTP and MQTT are protocols or formats.",
     "",
 ]
 

@@ -41,7 +41,7 @@ def test_planted_faults_are_told_with_and_without_a_baseline(bench: Bench, form:
 def test_healthy_models_raise_no_alarm(bench: Bench) -> None:
     pairs = list(bench.healthy_pairs())
 
-    assert len(pairs) == 20
+    assert len(pairs) == 28
     assert [pair.headline for pair in pairs if pair.is_false_alarm] == []
 
 
@@ -69,6 +69,15 @@ def test_the_parts_share_no_cell_and_cover_the_matrix() -> None:
     assert {cell.task for cell in development | held_out} == set(KINDS)
     assert {cell.form for cell in development | held_out} == {fault.name for fault in FAULTS}
     assert not [cell for cell in development if cell.fault.held_out or KINDS[cell.task].held_out]
+
+
+def test_a_sampled_matrix_is_the_same_part_every_time() -> None:
+    whole, drawn = cells(Part.DEVELOPMENT), cells(Part.DEVELOPMENT, sample=40)
+
+    assert len(drawn) == 40
+    assert drawn == cells(Part.DEVELOPMENT, sample=40)
+    assert set(drawn) < set(whole)
+    assert len({cell.task for cell in drawn}) > 3
 
 
 def _key(body: dict[str, Any]) -> str:

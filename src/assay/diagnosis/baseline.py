@@ -57,6 +57,7 @@ def baseline_of(
             if key is not None
             for place, twin in _twins(task, key, pairings[task], facts).items()
         },
+        targets={each.doc_hash: (each.target_hash, each.gold) for each in facts.values() if each.doc_hash is not None},
         mismatches={task: pairing.changes for task, pairing in pairings.items() if pairing.changes},
         partial={task: pairing.partial for task, pairing in pairings.items() if pairing.partial},
         lm_eval=before.versions.get("lm_eval", "?"),

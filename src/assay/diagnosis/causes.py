@@ -17,6 +17,8 @@ class Cause(StrEnum):
     BOS_DOUBLED = "bos_doubled"
     BOS_MISSING = "bos_missing"
     SYSTEM_PROMPT_IGNORED = "system_prompt_ignored"
+    INPUT_CUT = "input_cut"
+    """The server reads long prompts only in part."""
     TOKENIZER_CHANGED = "tokenizer_changed"
     TASK_CHANGED = "task_changed"
     DATA_CHANGED = "data_changed"
@@ -47,6 +49,12 @@ class Cause(StrEnum):
     """The text continues after the answer, for example with a question of its own, and the filter read that."""
     NOT_READ = "not_read"
     """The filter finds nothing in complete answers, whose form is not a known one."""
+    OTHER_FORM = "other_form"
+    """Answers that lost their score look otherwise than the baseline's."""
+    SWAPPED = "swapped"
+    """Answers are the baseline's answers to other documents."""
+    SAME_ANSWER = "same_answer"
+    """One answer is given to far more documents than it is right for."""
     REPETITIVE = "repetitive"
     GIBBERISH = "gibberish"
     WRONG_LANGUAGE = "wrong_language"
@@ -58,6 +66,8 @@ class Cause(StrEnum):
     CHANCE_LEVEL = "chance_level"
     BELOW_CHANCE = "below_chance"
     """Significantly fewer answers are right than guessing gives: they are probably misread."""
+    UNEXPLAINED = "unexplained"
+    """A loss against the baseline in answers that are not sound, for no reason that is known."""
     ANSWERS_WORSE = "answers_worse"
     """The model answers worse than in the baseline, for no reason in the harness."""
 
@@ -71,6 +81,7 @@ TITLES: dict[Cause, str] = {
     Cause.BOS_DOUBLED: "the BOS token is doubled",
     Cause.BOS_MISSING: "the BOS token is missing",
     Cause.SYSTEM_PROMPT_IGNORED: "the system prompt is ignored",
+    Cause.INPUT_CUT: "the server cuts long prompts off",
     Cause.TOKENIZER_CHANGED: "prompts are split into other tokens than in the baseline",
     Cause.TASK_CHANGED: "the task or its settings are not the baseline's",
     Cause.DATA_CHANGED: "the data is not the baseline's",
@@ -90,6 +101,9 @@ TITLES: dict[Cause, str] = {
     Cause.EXTRACTION_MISSED: "right answers are not extracted",
     Cause.RUN_ON: "texts run on after the answer, and the wrong part is extracted",
     Cause.NOT_READ: "answers hold nothing that the filter takes",
+    Cause.OTHER_FORM: "answers come in another form than the baseline's",
+    Cause.SWAPPED: "answers belong to other prompts",
+    Cause.SAME_ANSWER: "one answer is given to many documents",
     Cause.REPETITIVE: "texts repeat themselves without end",
     Cause.GIBBERISH: "texts are gibberish",
     Cause.WRONG_LANGUAGE: "texts are in another language or script than the questions",
@@ -100,6 +114,7 @@ TITLES: dict[Cause, str] = {
     Cause.ONE_LENGTH_BAND: "prompts of one length carry the loss",
     Cause.CHANCE_LEVEL: "the score is what guessing gives",
     Cause.BELOW_CHANCE: "the score is below what guessing gives",
+    Cause.UNEXPLAINED: "the loss is unexplained",
     Cause.ANSWERS_WORSE: "the answers themselves are worse",
 }
 """The causes as text."""

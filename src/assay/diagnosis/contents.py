@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from assay.diagnosis.causes import Cause
+from assay.diagnosis.endings import cap_of, is_capped
 from assay.diagnosis.extraction import Where
 from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import (
@@ -105,9 +106,10 @@ def _missed(evidence: Evidence, cause: Cause, is_missed: Callable[[SampleFacts],
 def not_read(evidence: Evidence) -> Iterator[Found]:
     """Complete answers that the filter finds nothing in, and whose form no other detector knows."""
     generated = evidence.generated
-    affected = [sample for sample in generated if _is_unread(sample)]
+    cap = cap_of(evidence)
+    affected = [sample for sample in generated if _is_unread(sample) and not is_capped(sample, cap)]
     least = _BEYOND_BASELINE if evidence.baseline is not None and evidence.baseline.has_facts else _UNREAD_SHARE
-    if not exceeds_baseline(evidence, _is_unread, generated, least=least):
+    if not affected or not exceeds_baseline(evidence, _is_unread, generated, least=least):
         return
     shown = ", ".join(repr(example.shown) for example in examples_of(affected, _excerpt))
     yield judge(

@@ -50,9 +50,12 @@ _FEWEST_SAME = 5
 _SAME_SHARE = 0.1
 """Least share of answers that are the same few words."""
 _SHORTEST_BEGINNING = 3
+_CAP = 8
+"""Fewest tokens of answers that break off at a common length; shorter ones are often equally long by nature."""
 _CAPPED_SHARE = 0.8
-"""Least share of the answers that break off that have the same number of tokens."""
-_LONGER_SHARE = 0.05
+"""Least share of the answers that break off that end at the common length."""
+_WHOLE = 0.9
+"""Least share of the baseline's characters in an answer that is not cut off."""
 _OTHER_ENDS = {
     "content_filter": "a filter between client and model removes the answers: switch it off for this run",
     "tool_calls": "the server takes the answers for calls of tools: start it without a tool parser",
@@ -88,7 +91,8 @@ def truncated(evidence: Evidence) -> Iterator[Found]:
             show=lambda sample: f"cut off after {_tokens(sample.completion_tokens or '?')}",
         ),
     )
-    is_costly = not completed or ours <= _TRUNCATED_AGAINST_COMPLETED * others
+    # Beside a baseline the answers' own losses tell. Alone, long answers may be cut off because they are hard ones.
+    is_costly = _knows_lengths(evidence) or not completed or ours <= _TRUNCATED_AGAINST_COMPLETED * others
     yield found if is_costly else as_remark(found)
 
 
@@ -150,6 +154,8 @@ def without_content(evidence: Evidence) -> Iterator[Found]:
     """Answers without content: the answer is in the reasoning, the reasoning was stopped, or there is neither."""
     generated = evidence.generated
     empty = [sample for sample in generated if sample.outcome is Outcome.EMPTY]
+    cap = cap_of(evidence)
+    empty = [sample for sample in empty if not is_capped(sample, cap)]
     reasoned = [sample for sample in empty if sample.has_reasoning and not _has_other_end(sample)]
     in_thought = [*reasoned, *[sample for sample in generated if _is_stopped_thought(sample)]]
     answered = sum(sample.answer_in_reasoning for sample in reasoned)
@@ -291,8 +297,10 @@ def same_beginning(evidence: Evidence) -> Iterator[Found]:
 
 
 def _may_be_a_beginning(sample: SampleFacts) -> bool:
+    # A whole sentence may as well be all that something other than the model has said: same_answer() tells of it.
     return (
         (sample.score or 0.0) < 1
+        and sample.is_unfinished
         and sample.finish_reason != "length"
         and len(sample.excerpt) >= _SHORTEST_BEGINNING
         and not sample.signs
@@ -302,34 +310,20 @@ def _may_be_a_beginning(sample: SampleFacts) -> bool:
 
 
 def server_cap(evidence: Evidence) -> Iterator[Found]:
-    """Answers that break off after one and the same number of tokens, and say that they ended by themselves."""
+    """Answers that break off at one and the same length although the server says that they ended by themselves."""
+    cap = cap_of(evidence)
+    if cap is None:
+        return
     generated = evidence.generated
-    broken = [sample for sample in generated if _breaks_off_unread(sample) and sample.completion_tokens]
-    counts = Counter(sample.completion_tokens for sample in broken)
-    if not counts:
-        return
-    cap, count = counts.most_common(1)[0]
-    affected = [sample for sample in broken if sample.completion_tokens == cap]
-    longer = sum((sample.completion_tokens or 0) > (cap or 0) for sample in generated)
-    if (
-        count < _FEWEST_SAME
-        or count < _CAPPED_SHARE * len(broken)
-        or len({sample.excerpt for sample in affected}) < _FEWEST_SAME
-        or (longer > _LONGER_SHARE * len(generated) and not evidence.has_enough_others(len(generated) - count))
-    ):
-        return
-
-    def is_capped(sample: SampleFacts) -> bool:
-        return _breaks_off_unread(sample) and sample.completion_tokens == cap
-
-    if not exceeds_baseline(evidence, is_capped, generated, least=_STOPPED_SHARE):
-        return
+    affected = [sample for sample in generated if is_capped(sample, cap)]
+    asked = max((sample.max_tokens or 0 for sample in affected), default=0)
+    words = f"{percent(len(affected), len(generated))} answers break off at exactly {_tokens(cap)}, with finish_reason "
+    words += f"{affected[0].finish_reason!r}; they score {mean_score(affected):.2f}"
     yield judge(
         evidence,
         Suspicion(
-            cause=Cause.STOPPED_EARLY,
-            evidence=f"{percent(len(affected), len(generated))} answers break off after {_tokens(cap or 0)} each, and "
-            "say that they ended by themselves",
+            cause=Cause.TRUNCATED,
+            evidence=words + (f"; {asked} tokens were asked for" if asked else ""),
             advice="look for a limit of the server's own on new tokens, which it reports as finish_reason 'stop'; a "
             "higher max_gen_toks does not help",
             affected=affected,
@@ -339,14 +333,41 @@ def server_cap(evidence: Evidence) -> Iterator[Found]:
     )
 
 
-def _breaks_off_unread(sample: SampleFacts) -> bool:
-    return (
-        sample.outcome is Outcome.UNEXTRACTED
-        and sample.finish_reason != "length"
-        and not sample.signs
-        and sample.missed is None
-        and not sample.is_open_thought
-    )
+def cap_of(evidence: Evidence) -> int | None:
+    """The number of tokens at which a server breaks answers off without saying so; None if there is none."""
+    broken = [
+        sample
+        for sample in evidence.generated
+        if sample.is_unfinished and _ends_silently(sample) and not _is_whole(evidence, sample)
+    ]
+    lengths = Counter(sample.completion_tokens or 0 for sample in broken)
+    if not lengths:
+        return None
+    cap, times = lengths.most_common(1)[0]
+    texts = {sample.shape for sample in broken if sample.completion_tokens == cap}
+    usual = evidence.in_baseline(lambda twin: is_capped(twin, cap)) or 0.0
+    is_unusual = times / len(evidence.generated) - usual >= _STOPPED_SHARE
+    are_many = times >= max(_FEWEST_SAME, _CAPPED_SHARE * len(broken))
+    return cap if is_unusual and are_many and (len(texts) >= _FEWEST_SAME or texts == {None}) else None
+
+
+def is_capped(sample: SampleFacts, cap: int | None) -> bool:
+    """Whether an answer without a result ends at that length."""
+    return sample.completion_tokens == cap is not None and _ends_silently(sample)
+
+
+def _ends_silently(sample: SampleFacts) -> bool:
+    """Whether an answer without a result ends well before the limit, by itself as the server says."""
+    tokens, is_silent = sample.completion_tokens or 0, sample.finish_reason not in ("length", *_OTHER_ENDS)
+    is_far_from_limit = sample.max_tokens is None or tokens < _NEAR_LIMIT * sample.max_tokens
+    has_result = sample.outcome is Outcome.ANSWERED or sample.missed is not None or bool(sample.signs)
+    return is_silent and tokens >= _CAP and is_far_from_limit and not has_result
+
+
+def _is_whole(evidence: Evidence, sample: SampleFacts) -> bool:
+    """Whether the answer is about as long as the baseline's to the same document."""
+    twin = evidence.twin_facts(sample)
+    return twin is not None and sample.characters >= _WHOLE * twin.characters
 
 
 def stopped_early(evidence: Evidence) -> Iterator[Found]:
@@ -354,9 +375,11 @@ def stopped_early(evidence: Evidence) -> Iterator[Found]:
     generated = evidence.generated
     right = [sample.characters for sample in generated if (sample.score or 0.0) >= 1]
     short = _STOPPED_LENGTH * median(right) if len(right) >= _FEWEST_RIGHT else 0.0
+    cap = cap_of(evidence)
 
     def breaks_off(sample: SampleFacts) -> bool:
-        return _lacks_result(sample) and (sample.is_unfinished or sample.characters < short)
+        is_broken = sample.is_unfinished or sample.characters < short or _is_shorter(evidence, sample)
+        return _lacks_result(sample) and is_broken and not is_capped(sample, cap)
 
     affected = [sample for sample in generated if breaks_off(sample) and not _is_as_long(evidence, sample)]
     if not affected or not exceeds_baseline(evidence, breaks_off, generated, least=_STOPPED_SHARE):
@@ -395,6 +418,12 @@ def _is_as_long(evidence: Evidence, sample: SampleFacts) -> bool:
     """Whether the answer is at least half as long as the baseline's to the same document."""
     twin = evidence.twin_facts(sample)
     return twin is not None and sample.characters > _STOPPED_LENGTH * twin.characters
+
+
+def _is_shorter(evidence: Evidence, sample: SampleFacts) -> bool:
+    """Whether the answer is less than half as long as the baseline's to the same document."""
+    twin = evidence.twin_facts(sample)
+    return twin is not None and sample.characters < _STOPPED_LENGTH * twin.characters
 
 
 def _ordinary_stops(samples: Sequence[SampleFacts]) -> list[str]:

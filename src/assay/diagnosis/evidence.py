@@ -39,6 +39,8 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     twins: dict[tuple[str, int], Twin]
     """By task and document number of the run under triage."""
+    targets: dict[int, tuple[int | None, str]] = {}
+    """By document (its hash), the hash of its right answer and, if it is a short one, the answer."""
     mismatches: dict[str, tuple[str, ...]] = {}
     """By task, messages on differences other than the answers."""
     partial: dict[str, str] = {}

@@ -5,8 +5,10 @@ It favours precision: only the conclusion counts, never a number or letter that 
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LONGEST_GOLD = 160
+_LONGEST_LIST = 4000
+"""Characters of a list of accepted answers; a longer one is not read."""
 _END = 600
 """If no phrase marks the conclusion, it is looked for in this many characters at the end of the text."""
 _LONGEST_LINE = _LONGEST_GOLD
@@ -83,6 +87,16 @@ def gold_of(target: str) -> str | None:
     if not target or len(target) > _LONGEST_GOLD or target.startswith(("[", "{")):
         return None
     return target
+
+
+def golds_of(target: str) -> tuple[str, ...]:
+    """All answers that a task's target accepts, each as by :func:`gold_of`; a target may be a list of them."""
+    if target.startswith("["):
+        with suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            listed = ast.literal_eval(target[:_LONGEST_LIST])
+            return tuple([gold for each in listed if isinstance(each, str) and (gold := gold_of(each))])
+    gold = gold_of(target)
+    return () if gold is None else (gold,)
 
 
 def missed_answer(text: str, gold: str) -> Where | None:

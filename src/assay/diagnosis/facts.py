@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from assay._util.batches import batches
-from assay.diagnosis.extraction import Where, gold_of, missed_answer
+from assay.diagnosis.extraction import Where, golds_of, missed_answer
 from assay.diagnosis.repairs import steps_of
+from assay.diagnosis.shapes import Shape, shape_of
 from assay.diagnosis.texts import REASONING_TAG, Sign, has_marks, signs_of
 from assay.runs.record import document_mean
 from assay.types import FailureCause, MetricKey, Outcome
@@ -88,6 +89,16 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     time: float | None = None
     prompt_hash: int | None = None
     """Of its hash 64 bits, enough to tell prompts apart."""
+    system_characters: int = 0
+    """Characters of the system message."""
+    doc_hash: int | None = None
+    """Of the document's hash 64 bits."""
+    target_hash: int | None = None
+    """Of the right answer's hash 64 bits."""
+    gold: str = ""
+    """The right answer, if the target is one short answer."""
+    shape: Shape | None = None
+    """How the answer looks; None without a text."""
 
     @property
     def place(self) -> tuple[str, int]:
@@ -155,7 +166,9 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
         endpoint=_first([answer.endpoint for answer in answers]),
         time=max(sample.times, default=None),
         prompt_tokens=None if first is None else first.prompt_tokens,
-        prompt_hash=int(sample.prompt_hash[:_DIGITS], 16) if sample.prompt_hash else None,
+        prompt_hash=_bits(sample.prompt_hash),
+        doc_hash=_bits(sample.doc_hash),
+        target_hash=_bits(sample.target_hash),
         **_prompt_facts(prompt, text),
         **(
             _answer_facts(first, sample, text, metric if is_wrong else None)
@@ -163,6 +176,10 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
             else {}
         ),
     )
+
+
+def _bits(digits: str) -> int | None:
+    return int(digits[:_DIGITS], 16) if digits else None
 
 
 def _is_right_by_another_filter(sample: RunSample, metric: str, filter_name: str) -> bool:
@@ -192,8 +209,10 @@ def _prompt_facts(prompt: Prompt | None, text: str) -> dict[str, Any]:
     until = settings.get("until")
     limit = settings.get("max_gen_toks", settings.get("max_tokens"))
     temperature = settings.get("temperature", 0)
+    first = None if isinstance(prompt.content, str) or not prompt.content else prompt.content[0]
     return {
         "prompt_characters": len(text),
+        "system_characters": len(first.content) if first is not None and first.role == "system" else 0,
         "messages": 0 if isinstance(prompt.content, str) else len(prompt.content),
         "max_tokens": limit if isinstance(limit, int) else None,
         "temperature": float(temperature) if isinstance(temperature, int | float) else 0.0,
@@ -224,23 +243,28 @@ def _answer_facts(answer: Answer, sample: RunSample, asked: str, missing: str | 
         "completion_tokens": answer.completion_tokens,
         "signs": signs_of(written, asked, sample.target),
         "altered": _shared(tuple([step.name for step in steps])),
+        "shape": shape_of(text) if text else None,
     }
+    golds = golds_of(sample.target)
+    facts["gold"] = sys.intern(golds[0]) if len(golds) == 1 else ""
     if missing is None:
         return facts
-    gold = gold_of(sample.target) if missing in COMPARE_WITH_TARGET and len(sample.responses) == 1 else None
+    if missing not in COMPARE_WITH_TARGET or len(sample.responses) > 1:
+        golds = ()
     said = text if text.strip() else reasoning
     return facts | {
-        "missed": _missed(text, gold, is_whole=answer.finish_reason != "length"),
-        "answer_in_reasoning": bool(gold and not text.strip() and missed_answer(reasoning, gold)),
+        "missed": _missed(text, golds, is_whole=answer.finish_reason != "length"),
+        "answer_in_reasoning": not text.strip() and any(missed_answer(reasoning, gold) for gold in golds),
         "is_open_thought": _ends_in_thought(text),
         "is_unfinished": bool(said.strip()) and said.rstrip()[-1] not in _CONCLUDED,
     }
 
 
-def _missed(text: str, gold: str | None, *, is_whole: bool) -> Where | None:
-    """Where the text states the right answer; a text that was cut off must mark it as the answer."""
-    where = None if gold is None else missed_answer(_after_thoughts(text), gold)
-    return where if is_whole or where in _SAID_TO_BE_THE_ANSWER else None
+def _missed(text: str, golds: Sequence[str], *, is_whole: bool) -> Where | None:
+    """Where the text states a right answer; a text that was cut off must mark it as the answer."""
+    own = _after_thoughts(text) if golds else text
+    places = (missed_answer(own, gold) for gold in golds)
+    return next((where for where in places if where and (is_whole or where in _SAID_TO_BE_THE_ANSWER)), None)
 
 
 def _ends_in_thought(text: str) -> bool:

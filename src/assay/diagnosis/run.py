@@ -20,7 +20,16 @@ from assay.diagnosis.evidence import Evidence
 from assay.diagnosis.facts import facts_of_run
 from assay.diagnosis.findings import Finding, LossReference, Triage
 from assay.diagnosis.harness import harness_changed
-from assay.diagnosis.server import other_server, probed, prompt_tokens, server_failures, template_markers, wrong_model
+from assay.diagnosis.misplaced import same_answer, swapped, targets_changed
+from assay.diagnosis.server import (
+    cut_at_one_length,
+    other_server,
+    probed,
+    prompt_tokens,
+    server_failures,
+    template_markers,
+    wrong_model,
+)
 from assay.diagnosis.slices import slices
 from assay.diagnosis.trials import Trials
 from assay.diagnosis.waterfall import own_gains, waterfall_of
@@ -48,7 +57,9 @@ _DETECTORS: tuple[Detector, ...] = (
     other_server,
     probed,
     prompt_tokens,
+    cut_at_one_length,
     template_markers,
+    targets_changed,
     mismatches,
     baseline_is_part,
     harness_changed,
@@ -63,6 +74,8 @@ _DETECTORS: tuple[Detector, ...] = (
     stopped_early,
     not_extracted,
     degenerate,
+    swapped,
+    same_answer,
     slices,
     chance_level,
 )
@@ -266,6 +279,8 @@ def _note_on_faults(found: list[Found]) -> str:
 
 def _headline(evidence: Evidence, found: list[Found]) -> str:
     causes = [each.finding for each in found if each.finding.is_cause]
+    if causes and causes[0].cause is Cause.UNEXPLAINED:
+        return f"no cause found: {causes[0].title}: {causes[0].evidence}"
     if causes and causes[0].cause is not Cause.ANSWERS_WORSE:
         return f"most probable cause: {causes[0].title}: {causes[0].evidence}{_gain(evidence, causes[0])}"
     if causes:

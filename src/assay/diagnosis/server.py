@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from assay.diagnosis.facts import SampleFacts
     from assay.results.document import ResultsDocument
 
+    _Changes = Sequence[tuple[SampleFacts, int]]
+    """Prompts, each with how many tokens more it has than in the baseline."""
+
 _FAILURES_ALONE = 0.6
 """Weight of failures if no score is missing."""
 _FAILED_SHARE = 0.01
@@ -42,6 +45,12 @@ _MARKED_SHARE = 0.1
 _USUAL_NAME_SHARE = 0.5
 """If more than this share of the baseline's replies names another model too, the server always does so."""
 _CHARACTERS_A_TOKEN = 4.0
+_SPARED = 0.05
+"""Share of the prompts beyond the length where a server cuts that may have kept all their tokens: counts vary a bit."""
+_FEWEST_COUNTED = 20
+_FEWEST_CUT = 5
+_LONGER = 1.1
+"""How much longer, in characters, the longest of the cut prompts must be than the shortest."""
 _FAILURE_ADVICE = {
     FailureCause.CONTEXT_TOO_LONG: "serve the model with a longer context, or lower max_gen_toks",
     FailureCause.TIMED_OUT: "raise --request-timeout, or lower --concurrency",
@@ -181,6 +190,16 @@ def prompt_tokens(evidence: Evidence) -> Iterator[Found]:
     if len(counted) < _FEWEST_PAIRS or not changed:
         return
     affected = [sample for sample, _ in changed]
+    if _are_system_prompts(counted):
+        words = f"{percent(len(changed), len(counted))} equal prompts have fewer tokens than in the baseline, by the "
+        words += f"length of their system prompts ({_span(changed)})"
+        yield judge_all(evidence, _about_prompts(evidence, Cause.SYSTEM_PROMPT_IGNORED, words, affected))
+        return
+    if _are_cut(counted):
+        words = f"{percent(len(changed), len(counted))} equal prompts, the longest ones, have fewer tokens than in the "
+        words += f"baseline ({_span(changed)}), {max(sample.prompt_tokens or 0 for sample in affected)} at most"
+        yield judge(evidence, _about_prompts(evidence, Cause.INPUT_CUT, words, affected))
+        return
     common, times = Counter(more for _, more in counted).most_common(1)[0]
     if common and times >= _CONSTANT * len(counted):
         cause = _cause_of(common, evidence)
@@ -195,9 +214,67 @@ def prompt_tokens(evidence: Evidence) -> Iterator[Found]:
         words += "by the number of their turns"
         yield judge_all(evidence, _about_prompts(evidence, Cause.CHAT_TEMPLATE_MISSING, words, affected))
     elif len(changed) >= _TOKENIZER_SHARE * len(counted):
-        span = f"{min(more for _, more in changed):+d} to {max(more for _, more in changed):+d}"
         words = f"{percent(len(changed), len(counted))} equal prompts have other numbers of tokens than in the baseline"
-        yield judge_all(evidence, _about_prompts(evidence, Cause.TOKENIZER_CHANGED, f"{words} ({span})", affected))
+        words += f" ({_span(changed)})"
+        yield judge_all(evidence, _about_prompts(evidence, Cause.TOKENIZER_CHANGED, words, affected))
+
+
+def _span(changed: _Changes) -> str:
+    """The least and the greatest change, as text."""
+    least, most = min(more for _, more in changed), max(more for _, more in changed)
+    return f"{least:+d}" if least == most else f"{least:+d} to {most:+d}"
+
+
+def _are_system_prompts(counted: _Changes) -> bool:
+    """Whether each prompt lacks about as many tokens as its system message has, the same number for equal messages.
+
+    Subtasks of a group have system messages of their own, so the number may differ from one to the next.
+    """
+    by_message: dict[tuple[str, int], Counter[int]] = {}
+    for sample, more in counted:
+        by_message.setdefault((sample.task, sample.system_characters), Counter())[more] += 1
+    judged = []
+    for (_, characters), changes in by_message.items():
+        (more, times), total = changes.most_common(1)[0], changes.total()
+        is_constant = times >= _CONSTANT * total
+        expected = characters / _CHARACTERS_A_TOKEN
+        judged.append(is_constant and (0.5 <= -more / expected <= 2.5 if expected else not more))
+    return all(judged) and any(characters for _, characters in by_message)
+
+
+def _are_cut(counted: _Changes) -> bool:
+    """Whether exactly the prompts beyond some length have lost tokens, or what is left of them is equally long."""
+    if any(more > 0 for _, more in counted):
+        return False
+    changes = [more for _, more in counted if more]
+    left = {sample.prompt_tokens for sample, more in counted if more}
+    if len(changes) >= _FEWEST_CUT and len(left) == 1 < len(set(changes)):
+        return True
+    before = sorted(((sample.prompt_tokens or 0) - more, more) for sample, more in counted)
+    shortest_cut = min(length for length, more in before if more)
+    kept = [more for length, more in before if length > shortest_cut]
+    return kept.count(0) <= _SPARED * len(kept) and before[0][1] == 0
+
+
+def cut_at_one_length(evidence: Evidence) -> Iterator[Found]:
+    """The longest prompts, though of different lengths, all have the same number of tokens: the server cut them."""
+    counted = [sample for sample in evidence.scored if sample.prompt_tokens and sample.prompt_characters]
+    if len(counted) < _FEWEST_COUNTED:
+        return
+    most = max(sample.prompt_tokens or 0 for sample in counted)
+    affected = [sample for sample in counted if sample.prompt_tokens == most]
+    others = [sample for sample in counted if sample.prompt_tokens != most]
+    lengths = sorted(sample.prompt_characters for sample in affected)
+    before = evidence.in_baseline(lambda twin: twin.prompt_tokens == most)
+    if len(affected) < _FEWEST_CUT or not others or lengths[-1] < _LONGER * lengths[0]:
+        return
+    if max(sample.prompt_characters for sample in others) > lengths[0] * _LONGER or (before or 0) > _SPARED:
+        return
+    words = (
+        f"{percent(len(affected), len(counted))} prompts, the longest ones ({lengths[0]} to {lengths[-1]} characters), "
+    )
+    words += f"have exactly {most} tokens by the server's count"
+    yield judge(evidence, _about_prompts(evidence, Cause.INPUT_CUT, words, affected, Confidence.LIKELY))
 
 
 def template_markers(evidence: Evidence) -> Iterator[Found]:
@@ -228,9 +305,6 @@ def _cause_of(more: int, evidence: Evidence) -> Cause:
         return Cause.BOS_MISSING
     if more > 0:
         return Cause.CHAT_TEMPLATE_DOUBLED
-    system = evidence.document.system_instruction or ""
-    if system and 0.5 <= -more / (len(system) / _CHARACTERS_A_TOKEN) <= 2.5:
-        return Cause.SYSTEM_PROMPT_IGNORED
     is_chat = any(sample.messages for sample in evidence.facts)
     return Cause.CHAT_TEMPLATE_MISSING if is_chat else Cause.TOKENIZER_CHANGED
 
@@ -242,6 +316,7 @@ _ADVICE = {
     Cause.CHAT_TEMPLATE_DOUBLED: "look at the rendered prompt: template applied twice, another model's, or a "
     "default system prompt",
     Cause.SYSTEM_PROMPT_IGNORED: "use a chat template that has a place for the system message",
+    Cause.INPUT_CUT: "raise the server's context length, or switch off its truncation of prompts",
     Cause.TOKENIZER_CHANGED: "compare the tokenizer files of both servers",
 }
 

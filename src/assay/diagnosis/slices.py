@@ -1,12 +1,12 @@
 """Detects a loss in one slice of the samples: an endpoint, a stretch of time, a task or a length of prompts.
 
+Of time, both tenths of the run and everything since a change point are slices: a server may recover, or stay worse.
 The p-values are corrected for all slices that are tested (Holm). Tasks and lengths differ in difficulty by nature, so
 they are tested only against a baseline, document by document.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,8 +37,11 @@ _CARRIES = 0.5
 """Least share of the loss against a baseline."""
 _BREAKDOWN = 0.25
 """Without a baseline, a stretch of time is a cause only if it scores at most this share of what the rest does."""
+_LARGEST_REST = 0.9
+"""The same for a stretch that lasts until the end of the run."""
 _SPANS = 10
-_TO_THE_END = "to the end"
+_CHANGE_POINTS = 20
+"""Into how many equal parts change points divide the run."""
 _BANDS = 4
 _ADVICE = {
     Cause.ONE_ENDPOINT: "take it out of the run, and compare its weights, version and hardware with the others'",
@@ -52,6 +55,8 @@ class _Slice(NamedTuple):
     cause: Cause
     name: str
     samples: Sequence[SampleFacts]
+    lasts: bool = False
+    """A stretch of time until the end of the run."""
 
     @property
     def places(self) -> frozenset[tuple[str, int]]:
@@ -69,8 +74,10 @@ def slices(evidence: Evidence) -> Iterator[Found]:
         return
     number = {task: number for number, task in enumerate(sorted({sample.task for sample in samples}))}
     tasks = [number[sample.task] for sample in samples]
-    tested = holm([_p_value(part, samples, values, tasks) for part in looked_at])
+    p_values = [_p_value(part, samples, values, tasks) for part in looked_at]
+    tested = holm(p_values)
     worse = [part for part, p_value in zip(looked_at, tested, strict=True) if p_value < _SIGNIFICANT]
+    by_size = {id(part): (p_value, -len(part.samples)) for part, p_value in zip(looked_at, p_values, strict=True)}
     for cause, confidence in (
         (Cause.ONE_ENDPOINT, Confidence.CERTAIN),
         (Cause.ONE_TIME_SPAN, Confidence.LIKELY),
@@ -78,28 +85,15 @@ def slices(evidence: Evidence) -> Iterator[Found]:
         (Cause.ONE_TASK, Confidence.LIKELY),
     ):
         ours = [part for part in worse if part.cause is cause]
-        if cause is Cause.ONE_TIME_SPAN:
-            ours = _most_telling(ours, samples, values)
+        if cause is Cause.ONE_TIME_SPAN and ours:
+            ours = _stretch(ours, min(ours, key=lambda part: by_size[id(part)]))
         if ours:
             yield from _found(evidence, cause, ours, confidence, len(looked_at))
 
 
-def _most_telling(parts: Sequence[_Slice], samples: Sequence[SampleFacts], values: Sequence[float]) -> list[_Slice]:
-    """The stretches of time whose mean differs most from the rest's: all short ones together, or one to the end."""
-    short = [part for part in parts if part.name != _TO_THE_END]
-    candidates = [short, *([part] for part in parts if part.name == _TO_THE_END)]
-    total, number = sum(values), len(values)
-
-    def contrast(chosen: Sequence[_Slice]) -> float:
-        places = frozenset(place for part in chosen for place in part.places)
-        inside = [value for sample, value in zip(samples, values, strict=True) if sample.place in places]
-        outside = number - len(inside)
-        if not inside or not outside:
-            return 0.0
-        difference = (total - sum(inside)) / outside - sum(inside) / len(inside)
-        return difference * math.sqrt(len(inside) * outside / number)
-
-    return max(candidates, key=contrast, default=[])
+def _stretch(worse: Sequence[_Slice], likeliest: _Slice) -> list[_Slice]:
+    """All that lasts since the likeliest change point, or the bad tenths if one of them is likelier."""
+    return [likeliest] if likeliest.lasts else [part for part in worse if not part.lasts]
 
 
 def _compared(evidence: Evidence) -> tuple[list[SampleFacts], list[float]]:
@@ -117,8 +111,9 @@ def _slices_of(samples: Sequence[SampleFacts], evidence: Evidence) -> Iterator[_
     timed = sorted((sample for sample in samples if sample.time is not None), key=lambda each: each.time or 0.0)
     for part in _parts(timed, _SPANS):
         yield _Slice(Cause.ONE_TIME_SPAN, "", part)
-    for part in _ends(timed, _SPANS):
-        yield _Slice(Cause.ONE_TIME_SPAN, _TO_THE_END, part)
+    for number in range(1, _CHANGE_POINTS):
+        rest = timed[number * len(timed) // _CHANGE_POINTS :]
+        yield _Slice(Cause.ONE_TIME_SPAN, "", rest, lasts=True)
     if evidence.loss.against is not LossReference.BASELINE:
         return
     tasks = dict.fromkeys(sample.task for sample in samples)
@@ -138,12 +133,6 @@ def _parts(ordered: Sequence[SampleFacts], count: int) -> Iterator[Sequence[Samp
             yield part
 
 
-def _ends(ordered: Sequence[SampleFacts], count: int) -> Iterator[Sequence[SampleFacts]]:
-    """All from some point on: what breaks half-way and stays so."""
-    for number in range(1, count):
-        yield ordered[number * len(ordered) // count :]
-
-
 def _p_value(part: _Slice, samples: Sequence[SampleFacts], values: Sequence[float], tasks: Sequence[int]) -> float:
     members = set(map(id, part.samples))
     inside = [id(sample) in members for sample in samples]
@@ -156,7 +145,8 @@ def _found(
     places = frozenset(place for part in parts for place in part.places)
     inside = [sample for sample in evidence.scored if sample.place in places]
     outside = [sample for sample in evidence.scored if sample.place not in places]
-    if len(inside) > _LARGEST * len(evidence.scored) or not outside:
+    lasts = any(part.lasts for part in parts)
+    if len(inside) > (_LARGEST_REST if lasts else _LARGEST) * len(evidence.scored) or not outside:
         return
     ours, others = mean_score(inside), mean_score(outside)
     words = f"{_named(cause, parts, inside)}: {percent(len(inside), len(evidence.scored))} samples score {ours:.2f}, "
@@ -199,5 +189,5 @@ def _named(cause: Cause, parts: Sequence[_Slice], inside: Sequence[SampleFacts])
     if cause is Cause.ONE_TIME_SPAN:
         times = [sample.time for sample in inside if sample.time is not None]
         first, last = (clock(moment, "%H:%M:%S", utc=True) for moment in (min(times), max(times)))
-        return f"from {first} to {last} UTC"
+        return f"from {first} UTC on" if any(part.lasts for part in parts) else f"from {first} to {last} UTC"
     return ", ".join(part.name for part in parts)

@@ -11,6 +11,8 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from assay.diagnosis.refusals import has_any, is_refusal
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -25,7 +27,6 @@ _PACKED_LENGTH = 1500
 _PACKED_SHARE = 0.08
 """Ordinary prose of that length compresses to about 0.45 of its size, worked arithmetic to 0.25."""
 _FEWEST_CHARACTERS = 20
-_HEAD = 400
 _LOOKED_AT = 1200
 """Characters of a text from which its language is recognised."""
 
@@ -56,19 +57,7 @@ NEXT_QUESTION = re.compile(
 """Where a text begins a question of its own."""
 # A pattern can match only if the text has one of these words, and searching for words is far quicker.
 _ROLES = ("user", "human", "assistant")
-_REFUSING = ("sorry", "apolog", "unfortunately", "able to", "cannot", "can't", "can’t", "won't", "won’t", "as an ai")
 _CODING = ("def ", "return", "{", "}", ";", "```")
-_REFUSAL = re.compile(
-    r"\b(?:sorry|apologi[sz]e|unfortunately)\b[^.\n]{0,60}\b(?:cannot|can't|can’t|unable|not able|won't)\b"
-    r"|\bI(?: am|'m|’m) (?:unable|not able) to (?:assist|help|answer|provide|comply|fulfil|do)"
-    r"|\bI (?:cannot|can't|can’t|won't|won’t) (?:assist|help|comply|answer|fulfil|provide|discuss|engage)"
-    r"|\bas an ai\b",
-    re.IGNORECASE,
-)
-_BARE_APOLOGY = re.compile(
-    r"\W*(?:I['’]?m |I am )?(?:(?:very|so) )?(?:sorry|apologi[sz]e|unfortunately)\W*", re.IGNORECASE
-)
-"""A refusal that a stop string cuts at its first comma."""
 _CODE = re.compile(r"\bdef |\breturn\b|[{};]\s*$|```", re.MULTILINE)
 _WORD = re.compile(r"[^\W\d_]+")
 _COMMON_ENGLISH = frozenset(
@@ -84,10 +73,21 @@ _ENGLISH = 0.12
 """Least share of these words in an English prompt; English prose has about 0.45."""
 _NOT_ENGLISH = 0.05
 _FEWEST_LETTERS = 40
+"""Letters of a prompt that tell its script."""
 _FEWEST_FOREIGN_LETTERS = 8
-"""Letters of another script that suffice to tell it."""
-_FEWEST_MIXED = 20
+"""Letters of an answer that tell its script: more than a formula's Greek ones, fewer than a Chinese sentence has."""
 
+
+_MANY_SCRIPTS = 3
+"""Scripts that no word has, and that few texts have all of."""
+_LATIN_WORD = re.compile(r"\b[a-zA-Z]{4,}\b")
+_UNSAYABLE = re.compile(r"\b[bcdfghjklmnpqrstvwxz]{4,}\b|[bcdfghjklmnpqrstvwxz]{6}", re.IGNORECASE)
+"""A word of four or more letters without a vowel, or six consonants on end."""
+_VOWELS = 0.2
+"""Share of a text's characters that are vowels; English prose has about 0.3."""
+_STRETCH = 20
+"""Words, of four or more letters, that are looked at together."""
+_FEWEST_UNSAYABLE = 5
 
 _NONE: frozenset[Sign] = frozenset()
 
@@ -106,7 +106,7 @@ def signs_of(text: str, prompt: str, target: str = "") -> frozenset[Sign]:
 def _signs(text: str, prompt: str, target: str) -> Iterator[Sign]:
     if has_marks(text) and REASONING_TAG.search(text):
         yield Sign.REASONING_TAGS
-    if (has_marks(text) or _has_any(_ROLES, text)) and _TEMPLATE_MARKER.search(text):
+    if (has_marks(text) or has_any(_ROLES, text)) and _TEMPLATE_MARKER.search(text):
         yield Sign.TEMPLATE_MARKERS
     if is_repetitive(text):
         yield Sign.REPETITIVE
@@ -121,14 +121,6 @@ def _signs(text: str, prompt: str, target: str) -> Iterator[Sign]:
 def has_marks(text: str) -> bool:
     """Whether the text can contain tags or markers at all; far quicker than searching for them."""
     return "<" in text or "[" in text or "◁" in text
-
-
-def _has_any(words: tuple[str, ...], text: str) -> bool:
-    lowered = text.lower()
-    for word in words:  # noqa: SIM110 - any() and its generator take twice as long, for every sample
-        if word in lowered:
-            return True
-    return False
 
 
 def is_repetitive(text: str) -> bool:
@@ -153,20 +145,44 @@ def is_repetitive(text: str) -> bool:
 
 
 def is_gibberish(text: str) -> bool:
-    """Whether the text has many broken characters, or words of mixed scripts."""
-    sample = text[:_LOOKED_AT]
+    """Whether the text has many broken characters, words of mixed scripts, or words that nobody can say.
+
+    Of a long text both ends are looked at: it may begin well.
+    """
+    if len(text) <= _LOOKED_AT:
+        return _is_broken(text)
+    return _is_broken(text[:_LOOKED_AT]) or _is_broken(text[-_LOOKED_AT:])
+
+
+def _is_broken(sample: str) -> bool:
     broken = sample.count("\ufffd") + sample.count("\x00")
     if broken >= 3 and broken > len(sample) / 100:
         return True
-    if sample.isascii():
-        return False
-    words = _WORD.findall(sample)
-    mixed = [word for word in words if len(scripts_of(word)) > 1]
-    if len(mixed) >= 3 and len(words) >= 5:
-        return len(mixed) > len(words) / 10
-    # A few long words without a blank in them, of three scripts or more.
-    letters = sum(map(len, mixed))
-    return letters >= _FEWEST_MIXED and 2 * letters > sum(map(len, words)) and len(scripts_of(" ".join(mixed))) > 2
+    if not sample.isascii() and _mixes_scripts(_WORD.findall(sample)):
+        return True
+    # Counting vowels is far quicker than looking at words.
+    return sum(map(sample.count, "aeiou")) < _VOWELS * len(sample) and _is_unsayable(sample)
+
+
+def _mixes_scripts(words: list[str]) -> bool:
+    scripts = [scripts_of(word) for word in words]
+    mixed = sum(len(each) > 1 for each in scripts)
+    if mixed >= 3 and mixed > len(words) / 10:
+        return True
+    return any(len(each) >= _MANY_SCRIPTS and each.total() >= _FEWEST_FOREIGN_LETTERS for each in scripts) or (
+        len([name for name, count in sum(scripts, Counter()).items() if count >= 2]) > _MANY_SCRIPTS
+    )
+
+
+def _is_unsayable(sample: str) -> bool:
+    """Whether many words within one stretch of the text have no vowel, or consonants only for long."""
+    long = [word.lower() for word in _LATIN_WORD.findall(sample) if not word.isupper()]
+    for start in range(0, max(1, len(long) - _STRETCH + 1), _STRETCH // 2):
+        stretch = long[start : start + _STRETCH]
+        unsayable = [word for word in stretch if _UNSAYABLE.search(word)]
+        if len(set(unsayable)) >= max(_FEWEST_UNSAYABLE, len(stretch) / 3):
+            return True
+    return False
 
 
 def is_in_another_language(text: str, prompt: str) -> bool:
@@ -181,16 +197,10 @@ def is_in_another_language(text: str, prompt: str) -> bool:
     if _is_surely_english(text):
         return False
     share = _english(text)
-    if share is None or share >= _NOT_ENGLISH or (_has_any(_CODING, text) and _CODE.search(text)):
+    if share is None or share >= _NOT_ENGLISH or (has_any(_CODING, text) and _CODE.search(text)):
         return False
     asked_share = _english(prompt)
     return asked_share is not None and asked_share > _ENGLISH
-
-
-def is_refusal(text: str) -> bool:
-    """Whether the text begins with a refusal to answer."""
-    head = text[:_HEAD]
-    return _has_any(_REFUSING, head) and (_REFUSAL.search(head) or _BARE_APOLOGY.fullmatch(head)) is not None
 
 
 def _is_foreign_to_ascii(text: str) -> bool:
@@ -204,7 +214,7 @@ def scripts_of(text: str) -> Counter[str]:
 
 
 def _script(code: int) -> str:
-    if code < 0x250 or 0x1E00 <= code < 0x1F00:
+    if code < 0x250 or 0x1E00 <= code < 0x1F00 or 0xFF21 <= code < 0xFF5B:  # the last ones are full-width letters
         return "latin"
     for name, first, last in _SCRIPTS:
         if first <= code <= last:

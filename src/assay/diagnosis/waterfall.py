@@ -29,7 +29,9 @@ _STAGES: tuple[frozenset[Cause], ...] = (
             Cause.BOS_DOUBLED,
             Cause.BOS_MISSING,
             Cause.SYSTEM_PROMPT_IGNORED,
+            Cause.INPUT_CUT,
             Cause.TOKENIZER_CHANGED,
+            Cause.SWAPPED,
         }
     ),
     frozenset({Cause.REASONING_LEAKED, Cause.ANSWER_IN_REASONING, Cause.STOPPED_IN_REASONING}),
@@ -47,10 +49,10 @@ _STAGES: tuple[frozenset[Cause], ...] = (
             Cause.NOT_GREEDY,
         }
     ),
-    frozenset({Cause.REPETITIVE, Cause.GIBBERISH, Cause.WRONG_LANGUAGE, Cause.REFUSED}),
-    frozenset({Cause.NOT_READ}),
+    frozenset({Cause.REPETITIVE, Cause.GIBBERISH, Cause.WRONG_LANGUAGE, Cause.REFUSED, Cause.SAME_ANSWER}),
+    frozenset({Cause.NOT_READ, Cause.OTHER_FORM}),
     frozenset({Cause.ONE_TIME_SPAN, Cause.ONE_TASK, Cause.ONE_LENGTH_BAND}),
-    frozenset({Cause.CHANCE_LEVEL, Cause.BELOW_CHANCE, Cause.ANSWERS_WORSE}),
+    frozenset({Cause.CHANCE_LEVEL, Cause.BELOW_CHANCE, Cause.UNEXPLAINED, Cause.ANSWERS_WORSE}),
 )
 _STAGE = {cause: stage for stage, causes in enumerate(_STAGES) for cause in causes}
 
