@@ -143,6 +143,7 @@ def test_the_same_beginning_is_looked_for_in_short_answers_alone(key: str, is_fo
             score=float(number % 2),
             is_generated=True,
             excerpt="" if number % 2 else "Sure! Here it is",
+            is_unfinished=number % 2 == 0,
             stops=("\n",),
             finish_reason="stop",
         )
