@@ -34,7 +34,6 @@ from assay.diagnosis.slices import slices
 from assay.diagnosis.trials import Trials
 from assay.diagnosis.waterfall import own_gains, waterfall_of
 from assay.errors import SpecificationError
-from assay.rescoring.rescore import tasks_of_run
 from assay.results.check_results import Verdict
 from assay.runs.samples import RunSamples, results_file_of
 from assay.scoring.deadline import SCORING_SECONDS, Deadline
@@ -158,12 +157,18 @@ def triage_samples(
     looked_at = {task: key for task, key in looked_at.items() if not tasks or task in tasks}
     metrics = {task: key for task, key in looked_at.items() if key is not None}
     deadline = Deadline(SCORING_SECONDS)
-    trials = Trials(lambda: loaded or tasks_of_run(samples), looked_at, deadline)
+    trials = Trials(lambda: loaded or _loaded_again(samples), looked_at, deadline)
     with deadline.watching():
         facts = list(facts_of_run(samples, looked_at, reader, trials.measure))
     beside = None if baseline is None else baseline_of(Path(baseline), samples, looked_at, score_again=score_again)
     triage = diagnose(Evidence(facts, samples.document, beside, frozenset(metrics.values())))
     return msgspec.structs.replace(triage, run=str(samples.file), metrics=metrics)
+
+
+def _loaded_again(samples: RunSamples) -> Mapping[str, Task] | None:
+    from assay.rescoring.rescore import tasks_of_run  # a run has its tasks, and needs none of this
+
+    return tasks_of_run(samples)
 
 
 def diagnose(evidence: Evidence) -> Triage:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.diagnosis.extraction import Where, conclusion_of
+from assay.diagnosis.extraction import Where, conclusion_of, gold_of
 from assay.diagnosis.facts import COMPARE_WITH_TARGET, shortened
 from assay.diagnosis.repairs import steps_of
 from assay.rescoring.text_scores import OtherText, TextScorer
+from assay.types import MetricKey, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +46,7 @@ class Trials:
         measured = list(facts)
         by_task: dict[str, list[int]] = defaultdict(list)
         for place, fact in enumerate(facts):
-            if _is_worth_a_trial(fact, samples[place]):
+            if _is_worth_a_trial(fact, samples[place], self._metrics.get(fact.task)):
                 by_task[fact.task].append(place)
         for task, places in by_task.items():
             if (scorer := self._scorer(task)) is not None:
@@ -63,11 +65,23 @@ class Trials:
         return self._scorers.get(task)
 
 
-def _is_worth_a_trial(fact: SampleFacts, sample: RunSample) -> bool:
+def _is_worth_a_trial(fact: SampleFacts, sample: RunSample, key: str | None) -> bool:
     """Whether a repair changes the text, or another part of it could be right."""
-    if not fact.is_generated or fact.score is None or len(sample.responses) != 1:
+    if key is None or not fact.is_generated or fact.score is None or len(sample.responses) != 1:
         return False
-    return bool(fact.altered) or (fact.score < 1 and fact.missed is None)
+    return bool(fact.altered) or (_judges_short_answers(key) and _may_be_elsewhere(fact, sample))
+
+
+@functools.lru_cache(maxsize=64)
+def _judges_short_answers(key: str) -> bool:
+    return MetricKey.read(key).metric in _OF_SHORT_ANSWERS
+
+
+def _may_be_elsewhere(fact: SampleFacts, sample: RunSample) -> bool:
+    """Whether a part of a wrong answer could be right that was not compared with a short target already."""
+    if (fact.score or 0.0) >= 1 or fact.missed is not None:
+        return False
+    return fact.outcome is Outcome.EMPTY or gold_of(sample.target) is None
 
 
 def _tried(scorer: TextScorer, samples: Sequence[RunSample], facts: Sequence[SampleFacts]) -> list[SampleFacts]:
@@ -78,7 +92,7 @@ def _tried(scorer: TextScorer, samples: Sequence[RunSample], facts: Sequence[Sam
         text, prompt = shortened(answer.text or ""), sample.prompts[0].text if sample.prompts else ""
         steps = [step.text for step in steps_of(text, prompt)]
         kinds: list[Where | None] = [None] * len(steps)
-        if (fact.score or 0.0) < 1 and scorer.metric in _OF_SHORT_ANSWERS:
+        if _judges_short_answers(scorer.key) and _may_be_elsewhere(fact, sample):
             others = list(_other_texts(steps[-1] if steps else text, shortened(answer.reasoning or "")))
             steps += [other for _, other in others]
             kinds += [where for where, _ in others]
@@ -94,17 +108,11 @@ def _tried(scorer: TextScorer, samples: Sequence[RunSample], facts: Sequence[Sam
 
 def _other_texts(text: str, reasoning: str) -> list[tuple[Where, str]]:
     """What could be scored in place of a wrong answer's text: its conclusion; without a text, the reasoning's."""
-    if not text.strip():
-        said = conclusion_of(reasoning, "") if reasoning.strip() else None
-        return (
-            []
-            if not reasoning.strip()
-            else [
-                (Where.REASONING, reasoning),
-                *([(Where.REASONING, said.text)] if said else []),
-            ]
-        )
-    return [(said.where, said.text) for said in [conclusion_of(text, "")] if said is not None and said.text != text]
+    said = conclusion_of(text if text.strip() else reasoning, "")
+    if text.strip():
+        return [] if said is None or said.text == text else [(said.where, said.text)]
+    thoughts = [reasoning, *([] if said is None else [said.text])]
+    return [(Where.REASONING, thought) for thought in thoughts if thought.strip()]
 
 
 def _with_scores(fact: SampleFacts, kinds: Sequence[Where | None], scores: Sequence[float | None]) -> SampleFacts:

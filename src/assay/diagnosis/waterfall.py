@@ -6,12 +6,12 @@ end, its characters, extraction, data, and last the model. So what a cause only 
 
 from __future__ import annotations
 
-from math import fsum
+from math import fsum, sqrt
 from typing import TYPE_CHECKING
 
 from assay.diagnosis.causes import TITLES, Cause
 from assay.diagnosis.findings import CauseShare, Waterfall
-from assay.stats.intervals import mean_interval
+from assay.stats.intervals import t_quantile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -110,6 +110,10 @@ def _shares(evidence: Evidence, found: Sequence[Found]) -> Iterator[CauseShare]:
 
 
 def _interval(gains: Mapping[tuple[str, int], float], samples: int) -> tuple[float, float]:
-    values = [*gains.values(), *[0.0] * (samples - len(gains))]
-    interval = mean_interval(values)
-    return max(0.0, interval.low), interval.high
+    """Student's t interval of the mean gain; samples without a gain count as zeros."""
+    if samples < 2:
+        return 0.0, 1.0
+    mean = fsum(gains.values()) / samples
+    squares = fsum((gain - mean) ** 2 for gain in gains.values()) + (samples - len(gains)) * mean**2
+    half = t_quantile(0.975, samples - 1) * sqrt(squares / (samples - 1) / samples)
+    return max(0.0, mean - half), mean + half

@@ -41,7 +41,8 @@ class TextScorer:
 
     def __init__(self, name: str, task: Task, key: str, deadline: Deadline) -> None:
         self._name, self._scorer, self._deadline = name, Scorer(task), deadline
-        self.metric, self._filter = MetricKey.read(key)
+        self.key = key
+        self._metric, self._filter = MetricKey.read(key)
         self._can_score = not runs_code(task) and self._filter in self._scorer.fallbacks
 
     def scores(self, texts: Sequence[OtherText]) -> list[float | None]:
@@ -76,7 +77,7 @@ class TextScorer:
             Instance("generate_until", each.doc, ("", {}), 0, (self._name, each.doc_id, 1), resps=[each.text])
             for each in texts
         ]
-        return [_score(values.get(self.metric)) for values in self._scorer.score_instances(self._filter, instances)]
+        return [_score(values.get(self._metric)) for values in self._scorer.score_instances(self._filter, instances)]
 
 
 def _score(value: Any) -> float | None:
