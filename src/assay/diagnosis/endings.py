@@ -360,8 +360,10 @@ def _ends_silently(sample: SampleFacts) -> bool:
     """Whether an answer without a result ends well before the limit, by itself as the server says."""
     tokens, is_silent = sample.completion_tokens or 0, sample.finish_reason not in ("length", *_OTHER_ENDS)
     is_far_from_limit = sample.max_tokens is None or tokens < _NEAR_LIMIT * sample.max_tokens
-    has_result = sample.outcome is Outcome.ANSWERED or sample.missed is not None or bool(sample.signs)
-    return is_silent and tokens >= _CAP and is_far_from_limit and not has_result
+    has_result = sample.outcome is Outcome.ANSWERED or sample.missed is not None
+    # Another language does not end a text.
+    is_plain = sample.signs <= {Sign.WRONG_LANGUAGE}
+    return is_silent and tokens >= _CAP and is_far_from_limit and not has_result and is_plain
 
 
 def _is_whole(evidence: Evidence, sample: SampleFacts) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,10 +13,11 @@ from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import Found, Suspicion, judge, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from assay.diagnosis.evidence import Evidence
     from assay.diagnosis.facts import SampleFacts
+    from assay.diagnosis.shapes import Shape
 
 _FEWEST = 5
 _NEW = 0.1
@@ -34,6 +35,22 @@ _SHORTER = 0.5
 class _Form(NamedTuple):
     words: str
     shows: Callable[[SampleFacts], bool]
+
+
+class _Tally(msgspec.Struct):
+    """How often a mark or an opening occurs, and what the answers with it score."""
+
+    now: int = 0
+    before: int = 0
+    lost: int = 0
+    scored: float = 0.0
+    reached: float = 0.0
+    """What the baseline's answers to the same documents score."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the answers with it score badly, and the baseline has next to none."""
+        return self.now >= _FEWEST and self.before <= _NEW * self.now and self.scored <= _SPARED * self.reached
 
 
 def other_form(evidence: Evidence, explained: frozenset[tuple[str, int]]) -> Iterator[Found]:
@@ -74,20 +91,14 @@ def other_form(evidence: Evidence, explained: frozenset[tuple[str, int]]) -> Ite
 def _forms(evidence: Evidence, lost: Sequence[SampleFacts]) -> Iterator[_Form]:
     if len(lost) < _FEWEST:
         return
-    marks = Counter(mark for sample in lost for mark in (sample.shape.marks if sample.shape else ""))
-    openings = Counter(sample.shape.opening for sample in lost if sample.shape)
-    for mark, times in marks.most_common():
-        form = _Form(f"contain {mark!r}", _has_mark(mark))
-        if times >= _OF_LOST * len(lost) and _is_new(evidence, form):
-            yield form
-    new = {
-        opening
-        for opening, times in openings.items()
-        if times >= _FEWEST
-        and sum(map(str.isalpha, opening)) >= _FEWEST_LETTERS
-        and _is_new(evidence, _Form("", _begins_with(frozenset({opening}))))
-    }
-    if sum(openings[opening] for opening in new) >= _OF_LOST * len(lost):
+    places = {sample.place for sample in lost}
+    marks = _tallies(evidence, places, lambda shape: shape.marks)
+    for mark, tally in sorted(marks.items(), key=lambda each: each[1].lost, reverse=True):
+        if tally.lost >= _OF_LOST * len(lost) and tally.is_new:
+            yield _Form(f"contain {mark!r}", _has_mark(mark))
+    openings = _tallies(evidence, places, lambda shape: (shape.opening,))
+    new = {each: tally for each, tally in openings.items() if tally.is_new and _tells_something(each)}
+    if sum(tally.lost for tally in new.values()) >= _OF_LOST * len(lost):
         yield _Form(f"begin with {', '.join(map(repr, sorted(new)[:3]))}", _begins_with(frozenset(new)))
     ratios = {sample.place: _length_ratio(evidence, sample) for sample in lost}
     usual = median(ratios.values())
@@ -98,21 +109,34 @@ def _forms(evidence: Evidence, lost: Sequence[SampleFacts]) -> Iterator[_Form]:
         yield _Form(words, lambda sample: sample.place in odd)
 
 
+def _tallies(
+    evidence: Evidence, lost: Collection[tuple[str, int]], parts_of: Callable[[Shape], Iterable[str]]
+) -> dict[str, _Tally]:
+    """By mark or opening, its tally."""
+    tallies: dict[str, _Tally] = defaultdict(_Tally)
+    for sample, twin in evidence.pairs:
+        for part in parts_of(sample.shape) if sample.shape is not None else ():
+            tally = tallies[part]
+            tally.now += 1
+            tally.lost += sample.place in lost
+            tally.scored += sample.score or 0.0
+            tally.reached += twin.score or 0.0
+        if twin.facts is not None and twin.facts.shape is not None:
+            for part in parts_of(twin.facts.shape):
+                tallies[part].before += 1
+    return tallies
+
+
+def _tells_something(opening: str) -> bool:
+    return sum(map(str.isalpha, opening)) >= _FEWEST_LETTERS
+
+
 def _has_mark(mark: str) -> Callable[[SampleFacts], bool]:
     return lambda sample: sample.shape is not None and mark in sample.shape.marks
 
 
 def _begins_with(openings: frozenset[str]) -> Callable[[SampleFacts], bool]:
     return lambda sample: sample.shape is not None and sample.shape.opening in openings
-
-
-def _is_new(evidence: Evidence, form: _Form) -> bool:
-    """Whether the answers of that form score badly, and the baseline has next to none."""
-    pairs = [(sample, twin) for sample, twin in evidence.pairs if form.shows(sample)]
-    before = sum(twin.facts is not None and form.shows(twin.facts) for _, twin in evidence.pairs)
-    scored = sum(sample.score or 0.0 for sample, _ in pairs)
-    reached = sum(twin.score or 0.0 for _, twin in pairs)
-    return len(pairs) >= _FEWEST and before <= _NEW * len(pairs) and scored <= _SPARED * reached
 
 
 def _length_ratio(evidence: Evidence, sample: SampleFacts) -> float:

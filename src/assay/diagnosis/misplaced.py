@@ -42,9 +42,9 @@ def swapped(evidence: Evidence) -> Iterator[Found]:
     changed: int = 0
     fitting: list[SampleFacts] = []
     for ordered in _orders(evidence):
-        found = max((_displaced(evidence, ordered, by) for by in _NEIGHBOURS), key=lambda each: len(each[1]))
-        if len(found[1]) > len(fitting):
-            changed, fitting = found
+        count, found = _displaced(ordered)
+        if len(found) > len(fitting):
+            changed, fitting = count, found
     if len(fitting) < _FEWEST or len(fitting) < _FITTING * changed:
         return
     yield judge(
@@ -61,30 +61,30 @@ def swapped(evidence: Evidence) -> Iterator[Found]:
     )
 
 
-def _orders(evidence: Evidence) -> Iterator[list[SampleFacts]]:
-    """The samples by number within their tasks, and in the order in which their answers came."""
-    generated = [sample for sample in evidence.generated if evidence.twin_facts(sample) is not None]
-    yield sorted(generated, key=lambda sample: sample.place)
-    timed = [sample for sample in generated if sample.time is not None]
-    if timed:
-        yield sorted(timed, key=lambda sample: sample.time or 0.0)
+def _orders(evidence: Evidence) -> Iterator[list[tuple[SampleFacts, SampleFacts]]]:
+    """The samples with their twins, by number within their tasks, and in the order in which their answers came."""
+    pairs = [(sample, twin.facts) for sample, twin in evidence.pairs if sample.is_generated and twin.facts is not None]
+    yield sorted(pairs, key=lambda pair: pair[0].place)
+    yield sorted((pair for pair in pairs if pair[0].time is not None), key=lambda pair: pair[0].time or 0.0)
 
 
-def _displaced(evidence: Evidence, ordered: Sequence[SampleFacts], by: int) -> tuple[int, list[SampleFacts]]:
-    """How many answers changed, and those that fit the document so many places away; none if chance may do that."""
-    usual = Counter(twin.extracted for sample in ordered if (twin := evidence.twin_facts(sample)) is not None)
-    changed, fitting, expected = 0, [], 0.0
-    for place, sample in enumerate(ordered):
-        own = evidence.twin_facts(sample)
-        if own is None or not _is_read(sample) or own.extracted == sample.extracted:
-            continue
-        changed += 1
-        expected += usual[sample.extracted] / len(ordered)
-        other = evidence.twin_facts(ordered[(place + by) % len(ordered)])
-        if other is not None and other.extracted == sample.extracted:
-            fitting.append(sample)
+def _displaced(ordered: Sequence[tuple[SampleFacts, SampleFacts]]) -> tuple[int, list[SampleFacts]]:
+    """How many answers changed, and those that fit another place, always as far away; none if chance may do that."""
+    before = [twin.extracted for _, twin in ordered]
+    changed = [
+        (place, sample)
+        for place, (sample, twin) in enumerate(ordered)
+        if sample.extracted != twin.extracted and _is_read(sample)
+    ]
+    usual = Counter(before)
+    expected = sum(usual[sample.extracted] for _, sample in changed) / max(1, len(before))
+    by_distance = (
+        [sample for place, sample in changed if before[(place + by) % len(before)] == sample.extracted]
+        for by in _NEIGHBOURS
+    )
+    fitting = max(by_distance, key=len)
     is_chance = len(fitting) <= expected + _DEVIATIONS * sqrt(max(1.0, expected))
-    return changed, [] if is_chance else fitting
+    return len(changed), [] if is_chance else fitting
 
 
 def same_answer(evidence: Evidence) -> Iterator[Found]:

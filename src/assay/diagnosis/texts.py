@@ -68,6 +68,20 @@ _COMMON_ENGLISH = frozenset(
         "does were been its who",
     )
 )
+_COMMON_ELSEWHERE = frozenset(
+    re.findall(
+        r"\w+",
+        "el los las una del que por para con como pero más está esta este se lo su y muy "
+        "le les des du une et est dans pour qui sur pas avec ce cette nous vous il elle sont "
+        "der das und ist nicht ein eine einen dem den mit auf für von sich auch wird als zu im "
+        "il della di che per una non sono gli nel con alla o da os um uma não com mais ao pela "
+        "het een van niet dat voor zijn",
+    )
+)
+"""Common words of Spanish, French, German, Italian, Portuguese and Dutch that are no common English ones."""
+_FEWEST_SHORT = 8
+_ELSEWHERE = 0.25
+"""Least share of these words in a text of those languages; prose has about 0.4."""
 _FEWEST_WORDS = 40
 _ENGLISH = 0.12
 """Least share of these words in an English prompt; English prose has about 0.45."""
@@ -196,6 +210,8 @@ def is_in_another_language(text: str, prompt: str) -> bool:
                 return True
     if _is_surely_english(text):
         return False
+    if _is_in_a_known_language(text) and (_english(prompt) or 0.0) > _ENGLISH:
+        return True
     share = _english(text)
     if share is None or share >= _NOT_ENGLISH or (has_any(_CODING, text) and _CODE.search(text)):
         return False
@@ -239,6 +255,13 @@ def _is_surely_english(text: str) -> bool:
     """Whether the words without punctuation suffice to recognise English; far quicker than stripping all words."""
     words = text.lower().split()
     return len(list(filter(_COMMON_ENGLISH.__contains__, words))) >= _NOT_ENGLISH * len(words)
+
+
+def _is_in_a_known_language(text: str) -> bool:
+    """Whether even a short text is surely in one of the languages whose common words are listed."""
+    words = [_bare_word(word) for word in text.lower().split()]
+    common = len(list(filter(_COMMON_ELSEWHERE.__contains__, words)))
+    return len(words) >= _FEWEST_SHORT and common >= _ELSEWHERE * len(words)
 
 
 def _english(text: str) -> float | None:
