@@ -141,6 +141,20 @@ def test_a_loss_spread_over_the_whole_run_has_no_change_point() -> None:
         assert not list(slices(beside(now, lambda each: facts(each.doc_id, 1.0)))), seed
 
 
+@pytest.mark.parametrize(
+    ("moment", "is_told"), [(lambda number: number, True), (lambda number: number * 37 % 240, False)]
+)
+def test_a_bad_task_that_was_asked_by_itself_may_be_a_bad_time(moment: Callable[[int], int], is_told: bool) -> None:
+    now = [
+        facts(n, float(n < 180), task="abcd"[n // 60], time=1e9 + moment(n), prompt_characters=n * 41 % 240)
+        for n in range(240)
+    ]
+    found = list(slices(beside(now, lambda each: facts(each.doc_id, 1.0, task=each.task))))
+    (of_task,) = [each.finding for each in found if each.finding.cause is Cause.ONE_TASK]
+    words = "; asked one after another, from 01:49:40 to 01:50:39 UTC: the time may be the reason"
+    assert (words in of_task.evidence) is is_told
+
+
 def answer(number: int, said: int, *, gold: int | None = None) -> SampleFacts:
     wanted = number * 7 if gold is None else gold
     return facts(number, float(said == wanted), extracted=str(said), gold=str(wanted), time=1e9 + number)

@@ -151,6 +151,8 @@ def _found(
     ours, others = mean_score(inside), mean_score(outside)
     words = f"{_named(cause, parts, inside)}: {percent(len(inside), len(evidence.scored))} samples score {ours:.2f}, "
     words += f"the others {others:.2f} (of {looked_at} slices looked at)"
+    if cause is Cause.ONE_TASK and _is_one_stretch(inside, outside):
+        words += f"; asked one after another, {_named(Cause.ONE_TIME_SPAN, (), inside)}: the time may be the reason"
     found = judge(
         evidence,
         Suspicion(
@@ -175,6 +177,13 @@ def _found(
         finding = msgspec.structs.replace(found.finding, weight=0.75 * found.finding.weight)
         found = found._replace(finding=finding)
     yield found if carries else as_remark(found)
+
+
+def _is_one_stretch(inside: Sequence[SampleFacts], outside: Sequence[SampleFacts]) -> bool:
+    """Whether no other sample was answered between the first and the last of these."""
+    times = [sample.time for sample in inside if sample.time is not None]
+    first, last = min(times, default=0.0), max(times, default=0.0)
+    return bool(times) and not any(first < (sample.time or 0.0) < last for sample in outside)
 
 
 def _mean_difference(evidence: Evidence, places: frozenset[tuple[str, int]]) -> float:
