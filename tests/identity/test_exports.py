@@ -7,13 +7,19 @@ import assay.identity
 
 def test_exported_names() -> None:
     assert assay.identity.__all__ == [
+        "Check",
+        "Finding",
         "Fingerprint",
         "Identity",
         "IdentityOptions",
         "IdentityResult",
+        "Outcome",
         "PromptDifference",
         "PromptRecord",
+        "SelfcheckOptions",
+        "SelfcheckReport",
         "check_fingerprint",
+        "check_itself",
         "read_fingerprint",
         "take_fingerprint",
         "write_fingerprint",

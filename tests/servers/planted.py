@@ -118,8 +118,8 @@ class SmallModel:
         fault: what is wrong with the server, if anything.
         noise: standard deviation of what another batch, or decoding instead of prefill, changes in each logit.
         damage: likewise, of what a decode fault changes.
-        lacks: which of ``echo``, ``prompt_logprobs``, ``cache_prompt`` (the switch), ``chat_logprobs``, ``tokenize``,
-            ``seed`` it does not know. What it does not know, it ignores.
+        lacks: which of ``echo``, ``prompt_logprobs``, ``cache_prompt`` (the switch), ``cached_tokens`` (in its usage),
+            ``chat_logprobs``, ``tokenize``, ``seed`` it does not know. What it does not know, it ignores.
     """
 
     fault: Fault | None = None
@@ -132,7 +132,7 @@ class SmallModel:
     def answer(self, body: Body, batch: int) -> Body:
         """The reply to a request that was answered together with ``batch - 1`` others."""
         prompt = self._prompt(body)
-        context = self._from_cache(prompt, body)
+        context, cached = self._from_cache(prompt, body)
         steps, finish = self._generate(context, body, batch)
         text = "".join(text_of(step.token) for step in steps)
         if finish == "stop":
@@ -151,8 +151,10 @@ class SmallModel:
             if body.get("prompt_logprobs") is not None and "prompt_logprobs" not in self.lacks:
                 choice["prompt_logprobs"] = self._prompt_logprobs(prompt, int(body["prompt_logprobs"]), batch)
         counted = len(steps) - (self.fault == "usage_too_small")
-        usage = {"prompt_tokens": len(prompt) + (self.fault == "prompt_count_off"), "completion_tokens": counted}
+        usage: Body = {"prompt_tokens": len(prompt) + (self.fault == "prompt_count_off"), "completion_tokens": counted}
         usage["total_tokens"] = sum(usage.values())
+        if "cached_tokens" not in self.lacks:
+            usage["prompt_tokens_details"] = {"cached_tokens": cached}
         return {"id": "planted-1", "model": NAME, "created": 0, "choices": [choice], "usage": usage}
 
     def tokenize(self, body: Body) -> Body:
@@ -169,16 +171,18 @@ class SmallModel:
         (ids,) = prompt if isinstance(prompt[0], list) else [prompt]
         return list(ids)
 
-    def _from_cache(self, prompt: list[int], body: Body) -> list[int]:
-        """The prompt as the model sees it."""
+    def _from_cache(self, prompt: list[int], body: Body) -> tuple[list[int], int]:
+        """The prompt as the model sees it, and how many of its tokens are from the cache."""
         kept = tuple(prompt)
         others = [each for each in self._cached if each[:_BLOCK] != kept[:_BLOCK] and len(each) >= _BLOCK]
         is_hit = kept in self._cached and (body.get("cache_prompt", True) or "cache_prompt" in self.lacks)
-        if is_hit and body.get("cache_salt") is None and self.fault == "neighbour_prefix" and others:
-            return [*others[-1][:_BLOCK], *prompt[_BLOCK:]]
         if kept not in self._cached:
             self._cached.append(kept)
-        return prompt
+        if not is_hit:
+            return prompt, 0
+        if self.fault == "neighbour_prefix" and others:
+            return [*others[-1][:_BLOCK], *prompt[_BLOCK:]], len(prompt) - 1
+        return prompt, len(prompt) - 1
 
     def _generate(self, prompt: list[int], body: Body, batch: int) -> tuple[list[_Step], str]:
         most = int(body.get("max_tokens", 16)) + (self.fault == "token_too_many")

@@ -47,6 +47,7 @@ _SECTIONS = {
             "fingerprint",
             "Tell from fifty one-token requests whether it is still the same model.",
         ),
+        "selfcheck": ("assay.cli.selfcheck", "selfcheck", "Check one server against itself: cache, load, sampling, …"),
     },
     "Look": {
         "runs": ("assay.cli.runs", "runs", "List the runs of a folder, newest first."),

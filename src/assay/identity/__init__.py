@@ -1,4 +1,4 @@
-"""Is it still the same model? Compares a server's first-token log-probabilities with a recorded fingerprint.
+"""Is it still the same model, and does it do what it says? A server against a recorded fingerprint, and against itself.
 
 The package may import ``models``, ``stats`` and what stands below them.
 """
@@ -18,6 +18,7 @@ from assay.identity.checking import (
     check_fingerprint_async,
 )
 from assay.identity.fingerprint import Fingerprint, PromptRecord, read_fingerprint, write_fingerprint
+from assay.identity.selfcheck import Check, Finding, Outcome, SelfcheckOptions, SelfcheckReport, selfcheck_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,13 +26,19 @@ if TYPE_CHECKING:
     from assay.types import ModelSpec
 
 __all__ = [
+    "Check",
+    "Finding",
     "Fingerprint",
     "Identity",
     "IdentityOptions",
     "IdentityResult",
+    "Outcome",
     "PromptDifference",
     "PromptRecord",
+    "SelfcheckOptions",
+    "SelfcheckReport",
     "check_fingerprint",
+    "check_itself",
     "read_fingerprint",
     "take_fingerprint",
     "write_fingerprint",
@@ -90,3 +97,23 @@ def check_fingerprint(
     refuse_inside_event_loop("check_fingerprint", "await asyncio.to_thread(check_fingerprint, …)")
     chosen = IdentityOptions() if options is None else options
     return asyncio.run(check_fingerprint_async(fingerprint, spec, chosen, noise, on_progress=on_progress))
+
+
+def check_itself(
+    spec: ModelSpec, options: SelfcheckOptions | None = None, *, on_progress: Callable[[str], None] = lambda _: None
+) -> SelfcheckReport:
+    """Check one server against itself: what it states of its answers, its cache, many requests at once, sampling.
+
+    No reference is needed. It takes some 400 short answers.
+
+    Args:
+        spec: the server and model.
+        options: the error rate, and how many requests at once.
+        on_progress: called with a line on how far it is.
+
+    Raises:
+        SpecificationError: a value makes no sense.
+        UnjudgeableError: the server is gone, or answers hardly anything.
+    """
+    refuse_inside_event_loop("check_itself", "await asyncio.to_thread(check_itself, …)")
+    return asyncio.run(selfcheck_async(spec, options or SelfcheckOptions(), on_progress=on_progress))
