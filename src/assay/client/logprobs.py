@@ -50,6 +50,8 @@ class Candidate(NamedTuple):
 
     text: str
     logprob: Number
+    id: int | None = None
+    """Where the server names it."""
 
 
 class EchoedPrompt:
@@ -150,15 +152,21 @@ class EchoedPrompt:
         Raises:
             ReplyError: the reply names none.
         """
+        return max(self.candidates(place), key=lambda candidate: candidate.logprob)
+
+    def candidates(self, place: int) -> list[Candidate]:
+        """The tokens listed at a place, in the reply's order.
+
+        Raises:
+            ReplyError: the reply names none.
+        """
         try:
             candidates = _candidates_decoder.decode(self._candidates[place])
         except (msgspec.DecodeError, IndexError):
             raise _malformed(f"the reply names no likeliest token at place {place} of the prompt") from None
         if not candidates:
             raise _malformed(f"the reply names no likeliest token at place {place} of the prompt")
-        return max(
-            (_candidate(key, value) for key, value in candidates.items()), key=lambda candidate: candidate.logprob
-        )
+        return [_candidate(key, value) for key, value in candidates.items()]
 
 
 def read_echo(body: bytes) -> EchoedPrompt:
@@ -305,7 +313,7 @@ def _read_llama_cpp(reply: _Reply) -> EchoedPrompt:
 
 def _candidate(key: str, value: Number | _PromptCandidate) -> Candidate:
     if isinstance(value, _PromptCandidate):
-        return Candidate(value.decoded_token or "", value.logprob)
+        return Candidate(value.decoded_token or "", value.logprob, int(key) if key.isdecimal() else None)
     return Candidate(key, value)
 
 

@@ -11,7 +11,8 @@ from assay.client.replies import ReplyError
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeGuard
 
     from assay.types import EndpointKind
 
@@ -20,7 +21,7 @@ TOP = 20
 _IMPOSSIBLE = -1000.0
 """Log-probabilities below it stand for "none": vLLM writes -9999 for minus infinity, which JSON does not know."""
 _ROUNDED = 1e-3
-_MOST = 1.01
+MOST = 1.01
 """Sum of probabilities, with what low precision adds."""
 _LEAST = 1e-5
 """Probability that rounding to four decimals may hide in twenty tokens together."""
@@ -91,21 +92,23 @@ def read_first_token(body: bytes) -> FirstToken:
     logprobs = reply.choices[0].logprobs if reply.choices else None
     top: dict[str, float] = {}
     if logprobs is not None and logprobs.content:
-        top = _merged((_name(entry), entry.logprob) for entry in logprobs.content[0].top_logprobs)
+        top = _merged(
+            (token_name(entry.token, entry.bytes), entry.logprob) for entry in logprobs.content[0].top_logprobs
+        )
     elif logprobs is not None and logprobs.top_logprobs and logprobs.top_logprobs[0]:
         top = _merged(logprobs.top_logprobs[0].items())
     if not top:
         raise ReplyError(
             FailureCause.UNREADABLE_REPLY, "the reply has no log-probabilities of the first token's alternatives"
         )
-    if sum(map(math.exp, top.values())) > _MOST:
-        raise _beyond_one()
+    if sum(map(math.exp, top.values())) > MOST:
+        raise beyond_one()
     return FirstToken(top, None if reply.usage is None else reply.usage.prompt_tokens)
 
 
-def _name(entry: _Entry) -> str:
-    """A token's text; where that is not valid UTF-8, its bytes, which tell halves of characters apart."""
-    return bytes(entry.bytes).hex() if entry.bytes and "\ufffd" in entry.token else entry.token
+def token_name(text: str, data: Sequence[int] | None = None) -> str:
+    """A token's text; where that is not valid UTF-8 and its bytes are known, these in hexadecimal."""
+    return bytes(data).hex() if data and "\ufffd" in text else text
 
 
 def _merged(entries: Iterable[tuple[str, float | None]]) -> dict[str, float]:
@@ -116,15 +119,27 @@ def _merged(entries: Iterable[tuple[str, float | None]]) -> dict[str, float]:
     """
     merged: dict[str, float] = {}
     for token, logprob in entries:
-        if logprob is None or not logprob > _IMPOSSIBLE:
+        if not is_possible(logprob):
             continue
-        if logprob > _ROUNDED:
-            raise _beyond_one()
         merged[token] = logprob if token not in merged else math.log(math.exp(merged[token]) + math.exp(logprob))
     return merged
 
 
-def _beyond_one() -> ReplyError:
+def is_possible(logprob: float | None) -> TypeGuard[float]:
+    """Whether a log-probability stands for a probability above 0.
+
+    Raises:
+        ReplyError: it is above 0 by more than rounding explains.
+    """
+    if logprob is None or not logprob > _IMPOSSIBLE:
+        return False
+    if logprob > _ROUNDED:
+        raise beyond_one()
+    return True
+
+
+def beyond_one() -> ReplyError:
+    """What is wrong with probabilities above 1."""
     message = "the reply's log-probabilities are none: their probabilities exceed 1"
     return ReplyError(FailureCause.UNREADABLE_REPLY, message)
 
