@@ -235,3 +235,13 @@ def test_lost_answers_with_a_mark_that_the_baseline_never_has_are_of_another_for
     (found,) = answers_worse(beside(now, lambda each: facts(each.doc_id, 1.0, shape=shape_of("18"))), [])
     assert found.finding.cause is Cause.OTHER_FORM
     assert "30 of 60 (50%) answers contain '['" in found.finding.evidence
+
+
+@pytest.mark.parametrize(("key", "cause"), [("em,none", Cause.OTHER_FORM), ("pass@1,none", Cause.ANSWERS_WORSE)])
+def test_wrong_programs_may_be_shorter_by_nature(key: str, cause: Cause) -> None:
+    shape = shape_of("return x")
+    now = [facts(number, float(number % 2), characters=200 if number % 2 else 20, shape=shape) for number in range(60)]
+    evidence = beside(now, lambda each: facts(each.doc_id, 1.0, characters=200, shape=shape))
+    evidence.metrics = {key}
+    (found,) = answers_worse(evidence, [])
+    assert found.finding.cause is cause

@@ -7,7 +7,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from assay.diagnosis.causes import Cause
-from assay.diagnosis.facts import COMPARE_WITH_TARGET
 from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import (
     Found,
@@ -19,7 +18,7 @@ from assay.diagnosis.judging import (
     percent,
 )
 from assay.diagnosis.texts import Sign
-from assay.types import MetricKey, Outcome
+from assay.types import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -263,7 +262,7 @@ def _without_anything(generated: Sequence[SampleFacts], nothing: Sequence[Sample
 
 def same_beginning(evidence: Evidence) -> Iterator[Found]:
     """Wrong answers that are all the same few words: how every answer begins, up to a stop string."""
-    if not all(MetricKey.read(key).metric in COMPARE_WITH_TARGET for key in evidence.metrics):
+    if not evidence.compares_answers:
         return  # programs and free texts may well be the same where they are wrong
     generated = evidence.generated
     counts = Counter(sample.excerpt for sample in generated if _may_be_a_beginning(sample))

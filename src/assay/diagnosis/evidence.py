@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.diagnosis.facts import OF_SHORT_ANSWERS
 from assay.diagnosis.findings import LossReference
 from assay.results.check_results import CheckResult, Verdict
 from assay.stats.paired import mcnemar, sign_flip_test
+from assay.types import MetricKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -111,6 +113,11 @@ class Evidence:
     def score(self) -> float | None:
         """Mean over scored samples."""
         return _mean(_score(sample) for sample in self.scored)
+
+    @property
+    def compares_answers(self) -> bool:
+        """Whether the metrics compare a short answer with a target, and do not judge programs or whole texts."""
+        return all(MetricKey.read(key).metric in OF_SHORT_ANSWERS for key in self.metrics)
 
     @cached_property
     def pairs(self) -> list[tuple[SampleFacts, Twin]]:

@@ -32,6 +32,8 @@ _DIGITS = 16
 """Hexadecimal digits kept of a hash: 64 bits."""
 COMPARE_WITH_TARGET = frozenset({"exact_match", "em", "acc", "math_verify", "quasi_exact_match"})
 """Metrics that compare the whole answer with the target."""
+OF_SHORT_ANSWERS = COMPARE_WITH_TARGET | {"f1"}
+"""Metrics by which a text's conclusion alone may be scored. Others judge the whole text."""
 _SAID_TO_BE_THE_ANSWER = (Where.BOXED, Where.HASHES, Where.PHRASE, Where.BEFORE_NEXT_QUESTION)
 _CONCLUDED = ".!?)}]\"'”’`*。！？"
 

@@ -100,6 +100,8 @@ def _forms(evidence: Evidence, lost: Sequence[SampleFacts]) -> Iterator[_Form]:
     new = {each: tally for each, tally in openings.items() if tally.is_new and _tells_something(each)}
     if sum(tally.lost for tally in new.values()) >= _OF_LOST * len(lost):
         yield _Form(f"begin with {', '.join(map(repr, sorted(new)[:3]))}", _begins_with(frozenset(new)))
+    if not evidence.compares_answers:
+        return  # wrong programs and texts that break an instruction may well be shorter or longer by nature
     ratios = {sample.place: _length_ratio(evidence, sample) for sample in lost}
     usual = median(ratios.values())
     if usual >= _LONGER or usual <= _SHORTER:

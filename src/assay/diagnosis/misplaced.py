@@ -7,10 +7,9 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from assay.diagnosis.causes import Cause
-from assay.diagnosis.facts import COMPARE_WITH_TARGET
 from assay.diagnosis.findings import Confidence
 from assay.diagnosis.judging import Found, Suspicion, exceeds_baseline, judge, judge_all, mean_score, percent
-from assay.types import MetricKey, Outcome
+from assay.types import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,6 @@ _FITTING = 0.5
 """Least share of the changed answers that a neighbour's answer in the baseline fits."""
 _DEVIATIONS = 6.0
 """By how many standard deviations the count must exceed the expected one."""
-_OF_ANSWERS = COMPARE_WITH_TARGET | {"f1"}
 _EXCESS = 0.15
 """Least share of all samples by which an answer is given more often than it is right."""
 _WITH_GOLD = 0.9
@@ -89,7 +87,7 @@ def _displaced(ordered: Sequence[tuple[SampleFacts, SampleFacts]]) -> tuple[int,
 
 def same_answer(evidence: Evidence) -> Iterator[Found]:
     """One answer that is given to far more documents than it is right for, or one sentence given to many."""
-    if not all(MetricKey.read(key).metric in _OF_ANSWERS for key in evidence.metrics):
+    if not evidence.compares_answers:
         return  # programs may well be the same where they are wrong
     generated = evidence.generated
     wanted = Counter(_key(sample.gold) for sample in generated if sample.gold)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.diagnosis.extraction import Where, conclusion_of, gold_of
-from assay.diagnosis.facts import COMPARE_WITH_TARGET, shortened
+from assay.diagnosis.facts import OF_SHORT_ANSWERS, shortened
 from assay.diagnosis.repairs import steps_of
 from assay.rescoring.text_scores import OtherText, TextScorer
 from assay.types import MetricKey, Outcome
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from assay.runs.samples import RunSample
     from assay.scoring.deadline import Deadline
     from assay.tasks.protocol import Task
-
-_OF_SHORT_ANSWERS = COMPARE_WITH_TARGET | {"f1"}
-"""Metrics by which a text's conclusion alone may be scored. Others judge the whole text."""
 
 
 class Trials:
@@ -74,7 +71,7 @@ def _is_worth_a_trial(fact: SampleFacts, sample: RunSample, key: str | None) -> 
 
 @functools.lru_cache(maxsize=64)
 def _judges_short_answers(key: str) -> bool:
-    return MetricKey.read(key).metric in _OF_SHORT_ANSWERS
+    return MetricKey.read(key).metric in OF_SHORT_ANSWERS
 
 
 def _may_be_elsewhere(fact: SampleFacts, sample: RunSample) -> bool:
