@@ -14,6 +14,7 @@ from assay.client.probe.templates import count_prompt_tokens
 from assay.errors import NothingMeasuredError, SpecificationError
 from assay.identity.selfcheck.asking import Asker, find_cache_switch
 from assay.identity.selfcheck.conditions import check_conditions
+from assay.identity.selfcheck.decoding import check_decoding
 from assay.identity.selfcheck.endings import check_stops, check_streaming
 from assay.identity.selfcheck.result import Check, Finding, Outcome, SelfcheckReport, cannot
 from assay.identity.selfcheck.sampling import TESTS as SAMPLING_TESTS
@@ -113,6 +114,8 @@ async def _findings(
     found += await check_conditions(asker, options.levels, alpha)
     on_progress("seeds, temperature, top_p")
     found += await check_sampling(asker, alpha)
+    on_progress("answers read back")
+    found.append(await check_decoding(asker, alpha))
     return found
 
 

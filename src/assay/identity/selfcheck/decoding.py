@@ -1,0 +1,139 @@
+"""What a server generated token by token, read back in one prefill: caches and decode kernels against prefill's.
+
+The difference of two prefills of one text, alone and among others, is what rounding makes on this server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, NamedTuple
+
+from assay.errors import UnsupportedTaskError
+from assay.identity.positions import common_names
+from assay.identity.reading import Generation, Reading, Way, open_reader
+from assay.identity.selfcheck.result import Check, Finding, cannot, fault, inconclusive, ok
+from assay.identity.top_logprobs import divergence
+from assay.stats.divergences import DivergenceTest
+from assay.stats.error_places import ErrorPlace, error_place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from assay.identity.positions import Position
+    from assay.identity.reading import Prompt, Reader
+    from assay.identity.selfcheck.asking import Asker
+
+NUMERICS = 0.003
+"""Nats a token: what counts as rounding between decoding and prefill on any server, thrice what bfloat16 makes."""
+_MOST_NUMERICS = 0.05
+_SIZES = 5.0
+_BETA = 0.01
+_ERRORS = 2.33
+_AT_ONCE = 4
+_ROUNDS = 12
+_ROUNDS_READ_TWICE = 2
+_TOKENS = 24
+
+
+class _ReadBack(NamedTuple):
+    prompt: Prompt
+    generated: Generation
+    read: Reading
+
+
+async def check_decoding(asker: Asker, alpha: float) -> Finding:
+    """Whether what is stated of generated tokens is what a prefill of the same tokens says.
+
+    Args:
+        asker: the server; its log-probabilities are right.
+        alpha: the greatest chance of a fault by chance.
+    """
+    try:
+        async with open_reader(asker.spec) as reader:
+            if reader.way is Way.GREEDY_CHAT:
+                because = "the server tells no log-probabilities of a given text; vLLM's prompt_logprobs and echo do"
+                return cannot(Check.DECODING, because)
+            return await _check(asker, reader, alpha)
+    except UnsupportedTaskError as error:
+        return cannot(Check.DECODING, str(error))
+
+
+async def _check(asker: Asker, reader: Reader, alpha: float) -> Finding:
+    test: DivergenceTest | None = None
+    rounding: list[float] = []
+    errors: list[list[float]] = []
+    starts: list[int | None] = []
+    last = ""
+    for number in range(_ROUNDS):
+        answers = [await _generate_and_read(asker, reader) for _ in range(_AT_ONCE)]
+        done = [each for each in answers if isinstance(each, _ReadBack)]
+        last = next((each for each in answers if isinstance(each, str)), last)
+        if number < _ROUNDS_READ_TWICE:
+            again = await asyncio.gather(*(reader.read(each.prompt, each.generated.positions) for each in done))
+            rounding += [
+                fmean(_divergences(each.read.positions, other.positions))
+                for each, other in zip(done, again, strict=True)
+                if isinstance(other, Reading)
+            ]
+        found = [_divergences(each.generated.positions, each.read.positions) for each in done]
+        errors += found
+        starts += [each.generated.prompt_tokens for each in done]
+        if number == _ROUNDS_READ_TWICE - 1 or (test is None and number == _ROUNDS - 1):
+            test = DivergenceTest(numerics := _numerics(rounding), _SIZES * numerics, alpha, _BETA)
+            found = errors
+        if test is not None:
+            for values in found:
+                if values:
+                    test.add(fmean(values))
+            if test.is_different or test.is_same:
+                break
+    if test is None or not test.values:
+        return cannot(Check.DECODING, f"no answer could be read back by {reader.way}: {last}")
+    return _judged(test, _numerics(rounding), rounding, error_place(errors, starts), reader.way)
+
+
+async def _generate_and_read(asker: Asker, reader: Reader) -> _ReadBack | str:
+    """One answer alone, and read back alone; or why there is none."""
+    text = asker.new_prompt()
+    prompt: Prompt = ({"role": "user", "content": text},) if asker.spec.endpoint == "chat" else text
+    generated = await reader.generate(prompt, _TOKENS)
+    asker.requests += 2
+    if not isinstance(generated, Generation):
+        return generated.message
+    asker.tokens += len(generated.positions)
+    read = await reader.read(prompt, generated.positions)
+    return _ReadBack(prompt, generated, read) if isinstance(read, Reading) else read.message
+
+
+def _divergences(one: Sequence[Position], other: Sequence[Position]) -> list[float]:
+    """By place, in nats; 0 where either side lists nothing."""
+    return [divergence(*common_names(a, b)) if a.top and b.top else 0.0 for a, b in zip(one, other, strict=False)]
+
+
+def _numerics(rounding: Sequence[float]) -> float:
+    if len(rounding) < 2:
+        return NUMERICS
+    upper = fmean(rounding) + _ERRORS * stdev(rounding) / math.sqrt(len(rounding))
+    return min(max(NUMERICS, upper), _MOST_NUMERICS)
+
+
+def _judged(test: DivergenceTest, numerics: float, rounding: Sequence[float], place: ErrorPlace, way: Way) -> Finding:
+    count, mean = len(test.values), fmean(test.values)
+    prefills = fmean(rounding) if rounding else 0.0
+    figures = {"nats": mean, "two_prefills": prefills, "rounding": numerics, "answers": float(count)}
+    says = f"{mean:.2g} nats a token off in {count} answers; two prefills of one text differ by {prefills:.2g} (read by {way})"
+    if test.is_different:
+        figures |= {"begins": float(place.begins)} | ({"period": float(place.period)} if place.period else {})
+        return fault(Check.DECODING, f"{_where(place)}: {says}", **figures)
+    if test.is_same:
+        return ok(Check.DECODING, says, **figures)
+    return inconclusive(Check.DECODING, f"{says}; rounding may make {numerics:.2g}", **figures)
+
+
+def _where(place: ErrorPlace) -> str:
+    if place.period:
+        beyond = f" and {place.remainder} more" if place.remainder else ""
+        return f"at every place of the sequence that is a multiple of {place.period}{beyond}"
+    return f"from token {place.begins} of the answer on" if place.begins else "throughout the answer"
