@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -10,12 +11,19 @@ import pytest
 
 from assay import ModelSpec
 from assay.cli import main
+from assay.client.openai import OpenAIModel
 from assay.errors import NothingMeasuredError, SpecificationError
-from assay.identity import Check, Outcome, SelfcheckOptions, SelfcheckReport, check_itself
+from assay.identity import Check, Finding, Outcome, SelfcheckOptions, SelfcheckReport, check_itself
+from assay.identity.selfcheck.asking import Asker
+from assay.identity.selfcheck.decoding import check_decoding
 from tests.servers.planted import NAME, Fault, PlantedServer, SmallModel
 from tests.servers.scripted import ScriptedServer
 
+pytestmark = pytest.mark.slow
+
 FAULTS: dict[Fault, Check] = {
+    "decode_from_8": Check.DECODING,
+    "decode_each_16": Check.DECODING,
     "decode_in_batches": Check.TOGETHER,
     "neighbour_prefix": Check.CACHE,
     "wrong_position": Check.POSITIONS,
@@ -41,6 +49,15 @@ def checked(model: SmallModel, endpoint: Any = "chat", **options: Any) -> Selfch
         return check_itself(spec, SelfcheckOptions(**{"levels": (1, 4, 16), "with_probe": False, **options}))
 
 
+def decoding(model: SmallModel) -> Finding:
+    async def check(url: str) -> Finding:
+        async with OpenAIModel(ModelSpec(base_url=url, model=NAME), api_key=None) as client:
+            return await check_decoding(Asker(client, client, seed=0), alpha=1e-4)
+
+    with PlantedServer(model) as server:
+        return asyncio.run(check(server.url))
+
+
 def outcomes(report: SelfcheckReport) -> dict[Check, Outcome]:
     return {each.check: each.outcome for each in report.findings}
 
@@ -61,7 +78,30 @@ def test_a_sound_server_passes_every_check(endpoint: Any, noise: float) -> None:
     assert report.exit_code == 0
 
 
-@pytest.mark.parametrize("fault", ["decode_in_batches", "neighbour_prefix"])
+@pytest.mark.parametrize(
+    ("fault", "lacks", "says"),
+    [
+        ("decode_from_8", (), "from token 8 of the answer on"),
+        ("decode_from_8", ("prompt_logprobs",), "from token 8 of the answer on"),
+        ("decode_from_8", ("prompt_logprobs", "echo"), "from token 8 of the answer on"),
+        ("decode_each_16", (), "at every place of the sequence that is a multiple of 16"),
+    ],
+)
+def test_where_decoding_goes_wrong_is_named_however_the_server_can_be_read(
+    fault: Fault, lacks: tuple[str, ...], says: str
+) -> None:
+    found = decoding(SmallModel(fault, lacks=frozenset(lacks)))
+    assert found.outcome is Outcome.FAULT
+    assert found.says.startswith(says)
+
+
+def test_a_server_that_reads_no_given_text_is_said_to() -> None:
+    found = decoding(SmallModel(lacks=frozenset({"prompt_logprobs", "echo", "tokenize"})))
+    assert found.outcome is Outcome.CANNOT
+    assert "no log-probabilities of a given text" in found.says
+
+
+@pytest.mark.parametrize("fault", ["decode_from_8", "decode_in_batches", "neighbour_prefix"])
 def test_faults_are_seen_beneath_noise(fault: Fault) -> None:
     assert [each.check for each in checked(SmallModel(fault, noise=0.05)).faults] == [FAULTS[fault]]
 

@@ -58,8 +58,9 @@ _USER, _ASSISTANT = 900, 901
 _TEXT = re.compile(f"({'|'.join(_SYLLABLES)})|(.)", re.DOTALL)
 _BLOCK = 16
 _BATCH = 4
-_ARRIVE = 0.01
-"""Seconds that a request waits for company."""
+_ARRIVE = 0.003
+"""Seconds without another request, after which those that wait are answered."""
+_LONGEST_WAIT = 0.05
 
 Logprobs = NDArray[np.float64]
 
@@ -318,6 +319,12 @@ def _stops(body: Body) -> list[str]:
     return [stop] if isinstance(stop, str) else [each for each in stop if each]
 
 
+class _Batch:
+    """Of a request: the most that were under way at any time while it was, itself included."""
+
+    size = 0
+
+
 class PlantedServer(ScriptedServer):
     """Serves a small model, and knows how many requests are answered together."""
 
@@ -325,17 +332,17 @@ class PlantedServer(ScriptedServer):
         self.model = model or SmallModel()
         pages = {} if "tokenize" in self.model.lacks else {"/tokenize": self.model.tokenize}
         super().__init__(models=[(NAME, 4096)], json_pages=pages, **more)
-        self._live: list[list[int]] = []
+        self._live: set[_Batch] = set()
+        self._arrivals = 0
 
     async def _reply(self, request: Received, wire: Wire) -> bool:
-        batch = [0]
-        """The most requests that were under way at any time while this one was."""
-        self._live.append(batch)
+        batch = _Batch()
+        self._live.add(batch)
         for each in self._live:
-            each[0] = max(each[0], len(self._live))
+            each.size = max(each.size, len(self._live))
         try:
-            await asyncio.sleep(_ARRIVE)
-            reply = self.model.answer(request.body, batch[0])
+            await self._wait_for_company()
+            reply = self.model.answer(request.body, batch.size)
         except (KeyError, ValueError, TypeError, IndexError) as error:
             return await wire.error(400, f"no such request is served: {error!r}")
         finally:
@@ -343,6 +350,14 @@ class PlantedServer(ScriptedServer):
         if request.body.get("stream"):
             return await wire.stream(self._events(reply, request.body))
         return await wire.json(reply)
+
+    async def _wait_for_company(self) -> None:
+        self._arrivals += 1
+        seen, waited = 0, 0.0
+        while seen != self._arrivals and waited < _LONGEST_WAIT:
+            seen = self._arrivals
+            await asyncio.sleep(_ARRIVE)
+            waited += _ARRIVE
 
     def _events(self, reply: Body, body: Body) -> list[bytes]:
         """The reply, streamed a token an event."""

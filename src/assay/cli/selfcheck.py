@@ -52,7 +52,7 @@ def selfcheck(
     as_json: bool,
     **options: Any,
 ) -> int:
-    """Check without any reference whether a server does what it says: some 400 short answers.
+    """Check without any reference whether a server does what it says: some 500 short answers.
 
     Cold and cached prompts, many requests at once, streams, stop strings, limits, seeds, temperature and top_p, and
     what it states of its own tokens. Exit code 0: no fault; 1: a fault; 3: a check was inconclusive.

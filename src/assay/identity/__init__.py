@@ -104,7 +104,7 @@ def check_itself(
 ) -> SelfcheckReport:
     """Check one server against itself: what it states of its answers, its cache, many requests at once, sampling.
 
-    No reference is needed. It takes some 400 short answers.
+    No reference is needed. It takes some 500 short answers.
 
     Args:
         spec: the server and model.

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 _PERIODS = (8, 16, 32, 64, 128)
 _TIMES_WORSE = 3.0
+_NEGLIGIBLE = 100.0
+"""Errors smaller than the mean by this factor count alike."""
+_SURELY = 20.0
+"""A split must explain so many variances of what it leaves: by chance the best of 300 does once in some 500 cases."""
 
 
 class ErrorPlace(NamedTuple):
@@ -49,13 +53,14 @@ def error_place(answers: Sequence[Sequence[float]], starts: Sequence[int | None]
             [start + place for answer, start in zip(answers, known, strict=True) for place in range(len(answer))]
         )
     best, most = ErrorPlace(0), 0.0
-    roots = np.sqrt(errors)
+    sizes = np.log(errors + errors.mean() / _NEGLIGIBLE) if errors.any() else errors
     for split, is_in in _splits(places, in_sequence):
-        inside, outside = roots[is_in], roots[~is_in]
+        inside, outside = sizes[is_in], sizes[~is_in]
         if len(inside) < 2 or len(outside) < 2 or errors[is_in].mean() < _TIMES_WORSE * errors[~is_in].mean():
             continue
-        explained = len(inside) * len(outside) / len(roots) * (inside.mean() - outside.mean()) ** 2
-        if explained > most:
+        explained = len(inside) * len(outside) / len(sizes) * (inside.mean() - outside.mean()) ** 2
+        left = len(inside) * inside.var() + len(outside) * outside.var()
+        if explained > max(most, _SURELY * left / len(sizes)):
             best, most = split, explained
     return best
 

@@ -10,7 +10,6 @@ from assay.client.probe.server import PROMPT, at, refused
 
 if TYPE_CHECKING:
     from assay.client.probe.server import ServerUnderProbe
-    from assay.types import EndpointKind
 
 _SYSTEM = "You are a careful assistant who always answers in short and plain sentences, never in lists or tables."
 _SHORT_SYSTEM = "Be brief."
@@ -40,25 +39,6 @@ async def _ids(server: ServerUnderProbe, **body: Any) -> list[int] | Observation
         [at(token, "id") if isinstance(token, dict) else token for token in tokens] if isinstance(tokens, list) else []
     )
     return ids if ids and all(type(token) is int for token in ids) else no("no token ids in the reply")
-
-
-async def count_prompt_tokens(server: ServerUnderProbe, kind: EndpointKind, prompt: str) -> int | None:
-    """How many tokens the server's own ``/tokenize`` counts in a prompt as it is put to the model; None if it does not.
-
-    llama.cpp renders a chat and splits the text in two requests; vLLM does both in one.
-    """
-    text: str | None = prompt
-    if kind == "chat":
-        messages = [{"role": "user", "content": prompt}]
-        ids = await _ids(server, model=server.model, messages=messages, add_generation_prompt=True)
-        if isinstance(ids, list):
-            return len(ids)
-        text = at((await server.post("/apply-template", messages=messages)).json, "prompt")
-    else:
-        ids = await _ids(server, model=server.model, prompt=prompt)
-    if not isinstance(ids, list) and isinstance(text, str):
-        ids = await _ids(server, content=text, add_special=True)
-    return len(ids) if isinstance(ids, list) else None
 
 
 async def look_at_template(server: ServerUnderProbe) -> Observations:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from assay.errors import NothingMeasuredError
 from assay.identity.prompts import PROMPTS
 from assay.identity.selfcheck.answers import StatedAnswer, answer_body, read_stated_answer
+from assay.identity.token_ids import ids_of_prompt
 from assay.types import Answer, Failure, Request
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assay.client.openai import OpenAIModel
+    from assay.identity.token_ids import Prompt
     from assay.types import ModelSpec
 
 _PLAIN = tuple(prompt for prompt in PROMPTS if prompt.isascii())
@@ -100,6 +102,14 @@ class Asker:
             return None
         self.tokens += reply.completion_tokens or 0
         return reply
+
+    def put(self, text: str) -> Prompt:
+        """The text as a prompt for the endpoint that is checked."""
+        return ({"role": "user", "content": text},) if self.spec.endpoint == "chat" else text
+
+    async def ids_of(self, text: str) -> tuple[int, ...] | None:
+        """The ids of a prompt's tokens by the server's own ``/tokenize``; None if it has none."""
+        return await ids_of_prompt(self._model, self.put(text))
 
     def _body(self, prompt: str, *, from_cache: bool = False, with_logprobs: bool = True, **fields: Any) -> bytes:
         switch: dict[str, Any] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from functools import partial
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from assay.identity.positions import Position
     from assay.identity.reading import Prompt, Reader
     from assay.identity.selfcheck.asking import Asker
+    from assay.types import Failure
 
 NUMERICS = 0.003
 """Nats a token: what counts as rounding between decoding and prefill on any server, thrice what bfloat16 makes."""
@@ -67,10 +69,11 @@ async def _check(asker: Asker, reader: Reader, alpha: float) -> Finding:
     starts: list[int | None] = []
     last = ""
     for number in range(_ROUNDS):
-        answers = [await _generate_and_read(asker, reader) for _ in range(_AT_ONCE)]
+        is_read_twice = number < _ROUNDS_READ_TWICE
+        answers = await _generate_and_read(asker, reader, at_once=1 if is_read_twice else _AT_ONCE)
         done = [each for each in answers if isinstance(each, _ReadBack)]
         last = next((each for each in answers if isinstance(each, str)), last)
-        if number < _ROUNDS_READ_TWICE:
+        if is_read_twice:
             again = await asyncio.gather(*(reader.read(each.prompt, each.generated.positions) for each in done))
             rounding += [
                 fmean(_divergences(each.read.positions, other.positions))
@@ -94,15 +97,22 @@ async def _check(asker: Asker, reader: Reader, alpha: float) -> Finding:
     return _judged(test, _numerics(rounding), rounding, error_place(errors, starts), reader.way)
 
 
-async def _generate_and_read(asker: Asker, reader: Reader) -> _ReadBack | str:
-    """One answer alone, and read back alone; or why there is none."""
-    text = asker.new_prompt()
-    prompt: Prompt = ({"role": "user", "content": text},) if asker.spec.endpoint == "chat" else text
-    generated = await reader.generate(prompt, _TOKENS)
-    asker.requests += 2
+async def _generate_and_read(asker: Asker, reader: Reader, *, at_once: int) -> list[_ReadBack | str]:
+    """Some answers, each generated alone, and read back so many at once; or why there is none."""
+    prompts = [asker.put(asker.new_prompt()) for _ in range(_AT_ONCE)]
+    generated = [await reader.generate(prompt, _TOKENS) for prompt in prompts]
+    found: list[_ReadBack | str] = []
+    for start in range(0, _AT_ONCE, at_once):
+        part = slice(start, start + at_once)
+        found += await asyncio.gather(*map(partial(_read_back, reader), prompts[part], generated[part]))
+    asker.requests += 2 * _AT_ONCE
+    asker.tokens += sum(len(each.positions) for each in generated if isinstance(each, Generation))
+    return found
+
+
+async def _read_back(reader: Reader, prompt: Prompt, generated: Generation | Failure) -> _ReadBack | str:
     if not isinstance(generated, Generation):
         return generated.message
-    asker.tokens += len(generated.positions)
     read = await reader.read(prompt, generated.positions)
     return _ReadBack(prompt, generated, read) if isinstance(read, Reading) else read.message
 
@@ -123,7 +133,10 @@ def _judged(test: DivergenceTest, numerics: float, rounding: Sequence[float], pl
     count, mean = len(test.values), fmean(test.values)
     prefills = fmean(rounding) if rounding else 0.0
     figures = {"nats": mean, "two_prefills": prefills, "rounding": numerics, "answers": float(count)}
-    says = f"{mean:.2g} nats a token off in {count} answers; two prefills of one text differ by {prefills:.2g} (read by {way})"
+    says = (
+        f"{mean:.2g} nats a token off in {count} answers; two prefills of one text differ by {prefills:.2g} "
+        f"(read by {way})"
+    )
     if test.is_different:
         figures |= {"begins": float(place.begins)} | ({"period": float(place.period)} if place.period else {})
         return fault(Check.DECODING, f"{_where(place)}: {says}", **figures)

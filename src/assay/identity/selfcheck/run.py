@@ -9,8 +9,6 @@ import msgspec
 from assay.client.api_key import read_api_key
 from assay.client.openai import OpenAIModel
 from assay.client.probe import probe_async
-from assay.client.probe.server import ServerUnderProbe
-from assay.client.probe.templates import count_prompt_tokens
 from assay.errors import NothingMeasuredError, SpecificationError
 from assay.identity.selfcheck.asking import Asker, find_cache_switch
 from assay.identity.selfcheck.conditions import check_conditions
@@ -64,7 +62,7 @@ async def selfcheck_async(
             on_progress("probing")
             seen = await probe_async(spec)
         asker = Asker(model, streaming, options.seed)
-        findings = await _findings(asker, options, key, on_progress)
+        findings = await _findings(asker, options, on_progress)
         order = tuple(Check)
         return SelfcheckReport(
             url=model.address,
@@ -85,9 +83,7 @@ def _validate(options: SelfcheckOptions) -> None:
         raise SpecificationError("the numbers of requests at once must be at least 1, and one of them at least 2")
 
 
-async def _findings(
-    asker: Asker, options: SelfcheckOptions, key: str | None, on_progress: Callable[[str], None]
-) -> list[Finding]:
+async def _findings(asker: Asker, options: SelfcheckOptions, on_progress: Callable[[str], None]) -> list[Finding]:
     await find_cache_switch(asker)
     asked = [await asker.ask(prompt, max_tokens=_TOKENS) for prompt in asker.new_prompts(_ANSWERS)]
     answers = [answer for answer in asked if answer is not None]
@@ -104,7 +100,7 @@ async def _findings(
         reason = _lacking(asker.spec)
         found += [cannot(check, reason) for check in (Check.LOGPROBS, Check.POSITIONS, Check.TOKENS)]
     on_progress("counts, stop strings, streams")
-    found.append(check_usage(answers, found[2], await _count(asker, key)))
+    found.append(check_usage(answers, found[2], await _count(asker)))
     found.append(await check_max_tokens(asker))
     found.append(await check_stops(asker))
     found.append(await check_streaming(asker, alpha))
@@ -137,12 +133,11 @@ def _without_logprobs(found: Sequence[Finding], reason: str) -> list[Finding]:
     return [*found, *(cannot(check, reason) for check in _OF_LOGPROBS)]
 
 
-async def _count(asker: Asker, key: str | None) -> Counted:
+async def _count(asker: Asker) -> Counted:
     """One prompt's tokens, by usage and by ``/tokenize``."""
     prompt = asker.new_prompt()
     answer = await asker.ask(prompt, max_tokens=1)
     if answer is None or answer.prompt_tokens is None:
         return None
-    async with ServerUnderProbe(asker.spec, api_key=key) as server:
-        tokenized = await count_prompt_tokens(server, asker.spec.endpoint, prompt)
-    return None if tokenized is None else (answer.prompt_tokens, tokenized)
+    ids = await asker.ids_of(prompt)
+    return None if ids is None else (answer.prompt_tokens, len(ids))
