@@ -17,6 +17,9 @@ from assay.identity.checking import (
     PromptDifference,
     check_fingerprint_async,
 )
+from assay.identity.divergence.prompts import NamedPrompt
+from assay.identity.divergence.reference import Reference, read_reference, write_reference
+from assay.identity.divergence.run import Candidate, DivergenceOptions, DivergenceReport, diverge_async
 from assay.identity.fingerprint import Fingerprint, PromptRecord, read_fingerprint, write_fingerprint
 from assay.identity.selfcheck import Check, Finding, Outcome, SelfcheckOptions, SelfcheckReport, selfcheck_async
 
@@ -26,22 +29,30 @@ if TYPE_CHECKING:
     from assay.types import ModelSpec
 
 __all__ = [
+    "Candidate",
     "Check",
+    "DivergenceOptions",
+    "DivergenceReport",
     "Finding",
     "Fingerprint",
     "Identity",
     "IdentityOptions",
     "IdentityResult",
+    "NamedPrompt",
     "Outcome",
     "PromptDifference",
     "PromptRecord",
+    "Reference",
     "SelfcheckOptions",
     "SelfcheckReport",
     "check_fingerprint",
     "check_itself",
+    "diverge",
     "read_fingerprint",
+    "read_reference",
     "take_fingerprint",
     "write_fingerprint",
+    "write_reference",
 ]
 
 USUAL_REPETITIONS = 8
@@ -117,3 +128,32 @@ def check_itself(
     """
     refuse_inside_event_loop("check_itself", "await asyncio.to_thread(check_itself, …)")
     return asyncio.run(selfcheck_async(spec, options or SelfcheckOptions(), on_progress=on_progress))
+
+
+def diverge(
+    reference: ModelSpec | Reference,
+    candidates: Sequence[tuple[str, ModelSpec]],
+    prompts: Sequence[NamedPrompt] = (),
+    options: DivergenceOptions | None = None,
+    noise: ModelSpec | None = None,
+    *,
+    on_progress: Callable[[str], None] = lambda _: None,
+) -> DivergenceReport:
+    """Let a reference answer, read its answers with candidates token by token, and say how far they are apart.
+
+    Args:
+        reference: the server that answers, or its answers, kept by :func:`write_reference`.
+        candidates: servers, each with the name that it has in the report.
+        prompts: what the reference is asked; not needed for answers that were kept.
+        options: how many tokens, and what is judged.
+        noise: another healthy server; its error counts as noise.
+        on_progress: called with a line on how far it is.
+
+    Raises:
+        SpecificationError: a value makes no sense.
+        UnsupportedTaskError: a server gives no log-probabilities of a given text; before anything else is asked.
+        UnjudgeableError: a server is gone, or answers nothing.
+    """
+    refuse_inside_event_loop("diverge", "await asyncio.to_thread(diverge, …)")
+    chosen = DivergenceOptions() if options is None else options
+    return asyncio.run(diverge_async(reference, candidates, prompts, chosen, noise, on_progress=on_progress))

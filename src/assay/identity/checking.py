@@ -14,6 +14,7 @@ from assay.client.api_key import read_api_key
 from assay.client.openai import OpenAIModel
 from assay.errors import NothingMeasuredError, SpecificationError, UnsupportedTaskError
 from assay.identity.asking import first_token, refuse_silent
+from assay.identity.published_marks import beside_published_marks
 from assay.identity.top_logprobs import divergence
 from assay.stats.divergences import DivergenceTest
 from assay.types import Failure
@@ -31,17 +32,6 @@ _SIZES = 5.0
 _LEAST_SIZE = 1e-3
 _MOST_FAILURES = 20
 _ERRORS = 2.33
-_MARKS = (
-    (0.0014, "q8_0"),
-    (0.0055, "q6_K"),
-    (0.011, "q5_K_M"),
-    (0.031, "q4_K_M"),
-    (0.072, "q4_0"),
-    (0.10, "q3_K_M"),
-    (0.45, "q2_K"),
-)
-"""Mean divergence of llama.cpp's quantisations of Llama-3-8B from 16-bit weights, over whole texts, as published with
-its ``--kl-divergence``."""
 
 
 class Identity(StrEnum):
@@ -217,23 +207,11 @@ def _reason(verdict: Identity, asked: int, mean: float, at_most: float, size: fl
     if verdict is Identity.DIFFERENT:
         error_rate = f"error rate {options.alpha:.1%}"
         return (
-            f"{after}, more than noise, which makes up to {at_most:.2g} ({error_rate}); {_beside(mean)}. Something "
-            "changed, which need not be wrong: --noise takes the fingerprint of another build that is healthy"
+            f"{after}, more than noise, which makes up to {at_most:.2g} ({error_rate}); "
+            f"{beside_published_marks(mean)}. Something changed, which need not be wrong: "
+            "--noise takes the fingerprint of another build that is healthy"
         )
     return f"{after}; noise makes up to {at_most:.2g}, a change matters from {size:.2g} on: neither is certain yet"
-
-
-def _beside(mean: float) -> str:
-    smaller = [name for mark, name in _MARKS if mark <= mean]
-    larger = [name for mark, name in _MARKS if mark > mean]
-    between = (
-        f"between {smaller[-1]} and {larger[0]}"
-        if smaller and larger
-        else f"more than {smaller[-1]}"
-        if smaller
-        else f"less than {larger[0]}"
-    )
-    return f"for scale: {between} of an 8-billion-parameter Llama (llama.cpp's quantisations; other models differ)"
 
 
 def _likeliest(top: dict[str, float]) -> str:

@@ -62,6 +62,8 @@ class Reading(msgspec.Struct, frozen=True):
     way: Way
     prompt_tokens: int | None = None
     """How many tokens stand before the first, if known."""
+    prompt_ids: tuple[int, ...] | None = None
+    """Their ids, if known."""
 
 
 class Reader(Protocol):
@@ -210,6 +212,9 @@ class ServerReader:
         whole: str | list[int]
         if before is not None and after is not None:
             whole = [*before, *after]
+            continuation = [
+                msgspec.structs.replace(each, id=id_) for each, id_ in zip(continuation, after, strict=True)
+            ]
         elif isinstance(prompt, str) and all(each.is_text for each in continuation):
             whole = prompt + _text(continuation)
         else:
@@ -219,7 +224,9 @@ class ServerReader:
         else:
             found = await self._read_each(whole, continuation)
         return (
-            found if isinstance(found, Failure) else Reading(found, self.way, None if before is None else len(before))
+            found
+            if isinstance(found, Failure)
+            else Reading(found, self.way, None if before is None else len(before), before)
         )
 
     async def ids_of(self, prompt: Prompt) -> tuple[int, ...] | None:
@@ -256,8 +263,7 @@ class ServerReader:
         if isinstance(before, str) or isinstance(token, str):
             return _unreadable("the server does not tell the tokens' ids")
         body = llama_cpp_body(before, token, top=TOP, uses_cache=False)
-        named = msgspec.structs.replace(given, id=token)
-        return await _exchange(self._completions, body, lambda reply: read_native_token(reply, named))
+        return await _exchange(self._completions, body, lambda reply: read_native_token(reply, given))
 
     async def _read_greedy(self, prompt: Prompt, given: Sequence[Position]) -> Reading | Failure:
         chat = ({"role": "user", "content": prompt},) if isinstance(prompt, str) else prompt
