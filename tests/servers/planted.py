@@ -36,6 +36,7 @@ Fault = Literal[
     "unaligned_tokens",  # the tokens listed do not make the text
     "temperature_ignored",  # 1, whatever is asked for, but for 0
     "always_greedy",  # 0, whatever is asked for
+    "never_greedy",  # 1, even where 0 is asked for
     "top_p_ignored",
     "seed_ignored",
     "seed_constant",
@@ -226,10 +227,10 @@ class SmallModel:
 
     def _chosen(self, logprobs: Logprobs, body: Body, uniform: float) -> int:
         temperature = float(body.get("temperature", 1.0))
+        if self.fault in ("temperature_ignored", "never_greedy") and (temperature or self.fault == "never_greedy"):
+            temperature = 1.0
         if temperature == 0 or self.fault == "always_greedy":
             return int(logprobs.argmax())
-        if self.fault == "temperature_ignored":
-            temperature = 1.0
         p = np.exp(_normalised(logprobs / temperature))
         order = np.argsort(-p, kind="stable")
         sums = np.cumsum(p[order])

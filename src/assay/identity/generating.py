@@ -26,23 +26,27 @@ class Generation(msgspec.Struct, frozen=True):
     finish_reason: str | None = None
 
 
-class _Entry(msgspec.Struct):
+class StatedEntry(msgspec.Struct):
+    """A token in chat completions' ``logprobs``."""
+
     token: str
     logprob: float | None = None
     bytes: list[int] | None = None
     id: int | None = None
-    top_logprobs: list[_Entry] = []
+    top_logprobs: list[StatedEntry] = []
 
 
-class _Logprobs(msgspec.Struct):
-    content: list[_Entry] | None = None
+class StatedLogprobs(msgspec.Struct):
+    """A choice's ``logprobs``: chat completions' field, and completions' three."""
+
+    content: list[StatedEntry] | None = None
     tokens: list[str] | None = None
     token_logprobs: list[float | None] | None = None
     top_logprobs: list[dict[str, float | None] | None] | None = None
 
 
 class _Choice(msgspec.Struct):
-    logprobs: _Logprobs | None = None
+    logprobs: StatedLogprobs | None = None
     token_ids: list[int] | None = None
     finish_reason: str | None = None
 
@@ -90,13 +94,13 @@ def read_generation(body: bytes) -> Generation:
     except (ValueError, RecursionError) as error:
         raise _unreadable(f"the reply's log-probabilities cannot be read: {error}") from None
     choice = reply.choices[0] if reply.choices else _Choice()
-    positions = _positions(choice.logprobs or _Logprobs(), choice.token_ids)
+    positions = _positions(choice.logprobs or StatedLogprobs(), choice.token_ids)
     if not positions:
         raise _unreadable("the reply has no log-probabilities of the tokens generated")
     return Generation(positions, None if reply.usage is None else reply.usage.prompt_tokens, choice.finish_reason)
 
 
-def _positions(logprobs: _Logprobs, ids: list[int] | None) -> tuple[Position, ...]:
+def _positions(logprobs: StatedLogprobs, ids: list[int] | None) -> tuple[Position, ...]:
     if logprobs.content is not None:
         return tuple(
             _of_entry(entry, _at(ids, place, len(logprobs.content)) if entry.id is None else entry.id)
@@ -115,7 +119,7 @@ def _positions(logprobs: _Logprobs, ids: list[int] | None) -> tuple[Position, ..
     )
 
 
-def _of_entry(entry: _Entry, token_id: int | None) -> Position:
+def _of_entry(entry: StatedEntry, token_id: int | None) -> Position:
     listed = [(token_name(each.token, each.bytes), each.logprob, each.id) for each in entry.top_logprobs]
     position = position_of(token_name(entry.token, entry.bytes), entry.logprob, listed, token_id)
     return msgspec.structs.replace(position, is_text="\ufffd" not in entry.token)

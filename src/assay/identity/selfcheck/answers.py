@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.client.replies import ReplyError
-from assay.identity.top_logprobs import TOP
+from assay.client.replies import ReplyError, decode_forgivingly
+from assay.identity.generating import StatedEntry, StatedLogprobs  # noqa: TC001 - msgspec resolves the annotations
+from assay.identity.top_logprobs import TOP, token_name
 from assay.types import FailureCause
 
 if TYPE_CHECKING:
@@ -87,23 +88,6 @@ class StatedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """How many of the prompt's tokens came from the cache; None where the server does not say."""
 
 
-class _Entry(msgspec.Struct):
-    token: str = ""
-    logprob: float | None = None
-    bytes: list[int] | None = None
-
-
-class _Content(_Entry):
-    top_logprobs: list[_Entry] | None = None
-
-
-class _Logprobs(msgspec.Struct):
-    content: list[_Content] | None = None
-    tokens: list[str] | None = None
-    token_logprobs: list[float | None] | None = None
-    top_logprobs: list[dict[str, float | None] | None] | None = None
-
-
 class _Message(msgspec.Struct):
     content: str | None = None
     reasoning_content: str | None = None
@@ -114,7 +98,7 @@ class _Choice(msgspec.Struct):
     message: _Message | None = None
     text: str | None = None
     finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
+    logprobs: StatedLogprobs | None = None
 
 
 class _Details(msgspec.Struct):
@@ -152,8 +136,8 @@ def read_stated_answer(body: bytes) -> StatedAnswer:
         ReplyError: it is no answer.
     """
     try:
-        reply = _decoder.decode(body)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        reply = decode_forgivingly(_decoder, _Reply, body)
+    except (ValueError, RecursionError) as error:
         raise ReplyError(FailureCause.UNREADABLE_REPLY, f"the reply cannot be read: {error}") from None
     if not reply.choices:
         raise ReplyError(FailureCause.EMPTY_CHOICES, "the reply has no choices")
@@ -172,7 +156,7 @@ def read_stated_answer(body: bytes) -> StatedAnswer:
     )
 
 
-def _steps(logprobs: _Logprobs | None) -> tuple[Step, ...]:
+def _steps(logprobs: StatedLogprobs | None) -> tuple[Step, ...]:
     if logprobs is None:
         return ()
     if logprobs.content:
@@ -191,16 +175,12 @@ def _steps(logprobs: _Logprobs | None) -> tuple[Step, ...]:
     )
 
 
-def _step(entry: _Content) -> Step:
-    listed = _listed((_name(each), each.logprob) for each in entry.top_logprobs or ())
+def _step(entry: StatedEntry) -> Step:
+    listed = _listed((token_name(each.token, each.bytes), each.logprob) for each in entry.top_logprobs)
     data = bytes(entry.bytes) if entry.bytes is not None else None if "\ufffd" in entry.token else entry.token.encode()
-    return Step(_name(entry), data, entry.logprob, listed)
+    return Step(token_name(entry.token, entry.bytes), data, entry.logprob, listed)
 
 
 def _listed(entries: Iterable[tuple[str, float | None]]) -> tuple[Listed, ...]:
     """The entries without impossible ones."""
     return tuple(Listed(token, value) for token, value in entries if value is not None and value > _IMPOSSIBLE)
-
-
-def _name(entry: _Entry) -> str:
-    return bytes(entry.bytes).hex() if entry.bytes and "\ufffd" in entry.token else entry.token

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 _PROMPTS = 6
 _TOKENS = 16
 _ABSENT = "@@@@"
+_LENGTH = 4
 _FEWEST = 3
 _TRIPLES = 14
 _BY_CHANCE = 1 / 3
@@ -25,20 +26,10 @@ async def check_stops(asker: Asker) -> Finding:
     for place, prompt in enumerate(asker.new_prompts(_PROMPTS)):
         await asker.ask(prompt, max_tokens=1)  # So that both answers below come from the cache, or neither does.
         whole = await asker.ask(prompt, max_tokens=_TOKENS)
-        if whole is None or len(whole.text) < 12:
+        chosen = None if whole is None else _stop_within(whole.text, len(whole.text) // 2 + place % 3)
+        if whole is None or chosen is None:
             continue
-        text = whole.text
-        middle = len(text) // 2 + place % 3
-        stop = text[middle : middle + 4]
-        before = text[: text.index(stop)]
-        if stop.strip() != stop or not before.strip():
-            middle = next(
-                (at for at in range(middle, len(text) - 3) if text[at : at + 4].strip() == text[at : at + 4]), 0
-            )
-            stop = text[middle : middle + 4]
-            before = text[: text.index(stop)]
-        if not middle or not before.strip():
-            continue
+        text, (before, stop) = whole.text, chosen
         cut = await asker.ask(prompt, max_tokens=_TOKENS, stop=[_ABSENT, stop] if place % 2 else [stop])
         if cut is None:
             continue
@@ -56,6 +47,16 @@ async def check_stops(asker: Asker) -> Finding:
     if judged < _FEWEST:
         return inconclusive(Check.STOP, f"only {judged} answers were the same up to the stop string as without it")
     return ok(Check.STOP, f"{judged} answers ended exactly before the string, within and between tokens")
+
+
+def _stop_within(text: str, after: int) -> tuple[str, str] | None:
+    """What stands before a string to stop at, and the string: not before a place, without spaces at its ends."""
+    for place in range(after, len(text) - _LENGTH):
+        stop = text[place : place + _LENGTH]
+        before = text[: text.index(stop)]
+        if stop.strip() == stop and before.strip():
+            return before, stop
+    return None
 
 
 async def check_streaming(asker: Asker, alpha: float) -> Finding:

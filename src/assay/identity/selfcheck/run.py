@@ -17,7 +17,14 @@ from assay.identity.selfcheck.endings import check_stops, check_streaming
 from assay.identity.selfcheck.result import Check, Finding, Outcome, SelfcheckReport, cannot
 from assay.identity.selfcheck.sampling import TESTS as SAMPLING_TESTS
 from assay.identity.selfcheck.sampling import check_sampling
-from assay.identity.selfcheck.stated import check_logprobs, check_max_tokens, check_positions, check_tokens, check_usage
+from assay.identity.selfcheck.stated import (
+    check_logprobs,
+    check_max_tokens,
+    check_positions,
+    check_tokens,
+    check_usage,
+    not_greedy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,6 +102,8 @@ async def _findings(asker: Asker, options: SelfcheckOptions, on_progress: Callab
     if any(answer.steps for answer in answers):
         found += [check_logprobs(answers), check_positions(answers), check_tokens(answers)]
         reason = _distrusted(found[0], found[1])
+        if found[0].outcome is Outcome.OK and found[1].outcome is Outcome.CANNOT:
+            found.append(not_greedy(found[1]))
     else:
         asker.gives_logprobs = False
         reason = _lacking(asker.spec)
@@ -130,7 +139,8 @@ def _lacking(spec: ModelSpec) -> str:
 
 
 def _without_logprobs(found: Sequence[Finding], reason: str) -> list[Finding]:
-    return [*found, *(cannot(check, reason) for check in _OF_LOGPROBS)]
+    done = {each.check for each in found}
+    return [*found, *(cannot(check, reason) for check in _OF_LOGPROBS if check not in done)]
 
 
 async def _count(asker: Asker) -> Counted:

@@ -81,7 +81,15 @@ def check_positions(answers: Sequence[StatedAnswer]) -> Finding:
         )
     return cannot(
         Check.POSITIONS,
-        f"at temperature 0 only {own:.0%} of tokens are the likeliest of their list or of a neighbour's",
+        f"at temperature 0 only {own:.0%} of tokens are the likeliest of their list, and no more of another's",
+    )
+
+
+def not_greedy(positions: Finding) -> Finding:
+    """The fault of a server whose greedy tokens are the likeliest of no list."""
+    says = positions.says.removeprefix("cannot, because ")
+    return fault(
+        Check.TEMPERATURE, f"{says}: they are drawn, or changed by a penalty or constraint of the server's own"
     )
 
 
