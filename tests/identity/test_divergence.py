@@ -14,16 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.cli import main
+from assay.errors import UnjudgeableError
 from assay.identity import Candidate, DivergenceOptions, DivergenceReport, Identity, diverge
 from assay.identity.divergence.phases import Pattern, Phase, TextErrors, find_pattern
 from assay.identity.divergence.positions import PositionDifference, differences
 from assay.identity.divergence.prompts import NamedPrompt
+from assay.identity.divergence.run import _against_limit
+from assay.identity.divergence.summary import TextDifference
+from assay.identity.divergence.three_way import three_way
 from assay.identity.positions import Alternative, Position
 from assay.stats.divergence_bounds import bhattacharyya_of_normals, divergence_at_most
 from assay.types import ModelSpec
 from tests.servers.planted import NAME, PlantedServer, SmallModel
 
-PROMPTS = [NamedPrompt(f"p{place}", ({"role": "user", "content": f" ba be bi {'bo' * place}"},)) for place in range(8)]
+PROMPTS = [NamedPrompt(f"p{place}", ({"role": "user", "content": f" ba be bi {'bo' * place}"},)) for place in range(20)]
 
 
 class Damaged(SmallModel):
@@ -146,6 +150,43 @@ def test_without_a_common_token_there_is_no_upper_bound() -> None:
     assert divergence_at_most({"a": -0.1}, {"a": -0.1}) == 0
 
 
+@pytest.mark.parametrize("spread", [0.5, 1.0, 1.5])
+def test_no_verdict_is_wrong_more_often_than_stated(spread: float) -> None:
+    source = random.Random(5)
+    paths, wrong = 2000, [0, 0]
+    for _ in range(paths):
+        sizes = [0.01 * math.exp(source.gauss(-(spread**2) / 2, spread)) for _ in range(20)]  # the limit is their mean
+        verdicts = _against_limit([text_of_size(size) for size in sizes], 0.01, 0.05)
+        wrong = [count + is_wrong for count, is_wrong in zip(wrong, verdicts, strict=True)]
+    assert max(wrong) <= 0.05 * paths
+
+
+def test_one_prompt_far_away_keeps_a_candidate_from_being_the_same() -> None:
+    noise = [text_of_size(0.001, f"p{place}") for place in range(20)]
+    far = [*noise[:-1], text_of_size(0.1, "p19")]
+    assert three_way(noise, noise).is_far_in_one is False
+    assert three_way(far, noise).is_far_in_one is True
+    with pytest.raises(UnjudgeableError, match="no prompt in common"):
+        three_way(noise, [text_of_size(0.001, "other")])
+
+
+def text_of_size(size: float, name: str = "p") -> TextDifference:
+    return TextDifference(
+        name=name,
+        prompt="",
+        reference_prompt_tokens=1,
+        candidate_prompt_tokens=1,
+        positions=(difference(0, size, 0.5),),
+    )
+
+
+def difference(index: int, size: float, doubt: float) -> PositionDifference:
+    return PositionDifference(
+        index=index, token="x", delta=None, is_same_top=True, overlap=1, divergence=size, divergence_at_most=size,
+        reference_rank=1, candidate_rank=1, margin=1, doubt=doubt, reference_top="x", candidate_top="x",
+    )  # fmt: skip
+
+
 def test_normals_overlap() -> None:
     assert bhattacharyya_of_normals(0, 1, 0, 1) == pytest.approx(1)
     assert bhattacharyya_of_normals(0, 1, 0, 3) == pytest.approx(math.sqrt(0.6))
@@ -162,13 +203,7 @@ def errors(size: Any, source: random.Random, texts: int = 20, length: int = 24) 
         for index in range(length):
             doubt = source.random()
             value = size(index, before + index) * doubt * math.exp(source.gauss(0, 1))
-            positions.append(
-                PositionDifference(
-                    index=index, token="x", delta=None, is_same_top=True, overlap=1, divergence=value,
-                    divergence_at_most=value, reference_rank=1, candidate_rank=1, margin=1, doubt=doubt,
-                    reference_top="x", candidate_top="x",
-                )
-            )  # fmt: skip
+            positions.append(difference(index, value, doubt))
         found.append(TextErrors(positions, before))
     return found
 
@@ -211,7 +246,7 @@ def run(*arguments: str) -> Any:
 
 def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     prompts = tmp_path / "prompts"
-    prompts.write_text("\n".join(f" ba be bi {'bo' * place}" for place in range(6)))
+    prompts.write_text("\n".join(f" ba be bi {'bo' * place}" for place in range(20)))
     kept, bundle = tmp_path / "reference.json", tmp_path / "bundle"
     with PlantedServer() as good, PlantedServer(Damaged()) as bad:
         here = ("--model", NAME, "--prompts", str(prompts), "--tokens", "8", "--at-most", "0.001")

@@ -1,4 +1,4 @@
-"""How far two distributions are apart of which only the likeliest outcomes are known."""
+"""How far two distributions are apart of which little is known: only the likeliest outcomes, or mean and deviation."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,7 +16,8 @@ from assay.identity.divergence.reference import Reference, ReferenceText, refere
 from assay.identity.divergence.summary import Summary, TextDifference, summarise
 from assay.identity.divergence.three_way import ThreeWay, three_way
 from assay.identity.reading import Generation, open_reader
-from assay.stats.intervals import clustered_mean_interval
+from assay.stats.divergences import DivergenceTest
+from assay.stats.paired import mcnemar
 from assay.types import Failure, ModelSpec
 
 if TYPE_CHECKING:
@@ -41,8 +43,8 @@ class DivergenceOptions(msgspec.Struct, frozen=True, kw_only=True):
     at_most: float | None = None
     """The mean divergence, in nats, that a candidate may have; None: it is measured and not judged, unless there is a
     noise reference."""
-    alpha: float = 0.01
-    """The greatest chance of a wrong "same" and of a wrong "different", with many prompts."""
+    alpha: float = 0.05
+    """The greatest chance of a wrong "same", and of a wrong "different"."""
 
 
 class FailedText(msgspec.Struct, frozen=True):
@@ -172,8 +174,7 @@ async def _compare(
         generated = await reader.generate(text.prompt, len(text.positions))
         decoded = differences(text.positions, _agreeing(text, generated)) if isinstance(generated, Generation) else ()
         found.append(msgspec.structs.replace(each, decoded=decoded, loaded=loaded.get(text.name, ())))
-    confidence = 1 - 2 * options.alpha
-    beside = None if noises is None else three_way(found, noises[0], confidence)
+    beside = None if noises is None else three_way(found, noises[0])
     summary = summarise(found)
     verdict, reason = _judge(found, summary, beside, options, failed)
     return Candidate(
@@ -225,23 +226,36 @@ def _judge(
     if summary.other_prompts:
         counts = f"{summary.other_prompts} of {summary.texts} prompts have another number of tokens"
         return Identity.DIFFERENT, f"{counts}: another chat template, system prompt or tokenizer, or a doubled BOS"
-    if options.at_most is not None:
-        values = [(number, each.divergence) for number, text in enumerate(texts) for each in text.positions]
-        interval = clustered_mean_interval(
-            [value for _, value in values], [number for number, _ in values], 1 - 2 * options.alpha
-        )
-        low, high, limit = interval.low, interval.high, options.at_most
-        what = f"mean divergence {summary.divergence.value:.2g} nats, {{}} the {limit:.2g} allowed"
-    elif beside is not None:
-        low, high, limit = beside.excess.low, beside.excess.high, 0.0
-        what = f"mean divergence {summary.divergence.value:.2g} nats, {{}} twice the noise's, {beside.noise:.2g}"
     error_rate = f"(error rate {options.alpha:.1%})"
-    if low > limit:
+    mean = f"mean divergence {summary.divergence.value:.2g} nats"
+    if options.at_most is not None:
+        is_different, is_same = _against_limit(texts, options.at_most, options.alpha)
+        what = f"{mean}, {{}} the {options.at_most:.2g} allowed"
+    elif beside is not None:
+        above, others = beside.above, beside.texts - beside.above
+        is_different = mcnemar(above, others, "worse") <= options.alpha
+        is_same = mcnemar(others, above, "worse") <= options.alpha and not beside.is_far_in_one
+        counts = f"more than twice the noise's in {beside.above} of {beside.texts} prompts"
+        what = f"{mean} beside the noise's {beside.noise:.2g}, {counts}: {{}} noise"
+    if is_different:
         return Identity.DIFFERENT, f"{what.format('more than')} {error_rate}"
-    if high <= limit and not failed:
-        return Identity.SAME, f"{what.format('at most')} {error_rate}"
-    unread = f"; {len(failed)} prompts could not be read: {failed[0].message}" if failed else "; ask more prompts (-n)"
-    return Identity.INCONCLUSIVE, f"{what.format('not surely at most')}{unread}"
+    if is_same and not failed:
+        return Identity.SAME, f"{what.format('no more than')} {error_rate}"
+    unread = f"{len(failed)} prompts could not be read: {failed[0].message}" if failed else "ask more prompts (-n)"
+    return Identity.INCONCLUSIVE, f"{what.format('not surely more or less than')}; {unread}"
+
+
+def _against_limit(texts: Sequence[TextDifference], limit: float, alpha: float) -> tuple[bool, bool]:
+    """Whether the mean divergence of a prompt is surely above a limit, and whether it is surely not."""
+    test = DivergenceTest(limit, limit * _NEXT, alpha, alpha)
+    for text in texts:
+        if text.positions:
+            test.add(fmean(each.divergence for each in text.positions))
+    return test.is_different, test.is_same and not test.is_different
+
+
+_NEXT = 1 + 1e-9
+"""The two claims, at most the limit and at least it, leave nothing between them."""
 
 
 def _validate(options: DivergenceOptions) -> None:
