@@ -23,13 +23,14 @@ IN_PARALLEL := --numprocesses 2 --dist worksteal
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo docs test test-quick test-web helm-web lint bench bench-helm scheduling parity simulate triage-matrix chaos soak servers constraints clean
+.PHONY: help demo docs test test-quick test-hf test-web helm-web lint bench bench-helm scheduling parity simulate triage-matrix chaos soak servers constraints clean
 
 help:
 	@echo "make demo         serve a small real model on this machine and evaluate it (a few minutes the first time)"
 	@echo "make test         ruff, mypy and all tests"
 	@echo "make test-quick   most of the tests, for the inner loop (under a minute and a half)"
 	@echo "make docs         build the documentation site into build/site, links checked"
+	@echo "make test-hf      models in this process beside lm-eval's own hf (installs PyTorch, 1 GB)"
 	@echo "make test-web     open reports in a browser; needs Chromium (apt-get install chromium)"
 	@echo "make helm-web     open a run in HELM's own website, and run HELM beside Assay; needs Chromium (installs HELM, 2 GB)"
 	@echo "make lint         ruff and mypy alone"
@@ -68,6 +69,16 @@ test-web: .venv/web-ready
 helm-web: .venv/web-ready .venv-helm/ready
 	@echo "== pytest, HELM's website in a browser, and HELM's own metrics beside ours"
 	@ASSAY_HELM_PYTHON=.venv-helm/bin/python $(RUN) pytest --quiet tests/web/test_helm_pages.py tests/helm
+
+test-hf: .venv-hf/ready
+	@echo "== pytest, models in this process beside lm-eval's own hf"
+	@OMP_NUM_THREADS=1 .venv-hf/bin/python -m pytest --quiet tests/inprocess
+
+.venv-hf/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -m venv .venv-hf
+	@.venv-hf/bin/python -m pip install --quiet $(HELM_TORCH)
+	@.venv-hf/bin/python -m pip install --quiet --constraint constraints.txt $(LM_EVAL_WHEELS) accelerate -e ".[hf,tokenizer,dev]"
+	@touch $@
 
 lint: .venv/test-ready
 	@echo "== ruff check"

@@ -23,7 +23,7 @@ LAYERS = (
     ("rescoring", "lm_eval_process"),
     ("runs",),
     ("results",),
-    ("scoring", "scheduling"),
+    ("scoring", "scheduling", "inprocess"),
     ("specification", "progress"),
     ("tasks",),
     ("client", "journal", "sandbox", "stats"),

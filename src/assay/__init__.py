@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from assay.gate.explain import Outlook, explain_gate
     from assay.gate.policy import CheckEntry, Overrides, Policy, load_policy
     from assay.gate.run import GateReport, ModelOutcome, run_gate
+    from assay.inprocess.engine import Engine, Generated, Generation, GenerationPrompt, Scored, ScoredPrompt
+    from assay.inprocess.preparing import LocalModel
     from assay.lm_eval_process.process import run_lm_eval
     from assay.progress import Progress, Snapshot, Standing
     from assay.reports.comparison import comparison_markdown
@@ -81,7 +83,9 @@ if TYPE_CHECKING:
     from assay.scoring.corrections import Correction
     from assay.scoring.measure import Score
     from assay.stats.intervals import Interval
+    from assay.tasks.chat_template import ChatTemplate
     from assay.tasks.index import TaskEntry, TaskKind, list_tasks
+    from assay.tasks.tokenizer import Tokenizer
     from assay.types import (
         TLS,
         Answer,
@@ -93,6 +97,7 @@ if TYPE_CHECKING:
         FailedSample,
         Failure,
         FailureCause,
+        LocalOptions,
         ModelSpec,
         Outcome,
         Request,
@@ -120,6 +125,8 @@ _EXPORTS = {
     "assay.gate.explain": "Outlook explain_gate",
     "assay.gate.policy": "CheckEntry Overrides Policy load_policy",
     "assay.gate.run": "GateReport ModelOutcome run_gate",
+    "assay.inprocess.engine": "Engine Generated Generation GenerationPrompt Scored ScoredPrompt",
+    "assay.inprocess.preparing": "LocalModel",
     "assay.lm_eval_process.process": "run_lm_eval",
     "assay.client.probe.probing": "probe probe_async",
     "assay.client.probe.report": "Capability Observation ProbeReport Seen",
@@ -146,10 +153,12 @@ _EXPORTS = {
     "assay.scoring.corrections": "Correction",
     "assay.scoring.measure": "Score",
     "assay.stats.intervals": "Interval",
+    "assay.tasks.chat_template": "ChatTemplate",
+    "assay.tasks.tokenizer": "Tokenizer",
     "assay.tasks.index": "TaskEntry TaskKind list_tasks",
     "assay.types": (
-        "Answer Budget Check Completion CompletionToken EarlyStopping FailedSample Failure FailureCause ModelSpec "
-        "Outcome Request Sample Specification StoppedEarly TLS TaskOptions TextTail TokenSpan"
+        "Answer Budget Check Completion CompletionToken EarlyStopping FailedSample Failure FailureCause "
+        "LocalOptions ModelSpec Outcome Request Sample Specification StoppedEarly TLS TaskOptions TextTail TokenSpan"
     ),
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
@@ -167,6 +176,7 @@ __all__ = [
     "Cause",
     "CauseShare",
     "Change",
+    "ChatTemplate",
     "Check",
     "CheckEntry",
     "CheckResult",
@@ -179,6 +189,7 @@ __all__ = [
     "DataNotFoundError",
     "Difference",
     "EarlyStopping",
+    "Engine",
     "Evaluation",
     "Example",
     "FailedSample",
@@ -190,11 +201,16 @@ __all__ = [
     "Finding",
     "Flip",
     "GateReport",
+    "Generated",
+    "Generation",
+    "GenerationPrompt",
     "GroupRecord",
     "Interval",
     "JournalError",
     "JournalLockedError",
     "JournalVersionError",
+    "LocalModel",
+    "LocalOptions",
     "LossReference",
     "Message",
     "MetricFailedError",
@@ -228,6 +244,8 @@ __all__ = [
     "SandboxError",
     "SavedBaseline",
     "Score",
+    "Scored",
+    "ScoredPrompt",
     "Seen",
     "ServedModel",
     "ServerChangedError",
@@ -246,6 +264,7 @@ __all__ = [
     "TaskRecord",
     "TextTail",
     "TokenSpan",
+    "Tokenizer",
     "Triage",
     "UnjudgeableError",
     "UnknownMetricError",

@@ -18,7 +18,7 @@ from assay.tasks.gen_kwargs import generation_fault
 from assay.tasks.selection import validate_samples
 
 if TYPE_CHECKING:
-    from assay.types import Budget, ModelSpec, Specification, TaskOptions
+    from assay.types import Budget, LocalOptions, ModelSpec, Specification, TaskOptions
 
 
 _POSITIVE = (
@@ -146,7 +146,10 @@ def validate_model(model: ModelSpec) -> None:
         raise SpecificationError("no model is named")
     if model.model in (".", ".."):
         raise SpecificationError(f"model is '{model.model}', which cannot name a folder of results")
-    _validate_endpoints(model)
+    if model.local is None:
+        _validate_endpoints(model)
+    else:
+        _validate_local(model, model.local)
     if model.tokenizer is not None and model.endpoint == "chat":
         raise SpecificationError("a tokenizer is of use only on the completions endpoint (--completions)")
     _validate_concurrency(model.concurrency)
@@ -167,6 +170,15 @@ def _validate_concurrency(concurrency: int | Literal["auto"]) -> None:
         raise SpecificationError(f"concurrency is {concurrency}; a server has at most {_MOST_CONNECTIONS} ports")
 
 
+def _validate_local(model: ModelSpec, local: LocalOptions) -> None:
+    if model.endpoint != "completions" or model.replicas:
+        raise SpecificationError(
+            f"the model {model.base_url!r} answers in this process: it has no chat endpoint, no replicas"
+        )
+    if local.batch_size != "auto" and local.batch_size < 1:
+        raise SpecificationError(f"batch_size is {local.batch_size}; it must be greater than 0, or 'auto'")
+
+
 def _validate_endpoints(model: ModelSpec) -> None:
     for base_url in model.base_urls:
         endpoint_url(base_url, model.endpoint)
@@ -177,7 +189,7 @@ def _validate_endpoints(model: ModelSpec) -> None:
 
 
 def _require_tokenizer(model: ModelSpec) -> None:
-    if model.tokenizer is None:
+    if model.tokenizer is None and model.local is None:
         raise SpecificationError(
             "a chat template can be applied here only with the model's tokenizer, which has it (--tokenizer); or ask "
             "the chat endpoint, where the server applies it"
@@ -204,6 +216,8 @@ def _validate_options(options: TaskOptions) -> None:
 def recorded(specification: Specification) -> Specification:
     """The specification as it is stored: without keys in addresses and values of headers."""
     model = specification.model
+    if model.local is not None:
+        return specification
     shown = msgspec.structs.replace(
         model,
         base_url=without_secrets(model.base_url),
@@ -229,9 +243,9 @@ def fingerprint(specification: Specification) -> str:
         64 hexadecimal digits.
     """
     model = specification.model
-    identity = {
+    identity: dict[str, Any] = {
         "tasks": specification.tasks,
-        "base_url": without_secrets(endpoint_url(model.base_url, model.endpoint)),
+        "base_url": model.base_url if model.local else without_secrets(endpoint_url(model.base_url, model.endpoint)),
         "model": model.model,
         "endpoint": model.endpoint,
         "max_length": model.max_length,
@@ -249,6 +263,8 @@ def fingerprint(specification: Specification) -> str:
         "options": specification.options,
         "lm_eval": installed_version("lm_eval"),
     }
+    if model.local is not None:
+        identity["engine"] = [model.local.dtype, model.local.attn, model.local.identity]
     if specification.rerun:  # else the journals of earlier releases would not be found
         identity["rerun"] = specification.rerun
     return hashlib.sha256(msgspec.json.encode(identity, order="sorted")).hexdigest()

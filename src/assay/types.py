@@ -50,6 +50,23 @@ USUAL_MAX_GEN_TOKS = 256
 """lm-eval's ``max_gen_toks`` where neither the task nor the user sets one."""
 
 
+Precision = Literal["auto", "float32", "bfloat16", "float16"]
+"""Of a model's weights; ``auto``: as they are stored."""
+
+
+class LocalOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a model that answers in this process is loaded and asked; see :func:`assay.LocalModel`."""
+
+    dtype: Precision = "auto"
+    device: str | None = None
+    batch_size: int | Literal["auto"] = "auto"
+    attn: str | None = None
+    revision: str | None = None
+    trust_remote_code: bool = False
+    identity: dict[str, str] = {}
+    """What the loaded model says of itself, which belongs to its answers: the weights' hash, versions."""
+
+
 class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Which model answers, and how it is asked."""
 
@@ -126,6 +143,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Fields to put into every request's body, in place of those of the same name."""
     eos_string: str | None = None
     """A stop string for every request that does not have it."""
+    local: LocalOptions | None = None
+    """Of a model in this process, which ``base_url`` names by ``hf:`` and its folder; None: a server is asked."""
 
     @property
     def base_urls(self) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from assay._util.per_cent import share_hint
 from assay.cli.lm_eval_options import RunCommand
+from assay.cli.local_options import local_model, local_options
 from assay.cli.remarks import remark
 from assay.cli.server_options import address_options, addresses, concurrency_option, server_options, with_server_options
 
@@ -44,7 +46,13 @@ def _tasks(ctx: click.Context, __: click.Parameter, value: tuple[str, ...]) -> t
 @click.argument("tasks", nargs=-1, callback=_tasks, metavar="TASK[,TASK…]")
 @click.option("-t", "named_tasks", multiple=True, is_eager=True, help="A task, as in lm-eval.", metavar="TASK")
 @address_options
-@click.option("--model", required=True, help="Name under which the server serves the model.", metavar="NAME")
+@click.option(
+    "--model",
+    required=True,
+    help="Name under which the server serves the model; hf:PATH loads one in this process.",
+    metavar="NAME",
+)
+@local_options
 @click.option("--completions", is_flag=True, help="Ask /v1/completions with plain text instead of chat.")
 @click.option(
     "--tokenizer",
@@ -294,14 +302,20 @@ def specification_of(options: dict[str, Any]) -> Any:
     from assay.checks.verdicts import parse_maximum, parse_minimum, parse_range, with_ranges
     from assay.types import EarlyStopping, ModelSpec, Specification
 
-    base_url, *replicas = addresses(options)
-    model = ModelSpec(
-        base_url=base_url,
-        replicas=tuple(replicas),
-        endpoint="completions" if options["completions"] else "chat",
-        seed=options["request_seed"],
-        **{name: options[name] for name in ModelSpec.__struct_fields__ if options.get(name) is not None},
-    )
+    fields = {name: options[name] for name in ModelSpec.__struct_fields__ if options.get(name) is not None}
+    model = local_model(options)
+    if model is not None:
+        fields["model"] = model.model
+        model = msgspec.structs.replace(model, seed=options["request_seed"], **fields)
+    else:
+        base_url, *replicas = addresses(options)
+        model = ModelSpec(
+            base_url=base_url,
+            replicas=tuple(replicas),
+            endpoint="completions" if options["completions"] else "chat",
+            seed=options["request_seed"],
+            **fields,
+        )
     checks = [parse_minimum(text) for text in options["minimums"]]
     checks += [parse_maximum(text) for text in options["maximums"]]
     checks = with_ranges(checks, [parse_range(text) for text in options["ranges"]])

@@ -21,6 +21,7 @@ from assay.client.api_key import read_api_key
 from assay.client.known_server import changes_of_servers, decoded, known_servers
 from assay.client.openai import OpenAIModel
 from assay.client.urls import server_root
+from assay.errors import SpecificationError
 from assay.evaluation.any_order import SamplesInAnyOrder
 from assay.evaluation.finish import Evaluation, conclude
 from assay.evaluation.plan import (
@@ -35,6 +36,8 @@ from assay.evaluation.plan import (
 from assay.evaluation.snapshot import RunSnapshot
 from assay.evaluation.state import RunState, open_state
 from assay.evaluation.streams import streams
+from assay.inprocess.answering import InProcessModel
+from assay.inprocess.preparing import load_engine, local_preflight, with_engine
 from assay.progress import Progress
 from assay.scheduling import BATCH_SIZE, ask_all
 from assay.scheduling.schedule import LongestFirst
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.client.preflight import Preflight
+    from assay.inprocess.engine import Engine
     from assay.journal import Journal
     from assay.runs.samples import SampleReader
     from assay.tasks.requests import RequestWriter
@@ -67,6 +71,7 @@ def evaluate(
     *,
     finish: bool = True,
     sample_reader: SampleReader | None = None,
+    engine: Engine | None = None,
 ) -> Evaluation:
     """Run `specification` and write its results.
 
@@ -78,6 +83,7 @@ def evaluate(
         finish: mark the run as finished. With False, the caller first reports the outcome, then calls
             :meth:`Evaluation.finish`. Until then the same call asks nothing again and has the same outcome.
         sample_reader: reads the samples for triage; a caller that needs them too saves reading them again.
+        engine: an engine of one's own that answers in this process, for a model made by :func:`assay.LocalModel`.
 
     Raises:
         UsageError: it cannot be done as asked (a bad value, an unknown task or metric, missing data, …).
@@ -92,7 +98,9 @@ def evaluate(
             async def stoppable(work: Coroutine[Any, Any, _T]) -> _T:
                 return run_stoppable(runner, work)
 
-            evaluation = run_without_loop(_evaluate(specification, progress or Progress(), stoppable, sample_reader))
+            evaluation = run_without_loop(
+                _evaluate(specification, progress or Progress(), stoppable, sample_reader, engine)
+            )
         if finish:
             evaluation.finish()
         return evaluation
@@ -117,6 +125,7 @@ async def evaluate_async(
     *,
     finish: bool = True,
     sample_reader: SampleReader | None = None,
+    engine: Engine | None = None,
 ) -> Evaluation:
     """:func:`evaluate` for callers with an event loop of their own; cancelling it leaves a resumable run."""
 
@@ -125,7 +134,7 @@ async def evaluate_async(
 
     specification = validate(specification)
     async with async_lm_eval_lock():
-        evaluation = await _evaluate(specification, progress or Progress(), in_this_loop, sample_reader)
+        evaluation = await _evaluate(specification, progress or Progress(), in_this_loop, sample_reader, engine)
         if finish:
             evaluation.finish()
         return evaluation
@@ -142,12 +151,22 @@ class _WaitFor(Protocol):
 
 
 async def _evaluate(
-    specification: Specification, progress: Progress, wait_for: _WaitFor, sample_reader: SampleReader | None
+    specification: Specification,
+    progress: Progress,
+    wait_for: _WaitFor,
+    sample_reader: SampleReader | None,
+    engine: Engine | None,
 ) -> Evaluation:
     with progress:
         refuse_known_mistakes(specification)
-        preflight = await wait_for(_run_preflight(specification.model))
-        plan = make_plan(specification, preflight)
+        if specification.model.local is not None:
+            engine = engine or load_engine(specification.model)
+            model = with_engine(specification.model, engine)
+            specification = msgspec.structs.replace(specification, model=model)
+            plan = make_plan(specification, local_preflight(model, engine), engine)
+        else:
+            _refuse_engine(specification.model, engine)
+            plan = make_plan(specification, await wait_for(_run_preflight(specification.model)))
         plan = await wait_for(adapted_plan(plan))
         refuse_other_requests(plan.checks, plan.loaded, plan.specification.model)
         writer = await wait_for(request_writer(plan))
@@ -155,6 +174,14 @@ async def _evaluate(
             with keep_working_directory():
                 await wait_for(_answer(plan, writer, state, progress))
             return conclude(plan, state, sample_reader)
+
+
+def _refuse_engine(model: ModelSpec, engine: Engine | None) -> None:
+    if engine is not None:
+        raise SpecificationError(
+            f"an engine is given, but the model is '{model.model}' at {server_root(model.base_url)}: name the model by "
+            "assay.LocalModel"
+        )
 
 
 async def _run_preflight(spec: ModelSpec) -> Preflight:
@@ -165,23 +192,15 @@ async def _run_preflight(spec: ModelSpec) -> Preflight:
 
 async def _answer(plan: RunPlan, writer: RequestWriter, state: RunState, progress: Progress) -> None:
     """Request the answers that the journal lacks, and score each sample when its last answer arrives."""
-    spec = plan.specification.model
     if state.stopper is not None:
         progress.may_stop_early(state.stopper.max_documents)
     progress.loaded(plan.expected, state.journal.answers, state.journal.path)
     state.snapshot = RunSnapshot(state.scores, plan.checks, state.stopper)
     progress.watching(state.snapshot)
-    if plan.specification.probe and state.journal.probe is None:
-        state.journal.note_probe(await _probe_server(spec, plan.preflight))
-    for remark in [*await _server_changes(plan, state.journal), *plan.remarks]:
+    changes = [] if plan.engine else await _known_servers(plan, state.journal)
+    for remark in [*changes, *plan.remarks]:
         progress.noted(remark)
-    async with OpenAIModel(
-        spec,
-        api_key=read_api_key(spec),
-        concurrency=state.concurrency,
-        preflight=plan.preflight,
-        tell=progress.noted,
-    ) as model:
+    async with _model(plan, state, progress) as model:
         state.members = model.members
         await ask_all(
             _samples(plan, writer, state, progress),
@@ -195,6 +214,27 @@ async def _answer(plan: RunPlan, writer: RequestWriter, state: RunState, progres
             until=None if state.stopper is None else state.stopper.wait_until_over,
             batch_size=BATCH_SIZE if state.stopper is None else 1,
         )
+
+
+def _model(plan: RunPlan, state: RunState, progress: Progress) -> OpenAIModel | InProcessModel:
+    """What answers the run's requests."""
+    spec = plan.specification.model
+    if plan.engine is not None:
+        return InProcessModel(plan.engine, spec, progress.noted)
+    return OpenAIModel(
+        spec,
+        api_key=read_api_key(spec),
+        concurrency=state.concurrency,
+        preflight=plan.preflight,
+        tell=progress.noted,
+    )
+
+
+async def _known_servers(plan: RunPlan, journal: Journal) -> list[str]:
+    """Probe the servers if that is asked for; how they changed since they gave the answers in the journal."""
+    if plan.specification.probe and journal.probe is None:
+        journal.note_probe(await _probe_server(plan.specification.model, plan.preflight))
+    return await _server_changes(plan, journal)
 
 
 async def _server_changes(plan: RunPlan, journal: Journal) -> list[str]:

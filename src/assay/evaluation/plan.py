@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.client.preflight import Preflight
+    from assay.inprocess.engine import Engine
     from assay.types import ModelSpec, Specification
 
 
@@ -71,6 +72,8 @@ class RunPlan:
     """The ``model_args`` that make lm-eval send the same requests."""
     first_body: bytes | None
     """Body of the first request, as lm-eval would send it."""
+    engine: Engine | None = None
+    """The model, if it answers in this process."""
     adaptations: tuple[str, ...] = ()
     """How requests were changed because the server refuses them otherwise, a line for each change."""
 
@@ -92,12 +95,13 @@ class RunPlan:
 
 
 @keep_working_directory()
-def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
+def make_plan(specification: Specification, preflight: Preflight, engine: Engine | None = None) -> RunPlan:
     """Load the tasks and resolve the checks.
 
     Args:
         specification: a validated one.
         preflight: what the servers said about themselves.
+        engine: the model, if it answers in this process.
 
     Raises:
         UsageError: it cannot be done as asked: an unknown task or metric, missing data, a folder that is not writable.
@@ -106,7 +110,8 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     model, options = specification.model, specification.options
     folder = run_folder(specification)
     ensure_writable(folder)
-    arguments = model_args(model, preflight.urls.get(server_root(model.base_url)))
+    url = None if engine else preflight.urls.get(server_root(model.base_url))
+    arguments = model_args(model, url)
     loaded = load_tasks(specification.tasks, options, arguments)
     refuse_unscorable(loaded.tasks, model, specification.tasks, options.include_path)
     validate_settings(loaded.tasks)
@@ -115,7 +120,7 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
     else:
         refuse_bypass_without_samples_file(loaded.tasks)
     require_scoring_needs(loaded.tasks)
-    tokenizer = tokenizer_of(model)
+    tokenizer = tokenizer_of(model) if engine is None else engine.tokenizer
     if tokenizer is not None and options.apply_chat_template:
         _ = tokenizer.chat_template  # raises now if there is none
     documents = chosen_documents(loaded.tasks, options)
@@ -136,13 +141,14 @@ def make_plan(specification: Specification, preflight: Preflight) -> RunPlan:
         documents=documents,
         model_args=arguments,
         first_body=first_body,
+        engine=engine,
     )
 
 
 async def adapted_plan(plan: RunPlan) -> RunPlan:
     """The plan with the changes to requests that its first server needs, if servers are probed before the run."""
     specification = plan.specification
-    if not specification.probe or plan.first_body is None:
+    if not specification.probe or plan.engine is not None or plan.first_body is None:
         return plan
     spec = specification.model
     base_url = next(url for url in spec.base_urls if server_root(url) in plan.preflight.servers)
@@ -183,6 +189,8 @@ async def request_writer(plan: RunPlan) -> RequestWriter:
     spec, tokenizer = plan.specification.model, plan.tokenizer
     if not needs_loglikelihood(plan.loaded.tasks):
         return RequestWriter(spec, tokenizer)
+    if plan.engine is not None:
+        return RequestWriter(spec, tokenizer, LogprobSource.ECHO)
     sources = {}
     for base_url in [url for url in spec.base_urls if server_root(url) in plan.preflight.servers]:
         async with open_model(msgspec.structs.replace(spec, base_url=base_url, replicas=())) as model:

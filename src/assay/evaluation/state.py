@@ -15,6 +15,7 @@ from assay.checks.planned import early_stopper_for, refuse_own_results
 from assay.client.auto_concurrency import concurrency_of
 from assay.evaluation.endpoint_shares import EndpointShares
 from assay.evaluation.totals import RunTotals
+from assay.inprocess.answering import local_concurrency
 from assay.journal import Journal
 from assay.scoring.deadline import SCORING_SECONDS, Deadline
 from assay.scoring.task_scores import TaskScores, lines_spool, receive_all
@@ -119,7 +120,11 @@ def open_state(plan: RunPlan) -> Iterator[RunState]:
         scores = {
             name: TaskScores(name, task, spool, deadline, verdicts.get(name), crashes) for name, task in tasks.items()
         }
-        concurrency = concurrency_of(plan.specification.model)
+        model = plan.specification.model
+        stops_early = plan.specification.early_stopping is not None
+        concurrency = (
+            concurrency_of(model) if plan.engine is None else local_concurrency(model, stops_early=stops_early)
+        )
         live = LiveScores(scores, plan.specification.model)
         totals = RunTotals(plan.specification.model.thinking_budget)
         state = RunState(journal, scores, live, totals, concurrency, confinement=confinement)

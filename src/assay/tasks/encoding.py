@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, NamedTuple
 
+from assay.errors import UnsupportedTaskError
 from assay.types import TokenSpan
 
 if TYPE_CHECKING:
@@ -37,13 +38,19 @@ class PromptEncoder:
 
     Args:
         tokenizer: the model's.
-        max_length: the model's context length in tokens. One of them is kept free, because every request generates one.
+        max_length: the model's context length in tokens. One of them is kept free, because every request to a server
+            generates one.
+        is_local: the model answers in this process: as in lm-eval's ``hf``, no token is kept free, and the last one of
+            a text that is scored needs no place, because nothing comes after it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int | None) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_length: int | None, *, is_local: bool = False) -> None:
         self.tokenizer = tokenizer
-        self.longest = (max_length or DEFAULT_MAX_LENGTH) - 1
-        """The most tokens of a prompt; a longer one is cut at its beginning."""
+        length = max_length or DEFAULT_MAX_LENGTH
+        self.longest = length + 1 if is_local else length - 1
+        """The most tokens of a prompt that is scored; a longer one is cut at its beginning."""
+        self._longest_generating = length if is_local else length - 1
+        self._is_local = is_local
         self._context_ids = functools.lru_cache(maxsize=_CONTEXTS_KEPT)(lambda text: tuple(tokenizer.encode(text)))
 
     def pair(self, context: str, continuation: str) -> ScoredTokens:
@@ -78,7 +85,13 @@ class PromptEncoder:
     def generation(self, prompt: str, max_gen_toks: int) -> list[int]:
         """The tokens of `prompt`, cut at the beginning to leave room for `max_gen_toks` more."""
         ids = self.tokenizer.encode(prompt)
-        return ids[-(self.longest - max_gen_toks) :] if self.tokenizer.cuts_prompts else ids
+        room = self._longest_generating - max_gen_toks
+        if self._is_local and room < 1:
+            raise UnsupportedTaskError(
+                f"asks for {max_gen_toks} tokens, but the model's context length is {self._longest_generating}; see "
+                "--gen-kwargs max_gen_toks=N"
+            )
+        return ids[-room:] if self.tokenizer.cuts_prompts else ids
 
     def _cut(self, context: tuple[int, ...], continuation: list[int]) -> ScoredTokens:
         cut = max(0, len(context) + len(continuation) - self.longest)

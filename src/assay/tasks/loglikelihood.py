@@ -65,7 +65,7 @@ def refuse_unscorable(
             also = "also " if "generate_until" in kinds else ""
             how = f"{also}scored by log-likelihood ({task.OUTPUT_TYPE or ', '.join(sorted(kinds))})"
             raise _not_in_chat(name, how, asked_for, task_index(include_path))
-        if "loglikelihood_rolling" in kinds and model.tokenizer is None:
+        if "loglikelihood_rolling" in kinds and model.tokenizer is None and model.local is None:
             raise UnsupportedTaskError(
                 f"task '{name}' scores long texts in windows that are counted in tokens; "
                 "name the model's tokenizer (--tokenizer)"
@@ -112,7 +112,9 @@ class LoglikelihoodBodies:
     def __init__(self, model: ModelSpec, tokenizer: Tokenizer | None, source: LogprobSource) -> None:
         self._tokenizer = tokenizer
         self._decode = None if tokenizer is None or model.tokenized_requests else tokenizer.decode
-        self._encoder = None if tokenizer is None else PromptEncoder(tokenizer, model.max_length)
+        self._encoder = (
+            None if tokenizer is None else PromptEncoder(tokenizer, model.max_length, is_local=model.local is not None)
+        )
         self._source = source
         # lm-eval's keys in its order.
         self._before_prompt = f'{{"model": {json.dumps(model.model)}, "prompt": '

@@ -9,13 +9,15 @@ from assay.tasks.tokenizer import backend_of
 from assay.types import USUAL_MAX_GEN_TOKS
 
 if TYPE_CHECKING:
-    from assay.types import ModelSpec
+    from assay.types import LocalOptions, ModelSpec
 
 _DEFAULT_TIMEOUT = 7200.0
 
 
 def lm_eval_model_name(model: ModelSpec) -> str:
     """The value of lm-eval's ``--model`` that asks this endpoint."""
+    if model.local is not None:
+        return "hf"
     return "local-chat-completions" if model.endpoint == "chat" else "local-completions"
 
 
@@ -26,6 +28,8 @@ def model_args(model: ModelSpec, url: str | None = None) -> dict[str, Any]:
         model: names the endpoint.
         url: where it is; by default, where its base URL is most likely to mean.
     """
+    if model.local is not None:
+        return _local_arguments(model, model.local)
     arguments: dict[str, Any] = {
         "model": model.model,
         "base_url": without_secrets(endpoint_url(model.base_url, model.endpoint)) if url is None else url,
@@ -43,6 +47,21 @@ def model_args(model: ModelSpec, url: str | None = None) -> dict[str, Any]:
     if model.eos_string is not None:
         arguments["eos_string"] = model.eos_string
     return arguments
+
+
+def _local_arguments(model: ModelSpec, local: LocalOptions) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"pretrained": model.model, "dtype": local.dtype}
+    given = {
+        "device": local.device,
+        "revision": local.revision,
+        "trust_remote_code": local.trust_remote_code or None,
+        "attn_implementation": local.attn,
+        "tokenizer": model.tokenizer,
+        "add_bos_token": model.add_bos_token or None,
+        "max_length": model.max_length,
+        "think_end_token": model.think_end_token,
+    }
+    return arguments | {name: value for name, value in given.items() if value is not None}
 
 
 def _tokenization(model: ModelSpec) -> dict[str, Any]:

@@ -197,8 +197,11 @@ class RequestWriter:
         self._tokenizer = tokenizer
         self._loglikelihood = None if source is None else LoglikelihoodBodies(model, tokenizer, source)
         sends_ids = tokenizer is not None and model.tokenized_requests
-        self._shape = shape_of(model).identity
-        self._encoder = PromptEncoder(tokenizer, model.max_length) if tokenizer and sends_ids else None
+        self._shape = shape_of(model).identity + _engine_identity(model)
+        is_local = model.local is not None
+        self._encoder = (
+            PromptEncoder(tokenizer, model.max_length, is_local=is_local) if tokenizer and sends_ids else None
+        )
 
     def chat_template(self, options: TaskOptions) -> Callable[..., Any] | None:
         """The function that makes a prompt of a conversation; None where prompts are plain text.
@@ -239,6 +242,8 @@ class RequestWriter:
         """The body, with `seed_offset` added to the seed."""
         prompt, gen_kwargs = instance.args
         if self._encoder is not None:
+            if self.model.local is not None:
+                gen_kwargs = local_settings(gen_kwargs)
             prompt = self._encoder.generation(prompt, gen_kwargs.get("max_gen_toks", self.model.max_gen_toks))
         if not seed_offset:
             return generation_payload(prompt, gen_kwargs, self.model)
@@ -289,7 +294,8 @@ def _settings_json(gen_kwargs: dict[str, Any], model: ModelSpec) -> bytes:
 
 def _settings(gen_kwargs: dict[str, Any], model: ModelSpec) -> dict[str, Any]:
     rest = dict(gen_kwargs)
-    rest.pop("do_sample", None)
+    if model.local is None:
+        rest.pop("do_sample", None)
     default_tokens = rest.pop("max_gen_toks", model.max_gen_toks) if "max_tokens" not in rest else None
     max_tokens = rest.pop("max_tokens", default_tokens)
     temperature = rest.pop("temperature", 0)
@@ -302,6 +308,24 @@ def _settings(gen_kwargs: dict[str, Any], model: ModelSpec) -> dict[str, Any]:
         "seed": model.seed,
         **rest,
     }
+
+
+def _engine_identity(model: ModelSpec) -> bytes:
+    """What of a model in this process can change its answers; nothing of a server's."""
+    return b"" if model.local is None else msgspec.json.encode(model.local.identity, order="sorted")
+
+
+_NAMES_OF_MOST_TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
+"""In the order in which lm-eval's ``hf`` heeds them."""
+
+
+def local_settings(gen_kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a generative request to a model in this process, where the most tokens have several names."""
+    named = [name for name in _NAMES_OF_MOST_TOKENS if gen_kwargs.get(name) is not None]
+    if not named or named == ["max_gen_toks"]:
+        return gen_kwargs
+    rest = {name: value for name, value in gen_kwargs.items() if name not in _NAMES_OF_MOST_TOKENS}
+    return {**rest, "max_gen_toks": int(gen_kwargs[named[0]])}
 
 
 def _stop_sequences(until: str | list[str] | None, eos_string: str | None) -> list[str]:
