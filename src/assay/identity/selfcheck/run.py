@@ -36,6 +36,8 @@ USUAL_ALPHA = 0.001
 USUAL_LEVELS = (1, 4, 16, 64)
 _ANSWERS = 6
 _TOKENS = 16
+_OTHER_TESTS = 3
+"""Streaming, cache, decoding."""
 _OF_LOGPROBS = (Check.CACHE, Check.TOGETHER, Check.SEED, Check.TEMPERATURE, Check.TOP_P, Check.DECODING)
 
 
@@ -96,7 +98,7 @@ async def _findings(asker: Asker, options: SelfcheckOptions, on_progress: Callab
     answers = [answer for answer in asked if answer is not None]
     if not answers:
         raise NothingMeasuredError(f"no request was answered: {asker.last_failure}")
-    tests = sum(level > 1 for level in options.levels) + SAMPLING_TESTS + 2
+    tests = sum(level > 1 for level in options.levels) + SAMPLING_TESTS + _OTHER_TESTS
     alpha = options.alpha / tests
     found: list[Finding] = []
     if any(answer.steps for answer in answers):
