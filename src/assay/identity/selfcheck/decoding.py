@@ -12,17 +12,15 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, NamedTuple
 
 from assay.errors import UnsupportedTaskError
-from assay.identity.positions import common_names
+from assay.identity.divergence.phases import Pattern, Phase, TextErrors, find_pattern
+from assay.identity.divergence.positions import PositionDifference, differences
 from assay.identity.reading import Generation, Reading, Way, open_reader
 from assay.identity.selfcheck.result import Check, Finding, cannot, fault, inconclusive, ok
-from assay.identity.top_logprobs import divergence
 from assay.stats.divergences import DivergenceTest
-from assay.stats.error_places import ErrorPlace, error_place
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assay.identity.positions import Position
     from assay.identity.reading import Prompt, Reader
     from assay.identity.selfcheck.asking import Asker
     from assay.types import Failure
@@ -65,8 +63,7 @@ async def check_decoding(asker: Asker, alpha: float) -> Finding:
 async def _check(asker: Asker, reader: Reader, alpha: float) -> Finding:
     test: DivergenceTest | None = None
     rounding: list[float] = []
-    errors: list[list[float]] = []
-    starts: list[int | None] = []
+    errors: list[TextErrors] = []
     last = ""
     for number in range(_ROUNDS):
         is_read_twice = number < _ROUNDS_READ_TWICE
@@ -76,25 +73,27 @@ async def _check(asker: Asker, reader: Reader, alpha: float) -> Finding:
         if is_read_twice:
             again = await asyncio.gather(*(reader.read(each.prompt, each.generated.positions) for each in done))
             rounding += [
-                fmean(_divergences(each.read.positions, other.positions))
+                _mean(found)
                 for each, other in zip(done, again, strict=True)
-                if isinstance(other, Reading)
+                if isinstance(other, Reading) and (found := differences(each.read.positions, other.positions))
             ]
-        found = [_divergences(each.generated.positions, each.read.positions) for each in done]
-        errors += found
-        starts += [each.generated.prompt_tokens for each in done]
+        texts = [
+            TextErrors(found, each.generated.prompt_tokens)
+            for each in done
+            if (found := differences(each.read.positions, each.generated.positions))
+        ]
+        errors += texts
         if number == _ROUNDS_READ_TWICE - 1 or (test is None and number == _ROUNDS - 1):
             test = DivergenceTest(numerics := _numerics(rounding), _SIZES * numerics, alpha, _BETA)
-            found = errors
+            texts = errors
         if test is not None:
-            for values in found:
-                if values:
-                    test.add(fmean(values))
+            for text in texts:
+                test.add(_mean(text.positions))
             if test.is_different or test.is_same:
                 break
     if test is None or not test.values:
         return cannot(Check.DECODING, f"no answer could be read back by {reader.way}: {last}")
-    return _judged(test, _numerics(rounding), rounding, error_place(errors, starts), reader.way)
+    return _judged(test, _numerics(rounding), rounding, find_pattern(errors), reader.way)
 
 
 async def _generate_and_read(asker: Asker, reader: Reader, *, at_once: int) -> list[_ReadBack | str]:
@@ -117,9 +116,8 @@ async def _read_back(reader: Reader, prompt: Prompt, generated: Generation | Fai
     return _ReadBack(prompt, generated, read) if isinstance(read, Reading) else read.message
 
 
-def _divergences(one: Sequence[Position], other: Sequence[Position]) -> list[float]:
-    """By place, in nats; 0 where either side lists nothing."""
-    return [divergence(*common_names(a, b)) if a.top and b.top else 0.0 for a, b in zip(one, other, strict=False)]
+def _mean(texts: Sequence[PositionDifference]) -> float:
+    return fmean(each.divergence for each in texts)
 
 
 def _numerics(rounding: Sequence[float]) -> float:
@@ -129,7 +127,7 @@ def _numerics(rounding: Sequence[float]) -> float:
     return min(max(NUMERICS, upper), _MOST_NUMERICS)
 
 
-def _judged(test: DivergenceTest, numerics: float, rounding: Sequence[float], place: ErrorPlace, way: Way) -> Finding:
+def _judged(test: DivergenceTest, numerics: float, rounding: Sequence[float], pattern: Pattern, way: Way) -> Finding:
     count, mean = len(test.values), fmean(test.values)
     prefills = fmean(rounding) if rounding else 0.0
     figures = {"nats": mean, "two_prefills": prefills, "rounding": numerics, "answers": float(count)}
@@ -138,15 +136,17 @@ def _judged(test: DivergenceTest, numerics: float, rounding: Sequence[float], pl
         f"(read by {way})"
     )
     if test.is_different:
-        figures |= {"begins": float(place.begins)} | ({"period": float(place.period)} if place.period else {})
-        return fault(Check.DECODING, f"{_where(place)}: {says}", **figures)
+        places = {"begins": pattern.start, "block": pattern.block}
+        figures |= {name: float(place) for name, place in places.items() if place is not None}
+        return fault(Check.DECODING, f"{_where(pattern)}: {says}", **figures)
     if test.is_same:
         return ok(Check.DECODING, says, **figures)
     return inconclusive(Check.DECODING, f"{says}; rounding may make {numerics:.2g}", **figures)
 
 
-def _where(place: ErrorPlace) -> str:
-    if place.period:
-        beyond = f" and {place.remainder} more" if place.remainder else ""
-        return f"at every place of the sequence that is a multiple of {place.period}{beyond}"
-    return f"from token {place.begins} of the answer on" if place.begins else "throughout the answer"
+def _where(pattern: Pattern) -> str:
+    if pattern.phase is Phase.BLOCKS:
+        return f"at every place of the sequence that is a multiple of {pattern.block}"
+    if pattern.phase is Phase.FROM:
+        return f"from token {pattern.start} of the answer on"
+    return "more and more" if pattern.phase is Phase.GROWING else "throughout the answer"
