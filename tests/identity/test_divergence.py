@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -259,12 +261,16 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
         assert "weights, precision or kernels" in shown
         assert run("--reference", str(kept), "--candidate", bad.url, *here, "--json") == 1
         assert json.loads(capfd.readouterr().out)["candidates"][0]["verdict"] == "different"
+        program = bundle / "bad" / "ask.py"
+        asked = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+        assert "top_logprobs" in asked.stdout, asked.stderr
     told = json.loads((bundle / "bad" / "bundle.json").read_text())
     assert told["candidate_top"]
     assert told["difference"]["index"] == told["first_divergent_index"]
     assert len(told["request"]["prompt"]) == told["prompt_tokens"][1] + told["first_divergent_index"]
     assert (bundle / "bad" / "ask.sh").read_text().startswith(f"curl -s {bad.url}")
-    compile((bundle / "bad" / "ask.py").read_text(), "ask.py", "exec")
+    assert told["candidate_software"] == told["reference_software"]
+    assert "$OPENAI_API_KEY" in (bundle / "bad" / "ask.sh").read_text()
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,10 @@ class Reader(Protocol):
         """The model and where it is, for messages."""
 
     @property
+    def software(self) -> str | None:
+        """What serves it, as far as it says."""
+
+    @property
     def way(self) -> Way:
         """How it tells log-probabilities."""
 
@@ -98,8 +102,10 @@ async def open_reader(spec: ModelSpec) -> AsyncIterator[ServerReader]:
     plain = msgspec.structs.replace(spec, endpoint="completions")
     key = read_api_key(spec)
     async with OpenAIModel(spec, api_key=key) as model, OpenAIModel(plain, api_key=key) as completions:
-        await model.run_preflight()
-        yield await _find_reader(model, completions)
+        served = (await model.run_preflight()).first.models
+        reader = await _find_reader(model, completions)
+        reader.software = served[0].owned_by if served else None
+        yield reader
 
 
 async def _find_reader(model: OpenAIModel, completions: OpenAIModel) -> ServerReader:
@@ -165,6 +171,8 @@ class ServerReader:
     def __init__(self, model: OpenAIModel, completions: OpenAIModel, way: Way) -> None:
         self.way = way
         self.name = f"{model.spec.model} at {model.address}"
+        self.software: str | None = None
+        """What the server names as the model's owner, which most servers' software puts its own name into."""
         self.judges_chats = model.spec.endpoint == "chat"
         self._model, self._completions = model, completions
 

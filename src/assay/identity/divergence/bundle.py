@@ -36,7 +36,10 @@ def write_bundle(folder: Path, report: DivergenceReport, candidate: Candidate) -
     found = {
         "assay": __version__,
         "reference": report.reference.name,
+        "reference_software": report.reference.software,
+        "reference_asked": report.reference.created,
         "candidate": candidate.server,
+        "candidate_software": candidate.software,
         "candidate_way": candidate.way,
         "prompt": text.prompt,
         "prompt_tokens": [text.reference_prompt_tokens, text.candidate_prompt_tokens],
@@ -53,7 +56,8 @@ def write_bundle(folder: Path, report: DivergenceReport, candidate: Candidate) -
     address = candidate.server.rpartition(" at ")[2].rstrip("/")
     path = "/v1/chat/completions" if "messages" in body else "/v1/completions"
     line = (
-        f"curl -s {shlex.quote(address + path)} -H 'Content-Type: application/json' -d {shlex.quote(json.dumps(body))}"
+        f"curl -s {shlex.quote(address + path)} -H 'Content-Type: application/json' "
+        f'-H "Authorization: Bearer $OPENAI_API_KEY" -d {shlex.quote(json.dumps(body))}'
     )
     write_whole(folder / "ask.sh", f"{line}\n".encode())
     write_whole(folder / "ask.py", _PROGRAM.format(url=address + path, body=json.dumps(json.dumps(body))).encode())
@@ -83,10 +87,12 @@ def _body(candidate: Candidate, text: TextDifference, position: PositionDifferen
 
 
 _PROGRAM = """import json
+import os
 import urllib.request
 
 body = {body}
-request = urllib.request.Request("{url}", body.encode(), {{"Content-Type": "application/json"}})
+headers = {{"Content-Type": "application/json", "Authorization": "Bearer " + os.environ.get("OPENAI_API_KEY", "")}}
+request = urllib.request.Request("{url}", body.encode(), headers)
 with urllib.request.urlopen(request) as reply:
     choice = json.load(reply)["choices"][0]
 print(choice.get("text") or choice.get("message"))

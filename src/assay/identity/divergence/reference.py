@@ -39,6 +39,8 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """How its log-probabilities were known."""
     created: str
     texts: tuple[ReferenceText, ...]
+    software: str | None = None
+    """What served it, as far as it said."""
     format: int = FORMAT
 
 
@@ -63,7 +65,11 @@ async def take_text(reader: Reader, prompt: NamedPrompt, tokens: int) -> Referen
 def reference_of(reader: Reader, texts: tuple[ReferenceText, ...]) -> Reference:
     """The answers as a record of when and from where they are."""
     return Reference(
-        name=reader.name, way=reader.way, created=datetime.now(UTC).isoformat(timespec="seconds"), texts=texts
+        name=reader.name,
+        way=reader.way,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        texts=texts,
+        software=reader.software,
     )
 
 

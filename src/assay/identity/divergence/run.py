@@ -59,6 +59,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     server: str
+    software: str | None
+    """What serves it, as far as it says."""
     way: str
     """How its log-probabilities were known."""
     verdict: Identity | None
@@ -180,6 +182,7 @@ async def _compare(
     return Candidate(
         name=name,
         server=reader.name,
+        software=reader.software,
         way=reader.way,
         verdict=verdict,
         reason=reason,
