@@ -83,7 +83,7 @@ async def _check(asker: Asker, reader: Reader, alpha: float) -> Finding:
             if (found := differences(each.read.positions, each.generated.positions))
         ]
         errors += texts
-        if number == _ROUNDS_READ_TWICE - 1 or (test is None and number == _ROUNDS - 1):
+        if number == _ROUNDS_READ_TWICE - 1:
             test = DivergenceTest(numerics := _numerics(rounding), _SIZES * numerics, alpha, _BETA)
             texts = errors
         if test is not None:
