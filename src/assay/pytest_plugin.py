@@ -50,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "assay(policy=None, *, task, metric, min, max, baseline, margin, range, alpha): judge a model server first",
+        "assay(policy=None, *, task, metric, min, max, baseline, margin, range, alpha, identity): judge a server first",
     )
 
 
@@ -105,6 +105,8 @@ class AssayGate:
         if report.verdict is not Verdict.PASS:
             pytest.fail(_failure_text(report), pytrace=False)
         for model in report.models:
+            if model.identity is not None and model.identity.verdict is not Verdict.PASS:
+                warnings.warn(f"assay: {model.name}: identity: {model.identity.words}", stacklevel=2)
             if model.triage is not None:
                 warnings.warn(f"assay: {model.name}: {model.triage}", stacklevel=2)
         return report
@@ -120,7 +122,9 @@ class AssayGate:
             output_dir=self._option("assay_output_dir"),
         )
         if (path is None) == (not check):
-            raise SpecificationError("name a policy file, or write one check: task, metric and min, max or baseline")
+            raise SpecificationError(
+                "name a policy file, or write one check: task, metric and min, max or baseline; or identity={…}"
+            )
         if path is not None:
             file = self._config.rootpath / path
             return str(path), load_policy(file, overrides)
@@ -131,7 +135,8 @@ class AssayGate:
                 "or pass --assay-base-url and --assay-model"
             )
         include_path = self._option("assay_include_path")
-        return f"{check.get('task')}", override(policy_of_check(base_url, model, check, include_path), overrides)
+        policy = policy_of_check(base_url, model, check, include_path)
+        return f"{check.get('task', 'identity')}", override(policy, overrides)
 
     def _option(self, name: str) -> str | None:
         return self._config.getoption(name) or self._config.getini(name) or None
@@ -156,6 +161,10 @@ def _failure_text(report: GateReport) -> str:
     lines = [f"assay gate: {report.verdict}"]
     for model in report.models:
         lines.append(printable(f"{model.model} at {model.base_url}"))
+        if model.identity is not None:
+            lines.append(f"  identity: {printable(model.identity.words, 1000)}")
+        elif model.error is not None and not model.checks:
+            lines.append(f"  identity: invalid: {printable(model.error, 1000)}")
         for check in model.checks:
             lines.append(
                 f"  {check.verdict.upper():12} {printable(f'{check.task} {check.metric} {check.demand}', 400)}"

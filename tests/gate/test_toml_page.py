@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 import pytest
 
-from assay.gate.policy import CheckEntry, Policy
+from assay.gate.policy import CheckEntry, IdentityEntry, Policy
 from assay.types import TLS, Budget, ModelSpec, TaskOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "gate-toml.md"
@@ -22,6 +22,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "`[models.NAME]`": ModelSpec,
     "`[models.NAME.tls]`": TLS,
     "`[[checks]]`": CheckEntry,
+    "`[[identity]]`": IdentityEntry,
 }
 WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "anything"}
 

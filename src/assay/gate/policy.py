@@ -56,11 +56,31 @@ class CheckEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Name of a ``[models.…]`` table; None: every model must meet the check."""
 
 
+class IdentityEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One ``[[identity]]`` table, or ``identity = {…}``: is it still the model of a record?"""
+
+    record: str
+    """A file of ``assay fingerprint save``."""
+    noise: tuple[str, ...] = ()
+    """Records of the same model that count as healthy."""
+    tolerate: float = 0.0
+    size: float | None = None
+    alpha: float = 0.001
+    """The greatest chance of a wrong ``different``, and of a wrong ``same``."""
+    requests: int = 200
+    settles: bool = False
+    """Let ``same`` settle the checks on scores, which must all have a baseline, without asking anything for them."""
+    model: str | None = None
+    """Name of a ``[models.…]`` table; None: every model is checked."""
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """A policy file. Its relative paths start at its folder."""
 
     models: dict[str, ModelSpec]
-    checks: tuple[CheckEntry, ...]
+    checks: tuple[CheckEntry, ...] = ()
+    identity: tuple[IdentityEntry, ...] = ()
+    """Asked before the checks on scores; at most one for each model."""
     tasks: tuple[str, ...] = ()
     """What to run; empty: the checks' tasks. If a check is about one task of a group, the group must be named here."""
     options: TaskOptions = TaskOptions()
@@ -122,6 +142,8 @@ def load_policy(path: str | Path, overrides: Overrides | None = None) -> Policy:
 
 
 def _policy(document: dict[str, Any], place: str) -> Policy:
+    if isinstance(document.get("identity"), dict):
+        document = {**document, "identity": [document["identity"]]}
     _refuse_unknown_keys(document, Policy, place)
     try:
         policy = msgspec.convert(document, Policy)
@@ -132,21 +154,23 @@ def _policy(document: dict[str, Any], place: str) -> Policy:
 
 
 def policy_of_check(base_url: str, model: str, check: dict[str, Any], include_path: str | None = None) -> Policy:
-    """A policy of one check on one server.
+    """A policy of one check on one server, with an identity check before it, or only the latter.
 
     Args:
         base_url: the server.
         model: the name under which it serves the model.
-        check: the keys of a ``[[checks]]`` table.
+        check: the keys of a ``[[checks]]`` table, and ``identity``: those of an ``[[identity]]`` table.
         include_path: a folder of the user's own task YAML.
 
     Raises:
         SpecificationError: a key is unknown, or a value is missing or not valid.
     """
+    scores = {key: value for key, value in check.items() if key != "identity"}
     document = {
         "models": {"main": {"base_url": base_url, "model": model}},
         "options": {} if include_path is None else {"include_path": include_path},
-        "checks": [check],
+        "checks": [scores] if scores else [],
+        "identity": check.get("identity", []),
         "output_dir": "assay-results",
     }
     return _policy(document, "the check")
@@ -199,13 +223,14 @@ def _split_model_name(text: str, policy: Policy) -> tuple[str, str]:
 
 
 def specifications(policy: Policy) -> dict[str, Specification]:
-    """One run for each model, with its part of the error rate that the checks of all models share.
+    """One run for each model that has checks on scores, with its part of the error rate that all checks share.
 
     Raises:
         SpecificationError: two models would send the same requests to the same server.
     """
-    sharing = {name: sum(entry.alpha is None for entry in _entries_of(name, policy)) for name in policy.models}
-    runs = {name: _specification(name, policy, sharing[name] / max(sum(sharing.values()), 1)) for name in policy.models}
+    names = [name for name in policy.models if _entries_of(name, policy)]
+    sharing = {name: sum(entry.alpha is None for entry in _entries_of(name, policy)) for name in names}
+    runs = {name: _specification(name, policy, sharing[name] / max(sum(sharing.values()), 1)) for name in names}
     _refuse_shared_answers(runs)
     return runs
 
@@ -227,7 +252,7 @@ def _specification(name: str, policy: Policy, part: float) -> Specification:
         model=policy.models[name],
         options=policy.options,
         checks=tuple(_check(entry, policy) for entry in entries),
-        alpha=policy.alpha * (part or 1),
+        alpha=(policy.alpha - _spent_on_identity(policy)) * (part or 1),
         early_stopping=_stopping(policy) if policy.stop_early else None,
         output_dir=policy.output_dir,
         log_samples=policy.log_samples,
@@ -245,6 +270,19 @@ def _entries_of(model: str, policy: Policy) -> list[CheckEntry]:
     return [entry for entry in policy.checks if entry.model in (None, model)]
 
 
+def identity_of(model: str, policy: Policy) -> IdentityEntry | None:
+    """The identity check of a model; None if the policy has none for it."""
+    return next((entry for entry in policy.identity if entry.model in (None, model)), None)
+
+
+def _spent_on_identity(policy: Policy) -> float:
+    """What identity checks that may decide the gate take of the error rate that all checks share."""
+    if policy.correction == "none":
+        return 0.0
+    entries = [(name, entry) for name in policy.models if (entry := identity_of(name, policy)) is not None]
+    return sum(entry.alpha for name, entry in entries if entry.settles or not _entries_of(name, policy))
+
+
 def _check(entry: CheckEntry, policy: Policy) -> Check:
     fields = {name: getattr(entry, name) for name in Check.__struct_fields__ if name != "alpha"}
     return Check(alpha=policy.alpha if entry.alpha is None and policy.correction == "none" else entry.alpha, **fields)
@@ -253,7 +291,7 @@ def _check(entry: CheckEntry, policy: Policy) -> Check:
 def _validate(policy: Policy, path: str) -> None:
     if not policy.models:
         raise SpecificationError(f"{path} names no model: write a table [models.NAME]")
-    if not policy.checks:
+    if not policy.checks and not policy.identity:
         raise SpecificationError(f"{path} has no checks: write at least one table [[checks]]")
     refuse_alpha(policy.alpha, f"{path}: alpha")
     if policy.budget != Budget() and not policy.stop_early:
@@ -269,10 +307,38 @@ def _validate(policy: Policy, path: str) -> None:
                 f"{path}: Holm's method shares one alpha; leave out the alpha of the check on {entry.task}"
             )
         validate_check(_check(entry, policy))
-    if unused := [name for name in policy.models if not _entries_of(name, policy)]:
+    _validate_identity(policy, path)
+    judged = {name for name in policy.models if _entries_of(name, policy) or identity_of(name, policy)}
+    if unused := [name for name in policy.models if name not in judged]:
         raise SpecificationError(
             f"{path}: no check is for model '{unused[0]}', so nothing would judge it: add one, or leave out "
             f"[models.{unused[0]}]"
+        )
+
+
+def _validate_identity(policy: Policy, path: str) -> None:
+    for entry in policy.identity:
+        if entry.model is not None and entry.model not in policy.models:
+            raise SpecificationError(
+                f"{path}: identity is for model '{entry.model}', but there is {_suggestion(entry.model, policy.models)}"
+            )
+        refuse_alpha(entry.alpha, f"{path}: alpha of identity")
+    for name in policy.models:
+        entries = [entry for entry in policy.identity if entry.model in (None, name)]
+        if len(entries) > 1:
+            raise SpecificationError(f"{path}: model '{name}' has {len(entries)} identity checks; keep one of them")
+        without = [check.task for check in _entries_of(name, policy) if check.baseline is None]
+        if entries and entries[0].settles and without:
+            raise SpecificationError(
+                f"{path}: identity cannot settle the check on {without[0]}, which has no baseline: the same model may "
+                "always have missed it; leave out settles, or give the check a baseline"
+            )
+        if entries and entries[0].settles and not _entries_of(name, policy):
+            raise SpecificationError(f"{path}: settles, but model '{name}' has no check on scores; leave it out")
+    if (spent := _spent_on_identity(policy)) >= policy.alpha and policy.checks:
+        raise SpecificationError(
+            f"{path}: identity checks use {spent:g} of alpha = {policy.alpha:g}, which leaves nothing for the checks "
+            "on scores: lower the alpha of identity, or raise the policy's"
         )
 
 
@@ -294,8 +360,12 @@ def _resolve_paths(policy: Policy, folder: Path) -> Policy:
     models = {name: with_resolved_paths(model) for name, model in policy.models.items()}
     options = replace(policy.options, **{name: resolved(getattr(policy.options, name)) for name in _PATHS_OF_OPTIONS})
     checks = tuple(replace(entry, baseline=resolved(entry.baseline)) for entry in policy.checks)
+    identity = tuple(
+        replace(entry, record=resolved(entry.record), noise=tuple(map(resolved, entry.noise)))
+        for entry in policy.identity
+    )
     output_dir = resolved(policy.output_dir) or "."
-    return replace(policy, models=models, options=options, checks=checks, output_dir=output_dir)
+    return replace(policy, models=models, options=options, checks=checks, identity=identity, output_dir=output_dir)
 
 
 def _refuse_unknown_keys(value: Any, kind: Any, place: str) -> None:

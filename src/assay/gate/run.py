@@ -12,16 +12,18 @@ from assay.checks.verdicts import describe
 from assay.client.urls import without_secrets
 from assay.diagnosis.remark import triage_remark
 from assay.errors import UnjudgeableError
-from assay.gate.policy import Policy, load_policy, specifications
-from assay.results.check_results import CheckResult, Verdict, worst
+from assay.gate.identity_check import IdentityOutcome, check_identity, settled_checks
+from assay.gate.policy import Policy, identity_of, load_policy, specifications
+from assay.results.check_results import CheckResult, Verdict, worst_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from assay.evaluation import Evaluation
+    from assay.gate.policy import IdentityEntry
     from assay.progress import Progress
-    from assay.types import Specification, StoppedEarly
+    from assay.types import ModelSpec, Specification, StoppedEarly
 
 
 class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +35,8 @@ class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str
     """Its address; several are separated by commas."""
     checks: tuple[CheckResult, ...]
+    identity: IdentityOutcome | None = None
+    """What the identity check found, if the policy has one."""
     error: str | None = None
     """Why nothing could be judged; None if the model was judged."""
     results_file: str | None = None
@@ -42,6 +46,14 @@ class ModelOutcome(msgspec.Struct, frozen=True, kw_only=True):
     other_models: dict[str, int] = {}
     """Models named in replies other than the one asked for, with their numbers of answers."""
     seconds: float = 0.0
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """All that count for the gate."""
+        scores = tuple(check.verdict for check in self.checks)
+        if self.error is not None:
+            return (*scores, Verdict.INVALID)
+        return scores if self.identity is None or not self.identity.decides else (*scores, self.identity.verdict)
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,40 +100,57 @@ def run_gate(
         policy, name = load_policy(policy), name or str(policy)
     outcomes: list[ModelOutcome] = []
     evaluations: list[Evaluation] = []
-    for model_name, specification in specifications(policy).items():
-        outcomes.append(_outcome(model_name, specification, progress, evaluations))
-    results = [check for outcome in outcomes for check in outcome.checks]
-    report = GateReport(policy=name or "policy", verdict=worst(results), models=tuple(outcomes))
+    runs = specifications(policy)
+    for model_name, model in policy.models.items():
+        outcome = _outcome(
+            model_name, model, runs.get(model_name), identity_of(model_name, policy), progress, evaluations
+        )
+        outcomes.append(outcome)
+    verdict = worst_verdict([verdict for outcome in outcomes for verdict in outcome.verdicts])
+    report = GateReport(policy=name or "policy", verdict=verdict, models=tuple(outcomes))
     on_result(report)
     finish_all(evaluations)
     return report
 
 
 def _outcome(
-    name: str, specification: Specification, progress: Progress | None, evaluations: list[Evaluation]
+    name: str,
+    model: ModelSpec,
+    specification: Specification | None,
+    entry: IdentityEntry | None,
+    progress: Progress | None,
+    evaluations: list[Evaluation],
 ) -> ModelOutcome:
-    """Evaluate one model, and add its run to `evaluations` unless it could not be judged."""
+    """Judge one model: its identity first, then its scores, unless identity settles them."""
     from assay.evaluation import evaluate
 
     started = time.monotonic()
-    model = specification.model
+    identity = None
+    outcome = ModelOutcome(
+        name=name, model=model.model, base_url=", ".join(map(without_secrets, model.base_urls)), checks=()
+    )
     try:
+        if entry is not None:
+            identity = check_identity(entry, model, specification)
+            outcome = msgspec.structs.replace(outcome, identity=identity)
+        if specification is None:
+            return msgspec.structs.replace(outcome, seconds=time.monotonic() - started)
+        if identity is not None and identity.settled:
+            settled = settled_checks(identity, specification)
+            return msgspec.structs.replace(outcome, checks=settled, seconds=time.monotonic() - started)
         evaluation = evaluate(specification, progress, finish=False)
     except UnjudgeableError as error:
-        return ModelOutcome(
-            name=name,
-            model=model.model,
-            base_url=", ".join(map(without_secrets, model.base_urls)),
-            checks=tuple(describe(check, Verdict.INVALID, str(error)) for check in specification.checks),
+        checks = () if specification is None else specification.checks
+        return msgspec.structs.replace(
+            outcome,
+            checks=tuple(describe(check, Verdict.INVALID, str(error)) for check in checks),
             error=str(error),
             seconds=time.monotonic() - started,
         )
     evaluations.append(evaluation)
     totals = evaluation.document.additions.totals
-    return ModelOutcome(
-        name=name,
-        model=model.model,
-        base_url=", ".join(map(without_secrets, model.base_urls)),
+    return msgspec.structs.replace(
+        outcome,
         checks=evaluation.checks,
         results_file=str(evaluation.results_file),
         stopped_early=evaluation.stopped_early,

@@ -31,7 +31,12 @@ def gate_text(report: GateReport) -> RenderableType:
     lines: list[RenderableType] = []
     for model in report.models:
         lines.append(Text(printable(f"{model.name}: {model.model} at {model.base_url}"), style="bold"))
-        lines.append(check_lines(model.checks))
+        if model.identity is not None:
+            lines.append(Text(printable(f"identity: {model.identity.words}", _REMARK)))
+        elif model.error is not None and not model.checks:
+            lines.append(Text(printable(f"identity: invalid: {model.error}", _REMARK)))
+        if model.checks:
+            lines.append(check_lines(model.checks))
         if model.stopped_early is not None:
             lines.append(Text(asked_words(model.stopped_early), style="dim"))
         lines += [Text(remark, style="yellow") for remark in remarks_on(model)]
@@ -48,7 +53,13 @@ def gate_markdown(report: GateReport) -> str:
     lines = [f"### {_SIGNS[report.verdict]} Assay gate: {report.verdict}", ""]
     for model in report.models:
         lines += [f"**{escaped(model.name)}**: {escaped(model.model)} at {escaped(model.base_url)}", ""]
-        lines += table(_HEADINGS, [_row(check) for check in model.checks])
+        if model.identity is not None:
+            sign = f"{_SIGNS[model.identity.verdict]} " if model.identity.decides else ""
+            lines += [f"{sign}identity: {escaped(model.identity.words, _REMARK)}", ""]
+        elif model.error is not None and not model.checks:
+            lines += [f"{_SIGNS[Verdict.INVALID]} identity: invalid: {escaped(model.error, _REMARK)}", ""]
+        if model.checks:
+            lines += table(_HEADINGS, [_row(check) for check in model.checks])
         if model.stopped_early is not None:
             lines += ["", escaped(asked_words(model.stopped_early), 400)]
         for remark in remarks_on(model):

@@ -40,7 +40,10 @@ def write_step_summary(report: GateReport, environment: Mapping[str, str]) -> No
 
 
 def annotation_lines(report: GateReport) -> list[str]:
-    """Workflow commands, one for each check that did not pass, and one for each model that passed with a fault."""
+    """Workflow commands, one for each check that did not pass, and one for each model that passed with a fault.
+
+    One more for each that is not, or not surely, the recorded model.
+    """
     lines = [
         f"::{_LEVELS[check.verdict]} title={_property(f'assay: {model.name} {check.task} {check.verdict}')}"
         f"::{_message(f'{check.metric} {check.demand}: {check.reason}')}"
@@ -52,6 +55,15 @@ def annotation_lines(report: GateReport) -> list[str]:
         for model in report.models
         if model.triage is not None and all(check.verdict is Verdict.PASS for check in model.checks)
     ]
+    for model in report.models:
+        if model.identity is not None and model.identity.verdict in _LEVELS:
+            level = _LEVELS[model.identity.verdict] if model.identity.decides else "warning"
+            title, words = f"assay: {model.name} identity", model.identity.words
+        elif model.error is not None and not model.checks:
+            level, title, words = "error", f"assay: {model.name} identity invalid", model.error
+        else:
+            continue
+        lines.append(f"::{level} title={_property(title)}::{_message(words)}")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""A gate's outcome as JUnit XML: one suite a model, one case a check."""
+"""A gate's outcome as JUnit XML: one suite a model, one case a check, identity's among them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def junit_xml(report: GateReport) -> bytes:
     root = ET.Element("testsuites", name=f"assay gate {_plain(report.policy)}")
     for model in report.models:
         root.append(_suite(model))
-    _count(root, [check for _, check in report.checks])
+    _count(root, [verdict for model in report.models for verdict in _verdicts(model)])
     ET.indent(root)
     encoded: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return encoded + b"\n"
@@ -33,7 +33,9 @@ def junit_xml(report: GateReport) -> bytes:
 
 def _suite(model: ModelOutcome) -> ET.Element:
     suite = ET.Element("testsuite", name=_plain(f"{model.name} ({model.model})"), time=f"{model.seconds:.3f}")
-    _count(suite, list(model.checks))
+    _count(suite, _verdicts(model))
+    if (identity := _identity_verdict(model)) is not None:
+        suite.append(_identity_case(model, identity))
     for check in model.checks:
         case = ET.SubElement(
             suite,
@@ -51,6 +53,28 @@ def _suite(model: ModelOutcome) -> ET.Element:
     return suite
 
 
+def _verdicts(model: ModelOutcome) -> list[Verdict]:
+    identity = _identity_verdict(model)
+    return [*([] if identity is None else [identity]), *(check.verdict for check in model.checks)]
+
+
+def _identity_verdict(model: ModelOutcome) -> Verdict | None:
+    """As the case shows it: a finding that leaves the decision to the scores passes. None if there is no case."""
+    if model.identity is None:
+        return Verdict.INVALID if model.error is not None and not model.checks else None
+    return model.identity.verdict if model.identity.decides else Verdict.PASS
+
+
+def _identity_case(model: ModelOutcome, verdict: Verdict) -> ET.Element:
+    case = ET.Element("testcase", classname=_plain(f"assay.{model.name}"), name="identity")
+    words = _plain(model.error or "" if model.identity is None else model.identity.words)
+    if verdict is Verdict.PASS:
+        ET.SubElement(case, "system-out").text = words
+    else:
+        ET.SubElement(case, "failure" if verdict is Verdict.FAIL else "error", type=verdict, message=words)
+    return case
+
+
 def _details(model: ModelOutcome, check: CheckResult) -> str:
     place = f"; results in {model.results_file}" if model.results_file else ""
     said = f"{check.task} {check.metric} {check.demand}: {check.reason}; {model.base_url}{place}"
@@ -61,10 +85,10 @@ def _why(model: ModelOutcome) -> str:
     return "".join(f"; {words}" for words in (*remarks_on(model), model.triage) if words)
 
 
-def _count(element: ET.Element, checks: list[CheckResult]) -> None:
-    element.set("tests", str(len(checks)))
-    element.set("failures", str(sum(check.verdict is Verdict.FAIL for check in checks)))
-    element.set("errors", str(sum(check.verdict in (Verdict.INVALID, Verdict.INCONCLUSIVE) for check in checks)))
+def _count(element: ET.Element, verdicts: list[Verdict]) -> None:
+    element.set("tests", str(len(verdicts)))
+    element.set("failures", str(verdicts.count(Verdict.FAIL)))
+    element.set("errors", str(verdicts.count(Verdict.INVALID) + verdicts.count(Verdict.INCONCLUSIVE)))
 
 
 def _plain(text: str) -> str:

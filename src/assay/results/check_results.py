@@ -96,8 +96,12 @@ class EvidenceCourse(msgspec.Struct, frozen=True, kw_only=True):
 
 def worst(results: Sequence[CheckResult]) -> Verdict:
     """The verdict on several checks: the worst of theirs; ``invalid`` without checks."""
-    if not results:
+    return worst_verdict([result.verdict for result in results])
+
+
+def worst_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """The worst of several verdicts; ``invalid`` without any."""
+    if not verdicts:
         return Verdict.INVALID
-    verdicts = {result.verdict for result in results}
     order = (Verdict.FAIL, Verdict.INVALID, Verdict.INCONCLUSIVE)
     return next((verdict for verdict in order if verdict in verdicts), Verdict.PASS)
