@@ -47,6 +47,7 @@ _SECTIONS = {
             "fingerprint",
             "Tell from fifty one-token requests whether it is still the same model.",
         ),
+        "watch": ("assay.cli.watch", "watch", "Visit a server from cron, and give alarm when it changes."),
         "diverge": ("assay.cli.diverge", "diverge", "Say where in an answer two servers part, and how far."),
         "selfcheck": ("assay.cli.selfcheck", "selfcheck", "Check one server against itself: cache, load, sampling, …"),
     },

@@ -22,9 +22,11 @@ from assay.identity.divergence.reference import Reference, read_reference, write
 from assay.identity.divergence.run import Candidate, DivergenceOptions, DivergenceReport, diverge_async
 from assay.identity.fingerprint import Fingerprint, PromptRecord, read_fingerprint, write_fingerprint
 from assay.identity.selfcheck import Check, Finding, Outcome, SelfcheckOptions, SelfcheckReport, selfcheck_async
+from assay.identity.watching import Visit, WatchOptions, watch_async
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from assay.types import ModelSpec
 
@@ -45,12 +47,15 @@ __all__ = [
     "Reference",
     "SelfcheckOptions",
     "SelfcheckReport",
+    "Visit",
+    "WatchOptions",
     "check_fingerprint",
     "check_itself",
     "diverge",
     "read_fingerprint",
     "read_reference",
     "take_fingerprint",
+    "watch",
     "write_fingerprint",
     "write_reference",
 ]
@@ -157,3 +162,29 @@ def diverge(
     refuse_inside_event_loop("diverge", "await asyncio.to_thread(diverge, …)")
     chosen = DivergenceOptions() if options is None else options
     return asyncio.run(diverge_async(reference, candidates, prompts, chosen, noise, on_progress=on_progress))
+
+
+def watch(
+    fingerprint: Fingerprint, spec: ModelSpec, log: Path, options: WatchOptions, noise: Sequence[Fingerprint] = ()
+) -> Visit:
+    """Visit a server once: ask for a few first tokens, and append what was found to a log.
+
+    The evidence of a change adds up from visit to visit, and begins anew after an alarm, or with another record or
+    other options. If the server is gone, the log says so, and the evidence is kept.
+
+    Args:
+        fingerprint: the record of the model as it should be.
+        spec: the server and model to watch.
+        log: file of the visits, one a line (JSON); made if there is none.
+        options: how often it is visited, and how many false alarms a year are allowed.
+        noise: fingerprints of the same model that count as healthy.
+
+    Raises:
+        SpecificationError: a value makes no sense.
+        UnsupportedTaskError: the server gives no log-probabilities.
+        FileFormatError: the log is something else, or damaged.
+        JournalLockedError: another visit is going on.
+        OutputError: the log cannot be written.
+    """
+    refuse_inside_event_loop("watch", "await asyncio.to_thread(watch, …)")
+    return asyncio.run(watch_async(fingerprint, spec, log, options, noise))

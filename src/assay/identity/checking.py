@@ -22,7 +22,8 @@ from assay.types import Failure
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from assay.identity.fingerprint import Fingerprint
+    from assay.identity.fingerprint import Fingerprint, PromptRecord
+    from assay.identity.top_logprobs import FirstToken
     from assay.types import ModelSpec
 
 USUAL_ERROR_RATE = 0.001
@@ -104,8 +105,7 @@ async def check_fingerprint_async(
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> IdentityResult:
     """:func:`assay.check_fingerprint` in an event loop."""
-    others = [distance_at_most(fingerprint, each) for each in noise]
-    at_most = max([fingerprint.noise_at_most, options.tolerate, *others])
+    at_most = noise_of(fingerprint, noise, options.tolerate)
     size = max(_SIZES * at_most, _LEAST_SIZE) if options.size is None else options.size
     _validate(options, at_most, size)
     test = DivergenceTest(at_most, size, options.alpha, options.beta)
@@ -123,21 +123,16 @@ async def check_fingerprint_async(
                 if len(failures) > _MOST_FAILURES:
                     raise NothingMeasuredError(f"{len(failures)} of {asked} requests failed: {reply.message}")
                 continue
-            if record.prompt_tokens and reply.prompt_tokens and record.prompt_tokens != reply.prompt_tokens:
+            if (words := other_prompt(record, reply)) is not None:
                 return IdentityResult(
                     verdict=Identity.DIFFERENT,
-                    reason=_other_prompt(record.prompt_tokens, reply.prompt_tokens, asked),
+                    reason=f"after {asked} request{'s' if asked > 1 else ''}: {words}",
                     requests=asked,
                     divergence=fmean(test.values) if test.values else None,
                     noise=at_most,
                     size=size,
                 )
-            if 2 * len(reply.top) < len(record.top):
-                raise UnsupportedTaskError(
-                    f"the server lists {len(reply.top)} alternatives of the first token, and the record has "
-                    f"{len(record.top)}: too few to compare; raise the server's limit (vLLM: --max-logprobs), or "
-                    "record it anew"
-                )
+            refuse_few_alternatives(record, reply)
             found = divergence(record.top, reply.top)
             test.add(found)
             differences[record.prompt] = PromptDifference(
@@ -159,6 +154,15 @@ async def check_fingerprint_async(
         size=size,
         largest=tuple(sorted(differences.values(), key=lambda each: each.divergence, reverse=True)[:3]),
     )
+
+
+def noise_of(fingerprint: Fingerprint, noise: Sequence[Fingerprint], tolerate: float) -> float:
+    """The mean divergence that noise makes, at most: the record's own, that of healthy others, or what is tolerated.
+
+    Raises:
+        SpecificationError: another fingerprint has hardly a prompt in common with it.
+    """
+    return max([fingerprint.noise_at_most, tolerate, *(distance_at_most(fingerprint, each) for each in noise)])
 
 
 def distance_at_most(reference: Fingerprint, other: Fingerprint) -> float:
@@ -188,13 +192,29 @@ def _validate(options: IdentityOptions, at_most: float, size: float) -> None:
         )
 
 
-def _other_prompt(recorded: int, found: int, asked: int) -> str:
-    more = found - recorded
+def other_prompt(record: PromptRecord, reply: FirstToken) -> str | None:
+    """What it means that the server counts another number of prompt tokens than the record; None if it does not."""
+    if not record.prompt_tokens or not reply.prompt_tokens or record.prompt_tokens == reply.prompt_tokens:
+        return None
+    more = reply.prompt_tokens - record.prompt_tokens
     tokens = f"{abs(more)} prompt token{'s' if abs(more) > 1 else ''} {'more' if more > 0 else 'fewer'}"
     return (
-        f"after {asked} request{'s' if asked > 1 else ''}: the server counts {tokens} than was recorded: another chat "
-        "template (or a date in it), system prompt or tokenizer, or a doubled BOS"
+        f"the server counts {tokens} than was recorded: another chat template (or a date in it), system prompt or "
+        "tokenizer, or a doubled BOS"
     )
+
+
+def refuse_few_alternatives(record: PromptRecord, reply: FirstToken) -> None:
+    """Refuse a server that lists too few tokens to be compared.
+
+    Raises:
+        UnsupportedTaskError: with what to do.
+    """
+    if 2 * len(reply.top) < len(record.top):
+        raise UnsupportedTaskError(
+            f"the server lists {len(reply.top)} alternatives of the first token, and the record has "
+            f"{len(record.top)}: too few to compare; raise the server's limit (vLLM: --max-logprobs), or record it anew"
+        )
 
 
 def _reason(verdict: Identity, asked: int, mean: float, at_most: float, size: float, options: IdentityOptions) -> str:
