@@ -72,12 +72,12 @@ helm-web: .venv/web-ready .venv-helm/ready
 
 test-hf: .venv-hf/ready
 	@echo "== pytest, models in this process beside lm-eval's own hf"
-	@OMP_NUM_THREADS=1 .venv-hf/bin/python -m pytest --quiet tests/inprocess
+	@OMP_NUM_THREADS=1 .venv-hf/bin/python -m pytest --quiet tests/inprocess tests/helm/running/test_huggingface.py
 
 .venv-hf/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv-hf
 	@.venv-hf/bin/python -m pip install --quiet $(HELM_TORCH)
-	@.venv-hf/bin/python -m pip install --quiet --constraint constraints.txt $(LM_EVAL_WHEELS) accelerate -e ".[hf,tokenizer,dev]"
+	@.venv-hf/bin/python -m pip install --quiet --constraint constraints.txt $(LM_EVAL_WHEELS) accelerate -e ".[hf,helm,tokenizer,dev]"
 	@touch $@
 
 lint: .venv/test-ready

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.helm_options import allow_fewer_option, metric_options, metric_options_of, output_options
+from assay.cli.local_options import DTYPES
 from assay.cli.sections import SHARED, SectionedCommand
 from assay.cli.server_options import address_options, addresses, concurrency_option, server_options, with_server_options
 
@@ -73,7 +74,7 @@ _SECTIONS = {
 @click.option(
     "--batch-size", type=click.IntRange(min=1), default=8, show_default=True, help="Prompts at once.", metavar="N"
 )
-@click.option("--dtype", default="auto", show_default=True, help="Its precision.", metavar="TYPE")
+@click.option("--dtype", type=click.Choice(DTYPES), default="auto", show_default=True, help="Its precision.")
 @click.option("--device", help="Where it runs.  [default: a GPU if there is one]", metavar="NAME")
 @click.option(
     "--bos/--no-bos",

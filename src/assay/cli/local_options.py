@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     Command = TypeVar("Command", bound=Callable[..., Any])
 
-_DTYPES = ("auto", "float32", "bfloat16", "float16")
+DTYPES = ("auto", "float32", "bfloat16", "float16")
 _NAMES = ("dtype", "device", "batch_size", "attn", "revision", "trust_remote_code")
 
 
@@ -27,7 +27,7 @@ def _batch_size(_: click.Context, __: click.Parameter, value: str | None) -> int
 
 
 _OPTIONS = (
-    click.option("--dtype", type=click.Choice(_DTYPES), help="With hf: precision of the weights.  [default: auto]"),
+    click.option("--dtype", type=click.Choice(DTYPES), help="With hf: precision of the weights.  [default: auto]"),
     click.option("--device", help="With hf: PyTorch's device.  [default: a GPU if there is one]", metavar="NAME"),
     click.option(
         "--batch-size",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assay.helm.scoring.code import UnsafeCode
+    from assay.types import Precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +84,7 @@ class LocalModel:
     """Its folder, or its name on the hub."""
     batch_size: int = 8
     """Prompts in a batch."""
-    dtype: str = "auto"
+    dtype: Precision = "auto"
     """``auto`` (the precision of the stored weights), ``float32``, ``bfloat16`` or ``float16``."""
     device: str | None = None
     """PyTorch's device; None: a GPU if there is one."""

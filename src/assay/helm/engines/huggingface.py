@@ -8,22 +8,22 @@ which at temperature 0 puts everything on one token.
 from __future__ import annotations
 
 import hashlib
-import importlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay.errors import MissingDependencyError, SpecificationError, UnsupportedTaskError
+from assay.errors import SpecificationError, UnsupportedTaskError
 from assay.helm.running.bodies import check_supported, is_scoring
 from assay.helm.running.generation_watch import GenerationWatch
 from assay.helm.tokenization import read_tokenizer
-from assay.types import Completion, CompletionToken
+from assay.inprocess.loading import identity_of, library, load_model
+from assay.types import Completion, CompletionToken, LocalOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assay.helm.adaptation import Request
+    from assay.types import Precision
 
 _MAX_LOGITS = 1 << 28
 """Logits held at once while prompts are scored (1 GiB of float32)."""
@@ -54,7 +54,7 @@ class HuggingFaceEngine:
         path: str,
         *,
         batch_size: int = 8,
-        dtype: str = "auto",
+        dtype: Precision = "auto",
         device: str | None = None,
         max_length: int | None = None,
         add_bos: bool = True,
@@ -62,16 +62,14 @@ class HuggingFaceEngine:
     ) -> None:
         self.path = path
         self.batch_size = batch_size
-        self._torch, transformers = _import("torch"), _import("transformers")
+        self._torch, transformers = library("torch"), library("transformers")
         self._transformers = transformers
-        transformers.utils.logging.disable_progress_bar()
-        transformers.utils.logging.set_verbosity_error()  # it warns of long prompts before they are cut
-        self._dtype, self._add_bos, self._seed = dtype, add_bos, seed
-        self._device = device or ("cuda" if self._torch.cuda.is_available() else "cpu")
+        self._add_bos, self._seed = add_bos, seed
+        self._model: Any = load_model(path, LocalOptions(dtype=dtype, device=device))
+        self._device = self._model.device
+        self._loaded = identity_of(path, self._model)
         try:
             self._tokenizer: Any = read_tokenizer(transformers, path)
-            model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
-            self._model: Any = model.to(self._device).eval()
         except Exception as error:  # transformers raises anything for a damaged file
             reason = " ".join(str(error).split())[:300]
             raise SpecificationError(f"the model {path!r} cannot be loaded: {reason}") from None
@@ -93,8 +91,7 @@ class HuggingFaceEngine:
         """The model and everything that can change its answers."""
         return {
             "model": f"hf:{self.path}",
-            "files": _fingerprint(self.path, self._model.config),
-            "dtype": self._dtype,
+            **self._loaded,
             "window": self.max_length,
             "begins": self._add_bos,
             "seed": self._seed,
@@ -287,20 +284,3 @@ class HuggingFaceEngine:
                 f"the files of the model {self.path!r} do not say its context length; give it with --max-length"
             )
         return min(known)
-
-
-def _import(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise MissingDependencyError(
-            f"a model in this process needs the package {name}: pip install 'assay[helm,hf]'"
-        ) from None
-
-
-def _fingerprint(path: str, config: Any) -> Any:
-    """Identifies a version of the model: the hub's commit, or its files' sizes and modification times."""
-    folder = Path(path)
-    if not folder.is_dir():
-        return getattr(config, "_commit_hash", None)
-    return [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in sorted(folder.glob("*.*"))]
