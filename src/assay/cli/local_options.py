@@ -56,7 +56,7 @@ def local_model(options: Mapping[str, Any]) -> ModelSpec | None:
     """
     from assay.inprocess.preparing import LocalModel, is_local
 
-    given = {name: options[name] for name in _NAMES if options.get(name)}
+    given = {name: value for name in _NAMES if (value := options.get(name)) is not None and value is not False}
     if not is_local(options["model"]):
         if given:
             raise click.UsageError(
