@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
+import io
 import json
 import random
 import re
@@ -19,17 +20,23 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from assay._util.text import visible
 from assay.cli.output import report_beside
 from assay.cli.report import report as report_command
 from assay.diagnosis import Cause, Confidence, Example, Finding, Triage
+from assay.diagnosis.findings import CauseShare, LossReference, Waterfall
 from assay.errors import FileFormatError, OutputError
 from assay.reports.html import ASSETS, report_file, write_report
 from assay.reports.page import outline
 from assay.reports.page_budget import MOST_HELD, TextStore
 from assay.reports.page_samples import SamplePacker
 from assay.reports.page_texts import cut
+from assay.reports.page_wrong_answers import wrong_answers
+from assay.reports.triage import triage_text
+from assay.reports.waterfall import steps
+from assay.results.check_results import CheckResult, Verdict
 from assay.results.reading import read_results
 from assay.runs.samples import Filtered, Message, Prompt, RunSample
 from assay.types import Answer, Failure, FailureCause, Outcome
@@ -266,9 +273,9 @@ def test_why_the_run_scored_low_is_told_with_links_to_samples(tmp_path: Path) ->
     found = Triage(run="r", samples=40, score=0.5, headline="answers are cut off", findings=(finding,))
     file = with_assays_part(write_run(tmp_path, {"t": [1.0, 0.0]}), triage=found.recorded)
     page = write_report(file).read_text()
+    assert '<p class="headline">answers are cut off</p>' in page[: page.index('<section id="triage">')]
     section = page[page.index('<section id="triage">') : page.index('<section id="samples">')]
     for part in (
-        '<p class="headline">answers are cut off</p>',
         "answers are cut off at the token limit",
         "explains +0.2500",
         "12 of 40 answers &lt;cut&gt;",
@@ -278,10 +285,96 @@ def test_why_the_run_scored_low_is_told_with_links_to_samples(tmp_path: Path) ->
         assert part in section
 
 
+def top_of(page: str) -> str:
+    """What stands before the table of scores."""
+    return page[page.index('<section id="scores"') : page.index("<thead>")]
+
+
+def test_the_top_says_verdict_score_beside_the_threshold_and_how_the_causes_share_the_loss(tmp_path: Path) -> None:
+    finding = Finding(
+        cause=Cause.TRUNCATED,
+        evidence="2 of 4 answers",
+        advice="raise max_gen_toks",
+        samples=2,
+        of=4,
+        confidence=Confidence.CERTAIN,
+        examples=(Example("t", 3, ""),),
+    )
+    share = CauseShare(cause=Cause.TRUNCATED, title="cut <off>", gain=0.25, low=0.125, high=0.5, is_measured=True)
+    found = Triage(
+        run="r",
+        samples=4,
+        score=0.25,
+        headline="answers are cut off",
+        findings=(finding,),
+        waterfall=Waterfall(
+            score=0.25, shares=(share,), unexplained=0.375, target=0.875, target_is=LossReference.CHECK
+        ),
+    )
+    check = CheckResult(
+        task="t", metric="exact_match,get-answer", min=0.875, value=0.25, verdict=Verdict.FAIL, reason="too low"
+    )
+    file = with_assays_part(
+        write_run(tmp_path, {"t": [1.0, 0.0, 0.0, 0.0]}),
+        triage=found.recorded,
+        checks=[msgspec.to_builtins(check)],
+    )
+    top = top_of(write_report(file).read_text())
+    places = [
+        top.index(part)
+        for part in (
+            "fail</span>",
+            '<b class="score">0.2500</b>',
+            "demanded &gt;= 0.875",
+            "answers are cut off",
+            "0.2500</td>",
+            "+0.2500</td>",
+            "cut &lt;off&gt; (measured, 0.1250 to 0.5000)",
+            "+0.3750</td>",
+            "unexplained</th>",
+            "0.8750</td>",
+            "what the check demands",
+            "3 in the list",
+            'href="#t/3"',
+            'href="#t/1"',
+            'href="#t/2"',
+        )
+    ]
+    assert places == sorted(places)
+    terminal = Console(width=200, file=io.StringIO(), record=True)
+    terminal.print(triage_text(found))
+    lines = [" ".join(line.split()) for line in terminal.export_text().splitlines()]
+    for step in steps(found.waterfall):
+        assert f"{step.figure} {step.words}" in lines
+
+
+def test_the_wrong_answers_at_the_top_are_lost_ones_before_others(tmp_path: Path) -> None:
+    before = write_run(tmp_path / "a", {"t": [0.0] * 10 + [1.0] * 2})
+    after = write_run(tmp_path / "b", {"t": [0.0] * 12})
+    top = top_of(write_report(after, baseline=before).read_text())
+    assert "12 in the list" in top
+    assert re.findall(r'href="#t/(\d+)"', top)[:2] == ["10", "11"]
+    healthy = write_run(tmp_path / "c", {"t": [1.0] * 3})
+    assert "in the list" not in top_of(write_report(healthy).read_text())
+
+
+@given(st.lists(texts, min_size=2, max_size=4), texts)
+def test_a_wrong_answer_shows_the_end_of_its_question(questions: list[str], start: str) -> None:
+    packer = SamplePacker({"t": "acc,none"})
+    for place, question in enumerate(questions):
+        packer.add(sample(place, f"{start * 4}{question}", "said", right=False))
+    found = wrong_answers(packer, ())
+    assert found.count == len(questions)
+    for one in found.shown:
+        whole = f"{start * 4}{questions[one.doc_id]}".strip()
+        assert one.question == (whole if len(whole) <= 280 else f"…{whole[-280:]}")
+        assert (one.answer, one.target) == ("said", "gold")
+
+
 def test_a_baseline_brings_its_triage(tmp_path: Path) -> None:
     before = write_run(tmp_path / "a", {"t": [1.0] * 60})
     after = write_run(tmp_path / "b", {"t": [1.0] * 30 + [0.0] * 30})
-    assert "the answers themselves are worse" in write_report(after, baseline=before).read_text()
+    assert "answers come in another form than the baseline" in write_report(after, baseline=before).read_text()
     assert '<section id="triage">' not in write_report(after).read_text()
 
 

@@ -25,6 +25,8 @@ from assay.reports.endpoints import HEADINGS as ENDPOINT_HEADINGS
 from assay.reports.page import difference_bounds, has_samples, outline, score_bounds
 from assay.reports.page_budget import BUDGET, deflated
 from assay.reports.page_gathering import PageSamples
+from assay.reports.page_wrong_answers import wrong_answers
+from assay.reports.waterfall import bounds, steps
 from assay.results.reading import read_results
 from assay.runs.samples import results_file_of
 from assay.types import Outcome
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     import jinja2
 
+    from assay.diagnosis import Example, Triage
     from assay.reports.page import RunOutline
     from assay.reports.page_baseline import BaselineTexts
     from assay.reports.page_gathering import Gathering
@@ -113,6 +116,7 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int, gatherin
     if gathered is None or baseline is not None:
         gathered = _gather(results_file, document, PageSamples(run, texts))
     packed, plots = gathered.packer.pack(budget), gathered.measured.plots()
+    explanation = explanation if explanation is not None and explanation.findings else None
     style, library, script = _joined(_STYLES), _joined([_LIBRARY]), _joined(_SCRIPTS)
     return (
         _environment()
@@ -121,7 +125,9 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int, gatherin
             run=run,
             results_file=results_file.name,
             comparison=comparison,
-            triage=explanation if explanation is not None and explanation.findings else None,
+            triage=explanation,
+            waterfall=steps(None if explanation is None else explanation.waterfall),
+            wrong=wrong_answers(gathered.packer, _telling(explanation), run.tasks_without_wrong()),
             packed=packed,
             figures=run.figures(gathered.measured),
             plots=plots,
@@ -134,6 +140,11 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int, gatherin
             policy=_policy([library, script], style),
         )
     )
+
+
+def _telling(explanation: Triage | None) -> tuple[Example, ...]:
+    """The samples that show the likeliest cause."""
+    return explanation.causes[0].examples if explanation is not None and explanation.causes else ()
 
 
 def _gather(results_file: Path, document: ResultsDocument, gathered: PageSamples) -> PageSamples:
@@ -209,5 +220,5 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         bytecode_cache=_compiled_templates(),
     )
-    environment.globals |= {"score_bounds": score_bounds, "difference_bounds": difference_bounds}
+    environment.globals |= {"score_bounds": score_bounds, "difference_bounds": difference_bounds, "step_bounds": bounds}
     return environment

@@ -141,6 +141,15 @@ class RunOutline(msgspec.Struct, frozen=True, kw_only=True):
             chosen.setdefault(score.task, score.metric)
         return chosen
 
+    def tasks_without_wrong(self) -> set[str]:
+        """The tasks whose score is better the lower it is: 0 is no wrong answer there."""
+        chosen = self.chosen_keys()
+        return {
+            score.task
+            for score in self.scores
+            if score.higher_is_better is False and score.metric == chosen[score.task]
+        }
+
     def figures(self, measured: ResponseFigures) -> list[Figure]:
         """Tokens, latency and throughput in words; none if the run did not record them."""
         totals = self.totals

@@ -85,6 +85,11 @@ class TextStore:
             self._shorten()
             self._most_held = max(MOST_HELD, 2 * self._held)  # cut texts may be as long: cut no more
 
+    def entry(self, number: int) -> dict[str, Any]:
+        """A sample's texts, by the order in which samples were added."""
+        entry: dict[str, Any] = plain(self._entry(number))
+        return entry
+
     def pack(self, budget: int) -> PackedTexts:
         """All texts, as long as the budget allows.
 

@@ -106,16 +106,30 @@ class SamplePacker:
         rank = 0 if flips else _rank(sample, is_right=is_right)
         self._texts.add(entry_of(sample, references, before), rank)
 
+    @property
+    def tasks(self) -> Sequence[TaskRows]:
+        """The tasks of the samples taken, each with the key that says whether a sample is right."""
+        for task in self._tasks:
+            wanted = self._chosen.get(task.name)
+            task.chosen = task.keys.index(wanted) if wanted in task.keys else 0
+        return self._tasks
+
+    def rows(self) -> list[Any]:
+        """The rows of the samples taken, see :func:`_row`."""
+        return list(msgspec.json.decode(b"[" + self._rows[:-1] + b"]"))
+
+    def texts(self, number: int) -> tuple[dict[str, Any], Sequence[Turn]]:
+        """A sample's entry (:func:`assay.reports.page_texts.entry_of`), and the turns to which it refers."""
+        place = next(place for place, task in enumerate(self._tasks) if number < task.first + task.count)
+        return self._texts.entry(number), self._references[place]
+
     def pack(self, budget: int = BUDGET) -> PackedSamples:
         """Everything taken, with texts as long as the budget allows.
 
         Args:
             budget: characters for the texts.
         """
-        for task in self._tasks:
-            wanted = self._chosen.get(task.name)
-            task.chosen = task.keys.index(wanted) if wanted in task.keys else 0
-        for task, references in zip(self._tasks, self._references, strict=True):
+        for task, references in zip(self.tasks, self._references, strict=True):
             if task.common:
                 task.common = utf16_length(up_to_blank_line(references[-1][1][: task.common]))
         texts, count = self._texts.pack(budget), self._count

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.text import Text
 
 from assay._util.text import printable
-from assay.diagnosis.findings import LossReference
+from assay.reports.waterfall import steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     from assay.diagnosis import Finding, Triage
 
 _LENGTH = 600
-_TARGETS = {
-    LossReference.BASELINE: "the baseline's score",
-    LossReference.CHECK: "what the check demands",
-    LossReference.FULL: "the full score",
-}
 
 
 def triage_text(triage: Triage) -> RenderableType:
@@ -46,16 +41,11 @@ def _subject(triage: Triage) -> str:
 
 def _waterfall_lines(triage: Triage) -> Iterator[RenderableType]:
     """From the score to what it should be, a line for each cause."""
-    waterfall = triage.waterfall
-    if waterfall is None or not waterfall.shares:
-        return
-    yield Text()
-    yield Text(f"{waterfall.score:8.4f}  score")
-    for share in waterfall.shares:
-        how = "measured" if share.is_measured else "estimated"
-        yield Text(f"{share.gain:+8.4f}  {share.title} ({how}, {share.low:.4f} to {share.high:.4f})")
-    yield Text(f"{waterfall.unexplained:+8.4f}  unexplained")
-    yield Text(f"{waterfall.target:8.4f}  {_TARGETS[waterfall.target_is]}")
+    lines = steps(triage.waterfall)
+    if lines:
+        yield Text()
+    for step in lines:
+        yield Text(f"{step.figure:>8}  {step.words}")
 
 
 def _finding_lines(finding: Finding) -> Iterator[RenderableType]:

@@ -103,7 +103,7 @@ async function start() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plots.draw());
   document.querySelector("#theme").addEventListener("click", () => switchTheme(plots));
   document.querySelector("#keys").addEventListener("click", () => document.querySelector("#help").showModal());
-  for (const link of document.querySelectorAll("a[href='#samples'][data-outcome], a[href='#samples'][data-flip]")) {
+  for (const link of document.querySelectorAll("a[href='#samples'][data-outcome], a[href='#samples'][data-flip], a[href='#samples'][data-score]")) {
     link.addEventListener("click", () => filters.set(link.dataset));
   }
   document.documentElement.dataset.ready = "yes";
