@@ -141,7 +141,7 @@ def test_on_paper_there_are_scores_and_the_open_sample(report: Path, opened: Ope
     with opened(report, "#sums/1") as page:
         page.wait_for_selector("#sample h3")
         page.emulate_media(media="print")
-        assert page.locator("#scores table").is_visible()
+        assert page.locator("#scores .wide table").is_visible()
         assert page.locator("#sample h3").is_visible()
         assert not page.locator("#list").is_visible()
         assert not page.locator("#filters").is_visible()

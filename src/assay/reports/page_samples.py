@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from assay._util.json_text import as_json
+from assay._util.json_text import as_json, plain
 from assay.reports.page_budget import BUDGET, PackedTexts, TextStore
 from assay.reports.page_texts import (
     LABEL,
@@ -116,7 +116,7 @@ class SamplePacker:
 
     def rows(self) -> list[Any]:
         """The rows of the samples taken, see :func:`_row`."""
-        return list(msgspec.json.decode(b"[" + self._rows[:-1] + b"]"))
+        return list(plain(b"[%b]" % bytes(self._rows[:-1])))
 
     def texts(self, number: int) -> tuple[dict[str, Any], Sequence[Turn]]:
         """A sample's entry (:func:`assay.reports.page_texts.entry_of`), and the turns to which it refers."""
