@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from assay.diagnosis.causes import Cause
 from benchmarks.triage.replies import Reply
@@ -212,14 +213,16 @@ def _fault(
     return Fault(name=name, change=change, with_baseline=with_baseline, alone=alone, **more)  # type: ignore[arg-type]
 
 
+_NEW_AFTER: dict[str, Any] = {"after": True, "held_out": True}
+
 FAULTS: tuple[Fault, ...] = (
     # The answer in another form.
     _fault("boxed", _said("So \\boxed{SAID}"), _FORM, _FORM),
-    _fault("bold", _said("**SAID**"), _FORM, _FORM, held_out=True),
+    _fault("bold", _said("**SAID**"), _FORM, _FORM),
     _fault("final answer", _said("Final answer: SAID"), _FORM, _FORM),
-    _fault("in JSON", _said('{"answer": "SAID"}'), _FORM, _FORM, held_out=True),
+    _fault("in JSON", _said('{"answer": "SAID"}'), _FORM, _FORM),
     _fault("in a code fence", _said("```\nSAID\n```"), _FORM | _STOP, _FORM | _STOP),
-    _fault("in XML", _said("<answer>SAID</answer>"), _FORM, _FORM, held_out=True),
+    _fault("in XML", _said("<answer>SAID</answer>"), _FORM, _FORM),
     _fault(
         "spaced letters", _text(lambda text, _: " ".join(text)), _ALTERED | _BAD_TEXT, _ALTERED | _BAD_TEXT, after=True
     ),
@@ -233,7 +236,6 @@ FAULTS: tuple[Fault, ...] = (
         _ALTERED | _BAD_TEXT,
         _ALTERED | _BAD_TEXT,
         after=True,
-        held_out=True,
     ),
     _fault(
         "tokenizer's Ġ",
@@ -248,7 +250,6 @@ FAULTS: tuple[Fault, ...] = (
         _ALTERED | _BAD_TEXT,
         _ALTERED | _BAD_TEXT,
         after=True,
-        held_out=True,
     ),
     _fault(
         "role prefix",
@@ -261,18 +262,16 @@ FAULTS: tuple[Fault, ...] = (
         _text(lambda text, _: f"<|im_start|>assistant\n{text}<|im_end|>"),
         _FORM | _STOP | _causes(C.CHAT_TEMPLATE_DOUBLED, C.CHAT_TEMPLATE_MISSING),
         _FORM | _STOP | _causes(C.CHAT_TEMPLATE_DOUBLED, C.CHAT_TEMPLATE_MISSING),
-        held_out=True,
     ),
     _fault("preamble", _text(lambda text, _: f"Sure! Here it is.\n\n{text}"), *[_FORM | _CUT_SHORT] * 2),
     _fault(
         "question echoed",
         _text(lambda text, _: f"Question: as you asked.\nQ: see above.\n\n{text}"),
-        *[_FORM | _CUT_SHORT] * 2,
-        held_out=True,
+        *[_FORM | _CUT_SHORT | _EMPTY] * 2,
     ),
     # Reasoning.
     _fault("think tags", _leaked("<think>", "</think>"), _LEAK, _LEAK),
-    _fault("thinking tags", _leaked("<thinking>", "</thinking>"), _LEAK, _LEAK, held_out=True),
+    _fault("thinking tags", _leaked("<thinking>", "</thinking>"), _LEAK, _LEAK),
     _fault("think without opening", _leaked("", "</think>"), *[_LEAK | _CUT_SHORT] * 2),
     _fault(
         "all in reasoning",
@@ -301,14 +300,12 @@ FAULTS: tuple[Fault, ...] = (
     _fault(
         "stop inside first line",
         _text(lambda text, _: text.split(" ")[0]),
-        _STOP,
-        _STOP,
+        *[_STOP | _CUT_SHORT] * 2,
         after=True,
         explained_only=True,
-        held_out=True,
     ),
     _fault("empty", _only(text=""), *[_EMPTY] * 2, after=True),
-    _fault("null content", _only(text=None), *[_EMPTY] * 2, after=True, held_out=True),
+    _fault("null content", _only(text=None), *[_EMPTY] * 2, after=True),
     _fault(
         "tool calls",
         _only(text=None, finish_reason="tool_calls", tool_calls=True),
@@ -322,7 +319,6 @@ FAULTS: tuple[Fault, ...] = (
         _causes(C.EMPTY, C.REFUSED),
         _causes(C.EMPTY, C.REFUSED),
         after=True,
-        held_out=True,
     ),
     _fault(
         "runs on",
@@ -336,12 +332,11 @@ FAULTS: tuple[Fault, ...] = (
         "refusal in other words",
         _only(text="This request goes against the policy of this service and was declined"),
         *[_causes(C.REFUSED)] * 2,
-        held_out=True,
     ),
     _fault("rubbish", _text(_rubbish), *[_causes(C.GIBBERISH)] * 2),
-    _fault("rubbish after token n", _text(_cut_rest), *[_causes(C.GIBBERISH)] * 2, held_out=True),
+    _fault("rubbish after token n", _text(_cut_rest), *[_causes(C.GIBBERISH)] * 2),
     _fault("loop", _text(lambda text, _: text[:9] + " the" * 900), *[_causes(C.REPETITIVE, C.TRUNCATED)] * 2),
-    _fault("exclamation marks", _only(text="!" * 400), *[_causes(C.REPETITIVE, C.GIBBERISH)] * 2, held_out=True),
+    _fault("exclamation marks", _only(text="!" * 400), *[_causes(C.REPETITIVE, C.GIBBERISH)] * 2),
     _fault(
         "Chinese",
         _only(text="我认为这个问题的答案很明显，应该仔细考虑每一个条件，然后得出结论"),
@@ -351,14 +346,13 @@ FAULTS: tuple[Fault, ...] = (
         "Spanish",
         _only(text="Creo que la respuesta a esta pregunta es muy clara si se miran bien todas las condiciones"),
         *[_causes(C.WRONG_LANGUAGE)] * 2,
-        held_out=True,
     ),
     _fault("constant answer", _constant, *[_causes(C.SAME_ANSWER)] * 2),
     _fault("answers swapped", lambda _, context: context.neighbour, _causes(C.SWAPPED), _NONE),
     _fault("temperature 2", _text(_hot), *[_causes(C.GIBBERISH, C.WRONG_LANGUAGE)] * 2),
     # Numbers, letters, sentences.
     _fault("decimals", _reworded_number("{}.00"), _FORM, _FORM, tasks=_NUMBERS),
-    _fault("separators and decimals", _reworded_number("{:,}.00"), _FORM, _FORM, tasks=_NUMBERS, held_out=True),
+    _fault("separators and decimals", _reworded_number("{:,}.00"), _FORM, _FORM, tasks=_NUMBERS),
     _fault("option text", _option_text, _FORM, _FORM, tasks=_LETTERS),
     _fault(
         "sentence cut at a full stop",
@@ -392,10 +386,9 @@ FAULTS: tuple[Fault, ...] = (
         "input cut",
         lambda reply, context: replace(_wrong(reply, context), longest_question=context.longest_kept),
         _causes(C.INPUT_CUT, C.ONE_LENGTH_BAND),
-        _NONE,
+        _causes(C.INPUT_CUT),
         where="longest",
         strengths=(0.15, 0.3, 0.5),
-        held_out=True,
     ),
     _fault(
         "degrades half-way",
@@ -420,7 +413,6 @@ FAULTS: tuple[Fault, ...] = (
         _causes(C.CHAT_TEMPLATE_MISSING),
         _NONE,
         strengths=_ALL,
-        held_out=True,
     ),
     _fault(
         "rubbish from half-way",
@@ -429,13 +421,73 @@ FAULTS: tuple[Fault, ...] = (
         _causes(C.ONE_TIME_SPAN, C.GIBBERISH),
         where="end",
         strengths=(0.2, 0.35, 0.5),
-        held_out=True,
     ),
     _fault(
         "one bad endpoint",
         lambda reply, context: replace(_wrong(reply, context), endpoint="http://b:8000"),
         *[_causes(C.ONE_ENDPOINT)] * 2,
         strengths=(0.2, 0.35, 0.5),
+    ),
+    # Forms that were written when the detectors were finished, and are run for their figures alone.
+    _fault("upper case", _text(lambda text, _: text.upper()), *[_FORM | _ALTERED] * 2, after=True, held_out=True),
+    _fault("zero-width marks", _text(lambda text, _: "\u200b".join(text)), *[_FORM | _ALTERED] * 2, **_NEW_AFTER),
+    _fault(
+        "no blanks", _text(lambda text, _: text.replace(" ", "")), *[_FORM | _ALTERED | _BAD_TEXT] * 2, **_NEW_AFTER
+    ),
+    _fault(
+        "each word twice",
+        _text(lambda text, _: " ".join(f"{word} {word}" for word in text.split(" "))),
+        *[_FORM | _ALTERED | _causes(C.REPETITIVE)] * 2,
+        **_NEW_AFTER,
+    ),
+    _fault("percent escapes", _text(lambda text, _: quote(text)), *[_FORM | _ALTERED | _BAD_TEXT] * 2, **_NEW_AFTER),
+    _fault(
+        "escaped blanks", _text(lambda text, _: text.replace(" ", "\\u0020")), *[_FORM | _ALTERED] * 2, **_NEW_AFTER
+    ),
+    _fault("backwards", _text(lambda text, _: text[::-1]), *[_FORM | _ALTERED | _BAD_TEXT] * 2, **_NEW_AFTER),
+    _fault(
+        "first half lost",
+        _text(lambda text, _: text[len(text) // 2 :]),
+        *[_FORM | _ALTERED | _EMPTY | _CUT_SHORT | _causes(C.TRUNCATED)] * 2,
+        **_NEW_AFTER,
+    ),
+    _fault(
+        "first word lost",
+        _text(lambda text, _: text.partition(" ")[2]),
+        *[_FORM | _ALTERED | _EMPTY | _CUT_SHORT | _causes(C.TRUNCATED)] * 2,
+        **_NEW_AFTER,
+    ),
+    _fault("in a table", _said("| answer |\n| --- |\n| SAID |"), *[_FORM | _STOP] * 2, held_out=True),
+    _fault("in LaTeX", _said("$SAID$"), _FORM, _FORM, held_out=True),
+    _fault("in YAML", _said("answer: SAID\nconfidence: high"), *[_FORM | _STOP] * 2, held_out=True),
+    _fault("as a list item", _said("1. SAID"), *[_FORM | _STOP] * 2, held_out=True),
+    _fault(
+        "disclaimer",
+        _text(lambda text, _: f"{text}\n\nPlease note that I may be wrong: I have 3 sources and 2 doubts."),
+        *[_FORM | _causes(C.RUN_ON)] * 2,
+        **_NEW_AFTER,
+    ),
+    _fault(
+        "reflection tags", _leaked("<reflection>", "</reflection>"), *[_LEAK | _FORM | _CUT_SHORT] * 2, held_out=True
+    ),
+    _fault(
+        "not in your region",
+        _only(text="⚠ This content is not available in your region"),
+        *[_FORM | _causes(C.REFUSED, C.SAME_ANSWER)] * 2,
+        held_out=True,
+    ),
+    _fault(
+        "Portuguese",
+        _only(text="Acho que a resposta a esta pergunta está no texto e não é difícil de encontrar"),
+        *[_causes(C.WRONG_LANGUAGE)] * 2,
+        held_out=True,
+    ),
+    _fault(
+        "gateway errors",
+        lambda reply, _: replace(reply, status=502),
+        *[_causes(C.SERVER_FAILURES)] * 2,
+        strengths=(0.05, 0.2, 0.5),
+        held_out=True,
     ),
     _fault("weaker model", _wrong, _WORSE, _NONE, strengths=(0.2, 0.4, 0.7)),
 )

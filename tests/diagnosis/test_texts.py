@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.diagnosis.extraction import Where, missed_answer
-from assay.diagnosis.texts import Sign, signs_of
+from assay.diagnosis.texts import Sign, is_in_another_language, signs_of
 
 PROMPT = (
     "Question: A man buys three apples for the price of two and sells them at the market. How many of them does he "
@@ -119,3 +119,17 @@ def test_answers_of_real_models_show_next_to_nothing(model_outputs_dir: Path) ->
 @given(st.text("abcdefgh .,\n", min_size=3, max_size=140).filter(lambda piece: len(set(piece)) > 2))
 def test_every_loop_is_seen(piece: str) -> None:
     assert Sign.REPETITIVE in signs_of(ENGLISH + piece * (600 // len(piece) + 4), PROMPT)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "is_found"),
+    [
+        ("when was the last time the philadelphia eagles played the patriots", True),
+        ("Wann haben die Eagles das letzte Mal gegen die Patriots gespielt und wie ging es aus", False),
+        ("x + 3 = 5", False),
+    ],
+)
+def test_a_short_answer_in_spanish_to_a_short_question(prompt: str, is_found: bool) -> None:
+    said = "Creo que la respuesta a esta pregunta es muy clara si se miran bien todas las condiciones"
+    assert is_in_another_language(said, prompt) is is_found
+    assert not is_in_another_language("I think that the answer to this is on the first page of it", prompt)

@@ -132,7 +132,7 @@ def _is_unread(sample: SampleFacts) -> bool:
     return (
         sample.outcome is Outcome.UNEXTRACTED
         and (sample.score or 0.0) < 1
-        and not sample.signs
+        and sample.is_plain
         and sample.missed is None
         and not sample.is_open_thought
     )

@@ -302,7 +302,7 @@ def _may_be_a_beginning(sample: SampleFacts) -> bool:
         and sample.is_unfinished
         and sample.finish_reason != "length"
         and len(sample.excerpt) >= _SHORTEST_BEGINNING
-        and not sample.signs
+        and sample.is_plain
         and sample.missed is None
         and bool(_ordinary_stops([sample]))
     )
@@ -408,7 +408,7 @@ def _knows_lengths(evidence: Evidence) -> bool:
 def _lacks_result(sample: SampleFacts) -> bool:
     return (
         sample.outcome is Outcome.UNEXTRACTED
-        and not sample.signs
+        and sample.is_plain
         and sample.missed is None
         and not sample.is_open_thought
         and bool(_ordinary_stops([sample]))

@@ -12,7 +12,7 @@ import msgspec
 
 from assay._util.batches import batches
 from assay.diagnosis.extraction import Where, golds_of, missed_answer
-from assay.diagnosis.repairs import steps_of
+from assay.diagnosis.repairs import CHARACTERS_CHANGED, steps_of
 from assay.diagnosis.shapes import Shape, shape_of
 from assay.diagnosis.texts import REASONING_TAG, Sign, has_marks, signs_of
 from assay.runs.record import document_mean
@@ -101,6 +101,11 @@ class SampleFacts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The right answer, if the target is one short answer."""
     shape: Shape | None = None
     """How the answer looks; None without a text."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the text shows no sign, and is written in the model's own characters."""
+        return not self.signs and CHARACTERS_CHANGED.isdisjoint(self.altered)
 
     @property
     def place(self) -> tuple[str, int]:

@@ -145,7 +145,8 @@ REPAIRS: tuple[Repair, ...] = (
     ),
 )
 """All of them, in the order in which they are applied."""
-BY_NAME = {repair.name: repair for repair in REPAIRS}
+CHARACTERS_CHANGED = frozenset(repair.name for repair in REPAIRS if repair.cause is Cause.TEXT_ALTERED)
+"""Names of the repairs of how a text is written."""
 
 
 class Step(NamedTuple):

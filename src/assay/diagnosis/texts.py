@@ -85,7 +85,11 @@ _ELSEWHERE = 0.25
 _FEWEST_WORDS = 40
 _ENGLISH = 0.12
 """Least share of these words in an English prompt; English prose has about 0.45."""
+_ENGLISH_IF_SHORT = 0.25
+_FEWEST_ASKED = 6
 _NOT_ENGLISH = 0.05
+_BEYOND_ENGLISH = 3
+"""A short text in another language has more than so many times as many of its common words as of English ones."""
 _FEWEST_LETTERS = 40
 """Letters of a prompt that tell its script."""
 _FEWEST_FOREIGN_LETTERS = 8
@@ -208,10 +212,10 @@ def is_in_another_language(text: str, prompt: str) -> bool:
             script = asked.most_common(1)[0][0]
             if said[script] < said.total() / 2:
                 return True
+    if _is_in_a_known_language(text) and _is_english_question(prompt):
+        return True
     if _is_surely_english(text):
         return False
-    if _is_in_a_known_language(text) and (_english(prompt) or 0.0) > _ENGLISH:
-        return True
     share = _english(text)
     if share is None or share >= _NOT_ENGLISH or (has_any(_CODING, text) and _CODE.search(text)):
         return False
@@ -257,11 +261,24 @@ def _is_surely_english(text: str) -> bool:
     return len(list(filter(_COMMON_ENGLISH.__contains__, words))) >= _NOT_ENGLISH * len(words)
 
 
+def _is_english_question(prompt: str) -> bool:
+    """Whether a prompt, however short, is in English."""
+    words = [_bare_word(word) for word in prompt.lower().split()]
+    common = len(list(filter(_COMMON_ENGLISH.__contains__, words)))
+    least = _ENGLISH if len(words) >= _FEWEST_WORDS else _ENGLISH_IF_SHORT
+    return len(words) >= _FEWEST_ASKED and common >= least * len(words) and not _is_in_a_known_language(prompt)
+
+
 def _is_in_a_known_language(text: str) -> bool:
     """Whether even a short text is surely in one of the languages whose common words are listed."""
     words = [_bare_word(word) for word in text.lower().split()]
+    if len(words) < _FEWEST_SHORT:
+        return False
     common = len(list(filter(_COMMON_ELSEWHERE.__contains__, words)))
-    return len(words) >= _FEWEST_SHORT and common >= _ELSEWHERE * len(words)
+    if common < _ELSEWHERE * len(words):
+        return False
+    # English has words of other languages' lists, and they have its "a" and "me".
+    return common > _BEYOND_ENGLISH * len(list(filter(_COMMON_ENGLISH.__contains__, words)))
 
 
 def _english(text: str) -> float | None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _STAGES: tuple[frozenset[Cause], ...] = (
     frozenset({Cause.SERVER_FAILURES, Cause.SCORER_FAILURES, Cause.ONE_ENDPOINT}),
+    frozenset({Cause.INPUT_CUT}),
     frozenset(
         {
             Cause.WRONG_MODEL,
@@ -29,7 +30,6 @@ _STAGES: tuple[frozenset[Cause], ...] = (
             Cause.BOS_DOUBLED,
             Cause.BOS_MISSING,
             Cause.SYSTEM_PROMPT_IGNORED,
-            Cause.INPUT_CUT,
             Cause.TOKENIZER_CHANGED,
             Cause.SWAPPED,
         }
