@@ -183,3 +183,12 @@ def test_a_policy_is_read_with_other_values_in_place_of_its_own(tmp_path: Path) 
     assert policy.models["main"].base_urls == ("http://b", "http://c")
     assert policy.output_dir == "elsewhere"
     assert load_policy(file).models["main"].base_urls == ("http://a",)
+
+
+@pytest.mark.parametrize(
+    "local", ['base_url = "hf:/models/small"', 'base_url = "http://a"\nlocal = {dtype = "float32"}']
+)
+def test_a_model_in_this_process_is_refused(local: str, tmp_path: Path) -> None:
+    text = f'[models.main]\n{local}\nmodel = "m"\n{CHECK}'
+    with pytest.raises(SpecificationError, match=r"\[models.main\] is a model in this process; a gate judges servers"):
+        load_policy(write(tmp_path, text))

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from assay.gate.policy import CheckEntry, IdentityEntry, Policy
-from assay.types import TLS, Budget, ModelSpec, TaskOptions
+from assay.types import TLS, Budget, LocalOptions, ModelSpec, TaskOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "gate-toml.md"
 TABLES: dict[str, type[msgspec.Struct]] = {
@@ -85,7 +85,7 @@ def test_every_table_of_a_policy_is_on_the_page() -> None:
         found.add(struct)
         info = msgspec.inspect.type_info(struct)
         unread += [kind for kind in _structs_in(info) if kind not in found]
-    assert found == set(TABLES.values())
+    assert found == {*TABLES.values(), LocalOptions}  # which a gate refuses
 
 
 def _structs_in(info: Any) -> set[type[msgspec.Struct]]:

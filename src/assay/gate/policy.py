@@ -291,6 +291,12 @@ def _check(entry: CheckEntry, policy: Policy) -> Check:
 def _validate(policy: Policy, path: str) -> None:
     if not policy.models:
         raise SpecificationError(f"{path} names no model: write a table [models.NAME]")
+    for name, model in policy.models.items():
+        if model.local is not None or model.base_url.startswith("hf:"):
+            raise SpecificationError(
+                f"{path}: [models.{name}] is a model in this process; a gate judges servers: serve it, or judge it by "
+                "`assay run --model hf:… --min …`"
+            )
     if not policy.checks and not policy.identity:
         raise SpecificationError(f"{path} has no checks: write at least one table [[checks]]")
     refuse_alpha(policy.alpha, f"{path}: alpha")
