@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from assay.reports.html import write_report
+from assay.reports.html import ASSETS, write_report
 from tests.web.conftest import Opened, await_text
-from tests.web.written_runs import write_run
+from tests.web.written_runs import KEY, write_run
 
 pytestmark = pytest.mark.web
 
@@ -166,6 +167,112 @@ def test_long_names_need_no_scrolling_sideways_either(tmp_path: Path, opened: Op
         page.keyboard.press("j")
         assert page.locator("#triage a").count() > 0
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def _ends(page: Any, selector: str) -> list[float]:
+    """Where the elements end on the right, in pixels."""
+    return [box["x"] + box["width"] for box in (one.bounding_box() for one in page.locator(selector).all()) if box]
+
+
+@pytest.fixture(scope="module")
+def wide_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Long names, a course of evidence, and lengths of answers, beside a baseline."""
+    folder = tmp_path_factory.mktemp("wide")
+    tasks = {
+        f"leaderboard_mmlu_pro_{subject}_with_a_long_name": [{"right": number % 3 == 0} for number in range(40)]
+        for subject in ("biology", "computer_science")
+    }
+    results = write_run(folder / "now", tasks)
+    before = write_run(folder / "before", {name: [{}] * 40 for name in tasks})
+    course = {
+        "population": 1050,
+        "alpha": 0.01,
+        "threshold": 0.75,
+        "higher_is_better": True,
+        "seen": [10, 105],
+        "estimate": [0.5, 0.375],
+        "low": [0.0, 0.25],
+        "high": [1.0, 0.625],
+        "for_pass": [0.0, -2.0],
+        "for_fail": [0.0, 2.0],
+    }
+    task = next(iter(tasks))
+    evidence = {
+        "task": task,
+        "metric": KEY,
+        "demand": ">= 0.75",
+        "is_difference": False,
+        "decided_after": 105,
+        "course": course,
+    }
+    document = json.loads(results.read_text())
+    document["assay"] = {"evidence": [evidence]}
+    results.write_text(json.dumps(document))
+    return write_report(results, baseline=before)
+
+
+def test_a_table_of_differences_fits_a_window(wide_tables: Path, opened: Opened) -> None:
+    with opened(wide_tables, viewport={"width": 1280, "height": 800}) as page:
+        assert page.locator("#baseline .wide").evaluate("(area) => area.scrollWidth - area.clientWidth") <= 0
+
+
+def test_a_narrow_window_shows_scores_and_differences(wide_tables: Path, opened: Opened) -> None:
+    with opened(wide_tables, viewport={"width": 400, "height": 800}) as page:
+        assert max(_ends(page, "#scores .wide td.strong")) <= 400
+        assert max(_ends(page, "#baseline .wide td.strong")) <= 400
+
+
+def test_a_page_of_a4_cuts_off_no_column(wide_tables: Path, opened: Opened) -> None:
+    inside_the_margins = 688  # pixels of 1/96 inch: 210 mm less twice 14 mm
+    with opened(wide_tables, viewport={"width": inside_the_margins, "height": 1000}) as page:
+        page.emulate_media(media="print")
+        assert page.locator(".wide").count() == 2
+        assert max(_ends(page, ".wide table")) <= inside_the_margins
+
+
+def test_plots_are_told_in_words_and_legends_have_values(wide_tables: Path, opened: Opened) -> None:
+    with opened(wide_tables) as page:
+        named = page.locator("[data-plot]").evaluate_all("(plots) => plots.map((plot) => plot.ariaLabel)")
+        assert named == [
+            "score 0.3750 after 105 documents, range 0.2500 to 0.6250, threshold 0.75",
+            "evidence for pass 0.01, evidence for fail 100 after 105 documents; 100 decides",
+        ]
+        for media in ("screen", "print"):
+            page.emulate_media(media=media)
+            assert page.locator("[data-plot=course] .u-value").all_inner_texts() == [
+                "105",
+                "0.3750",
+                "0.2500",
+                "0.6250",
+            ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_axe_finds_nothing(width: int, scheme: str, report: Path, wide_tables: Path, opened: Opened) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (make test-web)")
+    for file in (report, wide_tables):
+        with opened(file, viewport={"width": width, "height": 900}, color_scheme=scheme) as page:
+            page.keyboard.press("j")
+            page.wait_for_selector("#sample h3")
+            found = axe.Axe().run(page).response["violations"]
+            assert [(one["id"], [node["target"] for node in one["nodes"]]) for one in found] == []
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [
+        (105, 1050, [200, 500, 1000]),
+        (3, 4, [3, 3.2, 3.4, 3.6, 3.8, 4]),
+        (0.02, 0.9, [0.02, 0.05, 0.1, 0.2, 0.5]),
+        (1, 100000, [1, 10, 100, 1000, 10000, 100000]),
+    ],
+)
+def test_ticks_are_round_and_several(low: float, high: float, ticks: list[float], browser: Any) -> None:
+    page = browser.new_page()
+    script = (ASSETS / "plots.js").read_text()
+    assert page.evaluate(f"(() => {{ {script}; return roundNumbers({low}, {high}); }})()") == ticks
+    page.close()
 
 
 _KEY_TO_PAINT = """() => new Promise((resolve) => {

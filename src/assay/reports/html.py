@@ -24,6 +24,7 @@ from assay.diagnosis import triage
 from assay.reports.endpoints import HEADINGS as ENDPOINT_HEADINGS
 from assay.reports.page import difference_bounds, has_samples, outline, score_bounds
 from assay.reports.page_budget import BUDGET, deflated
+from assay.reports.page_charts import course_words, evidence_words
 from assay.reports.page_gathering import PageSamples
 from assay.reports.page_wrong_answers import wrong_answers
 from assay.reports.waterfall import bounds, steps
@@ -131,6 +132,7 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int, gatherin
             packed=packed,
             figures=run.figures(gathered.measured),
             plots=plots,
+            plot_words=gathered.measured.words(),
             data=deflated(as_json({**packed.index, "evidence": run.evidence, "plots": plots})),
             outcomes=tuple(Outcome),
             endpoint_headings=ENDPOINT_HEADINGS,
@@ -221,4 +223,5 @@ def _environment() -> jinja2.Environment:
         bytecode_cache=_compiled_templates(),
     )
     environment.globals |= {"score_bounds": score_bounds, "difference_bounds": difference_bounds, "step_bounds": bounds}
+    environment.globals |= {"course_words": course_words, "evidence_words": evidence_words}
     return environment

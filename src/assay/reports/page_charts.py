@@ -12,6 +12,7 @@ from assay.types import Answer
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from assay.results.check_results import EvidenceCourse
     from assay.runs.samples import RunSample
 
 _BINS = 40
@@ -54,6 +55,49 @@ class ResponseFigures:
         if len(self._times) >= _FEWEST and self.span:
             plots["rate"] = _rate(np.array(self._times))
         return plots
+
+    def words(self) -> dict[str, str]:
+        """What each of the plots shows, in words."""
+        words = {}
+        for name, unit, values in (("latency", "s", self._latencies), ("tokens", "tokens", self._lengths)):
+            if values:
+                least, low, middle, high, most = np.quantile(np.array(values), (0, 0.25, 0.5, 0.75, 1))
+                words[name] = (
+                    f"half of {len(values):,} between {low:.3g} and {high:.3g} {unit}, median {middle:.3g}, "
+                    f"all between {least:.3g} and {most:.3g}"
+                )
+        if self._times and self.span:
+            rates = _rate(np.array(self._times))["rate"]
+            words["rate"] = f"at least {min(rates):.3g}, at most {max(rates):.3g}, over {self.span:.3g} s"
+        return words
+
+
+def course_words(one: EvidenceCourse) -> str:
+    """The last point of a score's course, in words."""
+    course = one.course
+    if not course.seen:
+        return "no documents"
+    estimate = "none" if course.estimate[-1] is None else f"{course.estimate[-1]:.4f}"
+    return (
+        f"{'difference' if one.is_difference else 'score'} {estimate} after {course.seen[-1]} documents, range "
+        f"{course.low[-1]:.4f} to {course.high[-1]:.4f}, {'margin' if one.is_difference else 'threshold'} "
+        f"{course.threshold:g}"
+    )
+
+
+def evidence_words(one: EvidenceCourse) -> str:
+    """The last point of the evidence for either verdict, in words."""
+    course = one.course
+    if not course.seen:
+        return "no documents"
+    logs = (("pass", course.for_pass), ("fail", course.for_fail))
+    found = ", ".join(f"evidence for {verdict} {_power(values[-1])}" for verdict, values in logs)
+    return f"{found} after {course.seen[-1]} documents; {1 / course.alpha:g} decides"
+
+
+def _power(logarithm: float) -> str:
+    """10 to this power; as a power where the number is too large to read."""
+    return f"{10**logarithm:.3g}" if abs(logarithm) < 6 else f"1e{logarithm:+.0f}"
 
 
 def _histogram(values: NDArray[np.float64]) -> dict[str, list[float]]:

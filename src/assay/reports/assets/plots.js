@@ -47,6 +47,34 @@ function level(value, paint, text) {
   };
 }
 
+// Where no pointer is, the legend has the last values: on paper, too.
+function lastValues(plot) {
+  if (plot.cursor.idx === null || plot.cursor.idx === undefined) plot.setLegend({ idx: plot.data[0].length - 1 }, false);
+}
+const restingLegend = { ready: [lastValues], setCursor: [lastValues] };
+
+// Round numbers on a logarithmic axis: 1, 2, 5 and their tenfolds; evenly spaced ones where those are fewer than three.
+function roundNumbers(low, high) {
+  const found = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
+    found.push(...[1, 2, 5].map((factor) => Number((factor * 10 ** power).toPrecision(6))));
+  }
+  const inside = found.filter((number) => number >= low && number <= high);
+  if (inside.length > 7) return inside.filter((number) => Number.isInteger(Math.log10(number)));
+  return inside.length > 2 ? inside : evenNumbers(low, high, 5);
+}
+
+function evenNumbers(low, high, count) {
+  const rough = (high - low) / count;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
+  const first = Math.ceil(low / step);
+  const places = Math.max(0, Math.floor(high / step) - first + 1);
+  return Array.from({ length: places }, (_, place) => Number(((first + place) * step).toPrecision(6)));
+}
+
+const all = (plot, splits) => splits;
+
 const fixed = (digits) => (plot, value) => (value === null || value === undefined ? "–" : value.toFixed(digits));
 const whole = { label: "documents", value: (plot, value) => (value === null ? "–" : String(value)) };
 
@@ -65,7 +93,7 @@ function coursePlot(one, paint) {
       { label: "high", stroke: paint.band, width: 1, value: fixed(4), points: { show: false } },
     ],
     bands: [{ series: [3, 2], fill: paint.band }],
-    hooks: { draw: [level(course.threshold, paint, `${held} ${Number(course.threshold.toPrecision(6))}`)] },
+    hooks: { ...restingLegend, draw: [level(course.threshold, paint, `${held} ${Number(course.threshold.toPrecision(6))}`)] },
   };
 }
 
@@ -79,15 +107,19 @@ function wealthPlot(one, paint) {
     height: 150,
     scales: { x: { time: false }, y: { range: [Math.max(-decides, Math.min(least, -0.2)), decides * 1.3] } },
     axes: axes(paint, ["documents", "evidence"]).map((axis, place) =>
-      place ? { ...axis, values: (plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? `10${superscript(tick)}` : "")) } : axis,
+      place ? { ...axis, splits: (plot, number, low, high) => wholeNumbers(low, high), values: (plot, ticks) => ticks.map((tick) => `10${superscript(tick)}`) } : axis,
     ),
     series: [
       whole,
       { label: "for pass", stroke: paint.good, width: 1.5, value: odds, points: { show: false } },
       { label: "for fail", stroke: paint.bad, width: 1.5, value: odds, points: { show: false } },
     ],
-    hooks: { draw: [level(decides, paint, "decides")] },
+    hooks: { ...restingLegend, draw: [level(decides, paint, "decides")] },
   };
+}
+
+function wholeNumbers(low, high) {
+  return evenNumbers(low, high, 5).filter(Number.isInteger);
 }
 
 function superscript(number) {
@@ -101,7 +133,17 @@ function histogramPlot(bins, paint, unit) {
     height: 150,
     legend: { show: false },
     scales: { x: { time: false, distr: 3, range: () => [bins.edges[0], bins.edges.at(-1)] }, y: { range: (plot, low, high) => [0, high * 1.05] } },
-    axes: axes(paint, [unit, "answers"]),
+    axes: axes(paint, [unit, "answers"]).map((axis, place) =>
+      place
+        ? axis
+        : {
+            ...axis,
+            splits: (plot, number, low, high) => roundNumbers(low, high),
+            values: (plot, ticks) => ticks.map((tick) => tick.toLocaleString("en", { maximumSignificantDigits: 6 })),
+            filter: all,
+            ticks: { ...axis.ticks, filter: all },
+          },
+    ),
     series: [
       { label: unit, value: (plot, value) => (value === null ? "–" : String(Number(value.toPrecision(3)))) },
       {
