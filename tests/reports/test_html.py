@@ -28,12 +28,13 @@ from assay.cli.report import report as report_command
 from assay.diagnosis import Cause, Confidence, Example, Finding, Triage
 from assay.diagnosis.findings import CauseShare, LossReference, Waterfall
 from assay.errors import FileFormatError, OutputError
-from assay.reports.html import ASSETS, report_file, write_report
+from assay.reports.html import report_file, write_report
 from assay.reports.page import outline
 from assay.reports.page_budget import MOST_HELD, TextStore
 from assay.reports.page_samples import SamplePacker
 from assay.reports.page_texts import cut
 from assay.reports.page_wrong_answers import wrong_answers
+from assay.reports.templates import ASSETS
 from assay.reports.triage import triage_text
 from assay.reports.waterfall import steps
 from assay.results.check_results import CheckResult, Verdict
@@ -481,7 +482,7 @@ def test_tasks_of_a_group_without_a_score_stand_at_the_top(tmp_path: Path) -> No
 
 def test_templates_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    monkeypatch.setattr("assay.reports.html.cache_from_source", lambda _: str(tmp_path / "html.pyc"))
+    monkeypatch.setattr("assay.reports.templates.cache_from_source", lambda _: str(tmp_path / "html.pyc"))
     file = write_run(tmp_path / "run", {"one": [1.0, 0.0]})
     first = write_report(file).read_bytes()
     monkeypatch.delattr("jinja2.Environment._generate")
@@ -490,7 +491,9 @@ def test_templates_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_report_needs_no_folder_for_compiled_templates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
-    monkeypatch.setattr("assay.reports.html.cache_from_source", lambda _: str(tmp_path / "no" / "folder" / "html.pyc"))
+    monkeypatch.setattr(
+        "assay.reports.templates.cache_from_source", lambda _: str(tmp_path / "no" / "folder" / "html.pyc")
+    )
     file = write_run(tmp_path / "run", {"one": [1.0, 0.0]})
     assert write_report(file).exists()
     assert not (tmp_path / "no").exists()

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from assay.reports.html import ASSETS, write_report
+from assay.reports.html import write_report
+from assay.reports.index_page import write_index
+from assay.reports.templates import ASSETS
 from tests.web.conftest import Opened, await_text
 from tests.web.written_runs import KEY, write_run
 
@@ -273,6 +275,21 @@ def test_ticks_are_round_and_several(low: float, high: float, ticks: list[float]
     script = (ASSETS / "plots.js").read_text()
     assert page.evaluate(f"(() => {{ {script}; return roundNumbers({low}, {high}); }})()") == ticks
     page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_index_of_runs_narrows_as_one_types(tmp_path: Path, scheme: str, opened: Opened) -> None:
+    for model, right in (("small-7b", 2), ("large-70b", 3)):
+        samples = [{"right": number < right} for number in range(4)]
+        write_run(tmp_path / model, {"sums": samples, "capitals": samples}, model)
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (make test-web)")
+    with opened(write_index(tmp_path), color_scheme=scheme, viewport={"width": 400, "height": 800}) as page:
+        assert page.locator("#count").inner_text() == "4 of 4 scores"
+        assert max(_ends(page, "td.strong")) <= 400
+        assert axe.Axe().run(page).response["violations"] == []
+        page.locator("#filter").fill("LARGE sums")
+        assert page.locator("#count").inner_text() == "1 of 4 scores"
+        assert page.locator("tr:visible td.strong").all_inner_texts() == ["0.7500"]
 
 
 _KEY_TO_PAINT = """() => new Promise((resolve) => {

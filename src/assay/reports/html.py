@@ -7,36 +7,24 @@ forbids that script to make elements out of text.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import os
-import sys
-from contextlib import suppress
-from importlib.util import cache_from_source
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay._util.json_text import as_json
 from assay._util.storage import write_whole
-from assay._util.text import visible
-from assay._version import __version__
 from assay.diagnosis import triage
 from assay.reports.endpoints import HEADINGS as ENDPOINT_HEADINGS
-from assay.reports.page import difference_bounds, has_samples, outline, score_bounds
+from assay.reports.page import has_samples, outline
 from assay.reports.page_budget import BUDGET, deflated
-from assay.reports.page_charts import course_words, evidence_words
 from assay.reports.page_gathering import PageSamples
 from assay.reports.page_wrong_answers import wrong_answers
-from assay.reports.waterfall import bounds, steps
+from assay.reports.templates import environment, joined, policy
+from assay.reports.waterfall import steps
 from assay.results.reading import read_results
 from assay.runs.samples import results_file_of
 from assay.types import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import jinja2
-
     from assay.diagnosis import Example, Triage
     from assay.reports.page import RunOutline
     from assay.reports.page_baseline import BaselineTexts
@@ -44,7 +32,6 @@ if TYPE_CHECKING:
     from assay.results.document import ResultsDocument
     from assay.runs.compare import Comparison
 
-ASSETS = Path(__file__).parent / "assets"
 _STYLES = ("uPlot.min.css", "page.css", "samples.css")
 _LIBRARY = "uPlot.iife.min.js"
 _SCRIPTS = ("data.js", "text.js", "plots.js", "filters.js", "list.js", "detail.js", "page.js")
@@ -118,9 +105,9 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int, gatherin
         gathered = _gather(results_file, document, PageSamples(run, texts))
     packed, plots = gathered.packer.pack(budget), gathered.measured.plots()
     explanation = explanation if explanation is not None and explanation.findings else None
-    style, library, script = _joined(_STYLES), _joined([_LIBRARY]), _joined(_SCRIPTS)
+    style, library, script = joined(_STYLES), joined([_LIBRARY]), joined(_SCRIPTS)
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             run=run,
@@ -139,7 +126,7 @@ def _page(results_file: Path, baseline: str | Path | None, budget: int, gatherin
             style=style,
             library=library,
             script=script,
-            policy=_policy([library, script], style),
+            policy=policy([library, script], style),
         )
     )
 
@@ -167,61 +154,3 @@ def _compare(results_file: Path, baseline: str | Path, run: RunOutline) -> tuple
     before, after = read_run(baseline), read_run(results_file)
     comparison = compare(before, after)
     return comparison, BaselineTexts(before, after, comparison, run.chosen_keys())
-
-
-def _joined(names: Iterable[str]) -> str:
-    return "\n".join((ASSETS / name).read_text(encoding="utf-8").strip() for name in names)
-
-
-def _policy(scripts: list[str], style: str) -> str:
-    allowed = " ".join(_source(script) for script in scripts)
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src {allowed}",
-            f"style-src {_source(style)}",
-            "base-uri 'none'",
-            "form-action 'none'",
-            "require-trusted-types-for 'script'",
-            "trusted-types 'none'",
-        )
-    )
-
-
-def _source(content: str) -> str:
-    """How a Content-Security-Policy names content that is allowed."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
-
-
-def _compiled_templates() -> jinja2.BytecodeCache:
-    """Keeps compiled templates beside compiled modules: to compile them takes longer than to use them."""
-    import jinja2
-
-    class BesideModules(jinja2.FileSystemBytecodeCache):
-        def dump_bytecode(self, bucket: jinja2.bccache.Bucket) -> None:
-            with suppress(OSError):  # it is not writable, as for modules
-                if not sys.dont_write_bytecode and os.path.isdir(self.directory):
-                    super().dump_bytecode(bucket)
-
-    return BesideModules(os.path.dirname(cache_from_source(__file__)), f"%s.{__version__}.jinja2")
-
-
-def _environment() -> jinja2.Environment:
-    import jinja2
-    from markupsafe import Markup
-
-    def shown(value: Any) -> Any:
-        return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(ASSETS),
-        autoescape=True,
-        finalize=shown,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        bytecode_cache=_compiled_templates(),
-    )
-    environment.globals |= {"score_bounds": score_bounds, "difference_bounds": difference_bounds, "step_bounds": bounds}
-    environment.globals |= {"course_words": course_words, "evidence_words": evidence_words}
-    return environment
