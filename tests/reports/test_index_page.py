@@ -55,7 +55,7 @@ def test_a_damaged_run_is_listed_with_the_reason_and_texts_are_escaped(tmp_path:
     (tmp_path / "<i>").mkdir()
     (tmp_path / "<i>" / "results_2026-01-03T00-00-00.000001.json").write_text("{")
     page = write_index(tmp_path).read_text()
-    assert "is no results file, or damaged" in page
+    assert "cannot read" in page
     assert "&lt;i&gt;" in page
     assert "<i>" not in page
 

@@ -9,8 +9,8 @@ import click
 from assay.cli.remarks import remark_partial_runs
 
 _RUN_HELP = (
-    "A run is a results file, a samples file, or last or last~1 (DIR/last in another folder), or a folder: its only run, "
-    "an index of several, with --baseline its newest."
+    "A run is a results file, a samples file, or last or last~1 (DIR/last in another folder), or a folder: its only "
+    "run, an index of several, with --baseline its newest."
 )
 
 
