@@ -24,7 +24,7 @@ LAYERS = (
     ("rescoring", "lm_eval_process"),
     ("runs",),
     ("results",),
-    ("scoring", "scheduling", "inprocess"),
+    ("scoring", "scheduling", "inprocess", "flexllmgen"),
     ("specification", "progress"),
     ("tasks",),
     ("client", "journal", "sandbox", "stats"),

@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from assay.cli.helm_options import allow_fewer_option, metric_options, metric_options_of, output_options
 from assay.cli.local_options import DTYPES
@@ -15,16 +16,18 @@ from assay.cli.sections import SHARED, SectionedCommand
 from assay.cli.server_options import address_options, addresses, concurrency_option, server_options, with_server_options
 
 if TYPE_CHECKING:
-    from assay.helm.options import EntryOptions, LocalModel
+    from assay.helm.options import EntryOptions, FlexLLMGenModel, LocalModel
     from assay.helm.running.run import AnsweredRun
     from assay.types import ModelSpec
 
 _FAILURES_SHOWN = 5
+_ONLY_HF = ("batch_size", "dtype", "device", "bos", "max_length")
 
 
 _SECTIONS = {
     "Run": ("helm_python", "max_eval_instances", "num_train_trials", "plugins", "helm_name", "tokenizer", "max_length"),
     "Model in this process (hf:)": ("batch_size", "dtype", "device", "bos", "seed"),
+    "Model in this process (flexllmgen:)": ("engine_options",),
     "Metrics": ("first_metric_only", "confirm_run_unsafe_code", "code_tests", "parallelism"),
     "Output": ("output_dir", "suite", "allow_fewer", "as_json"),
 }
@@ -40,7 +43,7 @@ _SECTIONS = {
     "--model",
     required=True,
     help="Name under which a server serves the model, or a model to load.",
-    metavar="NAME|hf:PATH",
+    metavar="NAME|hf:PATH|flexllmgen:PATH",
 )
 @address_options
 @click.option(
@@ -83,6 +86,13 @@ _SECTIONS = {
     help="Let the tokenizer put its beginning-of-sequence token before prompts; FlexLLMGen does not.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of what is sampled.", metavar="N")
+@click.option(
+    "--engine-option",
+    "engine_options",
+    multiple=True,
+    help="One of FlexLLMGen's options by its own name, such as percent='0 100 0 100 0 100'; as often as needed.",
+    metavar="NAME=VALUE",
+)
 @concurrency_option
 @server_options
 @output_options
@@ -135,15 +145,19 @@ def _tell(outcome: AnsweredRun, *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _model(options: dict[str, Any]) -> ModelSpec | LocalModel:
+def _model(options: dict[str, Any]) -> ModelSpec | LocalModel | FlexLLMGenModel:
     from assay.errors import SpecificationError
-    from assay.helm.options import LOCAL_PREFIX, LocalModel
+    from assay.helm.options import FLEXLLMGEN_PREFIX, LOCAL_PREFIX, LocalModel
     from assay.types import ModelSpec
 
     model = options["model"]
+    if model.startswith((LOCAL_PREFIX, FLEXLLMGEN_PREFIX)) and (options["base_urls"] or options["base_urls_file"]):
+        raise SpecificationError(f"{model} is loaded in this process: leave out --base-url, or name a served model")
+    if model.startswith(FLEXLLMGEN_PREFIX):
+        return _flexllmgen_model(model.removeprefix(FLEXLLMGEN_PREFIX), options)
+    if options["engine_options"]:
+        raise SpecificationError("--engine-option is for FlexLLMGen: --model flexllmgen:PATH")
     if model.startswith(LOCAL_PREFIX):
-        if options["base_urls"] or options["base_urls_file"]:
-            raise SpecificationError(f"{model} is loaded in this process: leave out --base-url, or name a served model")
         given = {field.name: options[field.name] for field in fields(LocalModel) if field.name in options}
         return LocalModel(path=model.removeprefix(LOCAL_PREFIX), **given)
     base_url, *replicas = addresses(options)
@@ -156,6 +170,25 @@ def _model(options: dict[str, Any]) -> ModelSpec | LocalModel:
         max_length=options["max_length"],
     )
     return with_server_options(spec, options)
+
+
+def _flexllmgen_model(path: str, options: dict[str, Any]) -> FlexLLMGenModel:
+    from assay.errors import SpecificationError
+    from assay.helm.options import FlexLLMGenModel
+
+    context = click.get_current_context()
+    for name in _ONLY_HF:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            flag = next(option for option in context.command.params if option.name == name).opts[0]
+            raise SpecificationError(f"{flag} is not for FlexLLMGen, whose own options are given with --engine-option")
+    given = {}
+    for text in options["engine_options"]:
+        name, equals, value = text.partition("=")
+        if not equals or name in given:
+            what = "is given twice" if equals else "is not NAME=VALUE"
+            raise SpecificationError(f"--engine-option {text!r} {what}")
+        given[name] = value
+    return FlexLLMGenModel(path=path, options=given, seed=options["seed"])
 
 
 def _entry_options(options: dict[str, Any]) -> EntryOptions:

@@ -6,10 +6,12 @@ import importlib
 import importlib.util
 import io
 import threading
+import weakref
 from contextlib import nullcontext, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import MissingDependencyError, SpecificationError
+from assay.flexllmgen.policy import refuse_what_needs_a_gpu
 from assay.flexllmgen.weights import optconfig_values, write_weights
 from assay.flexllmgen.without_cuda import give_torch_without_cuda, tensors_stay
 
@@ -22,6 +24,7 @@ _PACKAGES = ("flexllmgen", "flexgen")
 """The package's name in its repository, and on the package index."""
 _MODULES = ("flex_opt", "pytorch_backend", "compression", "utils", "timer")
 _PADDED_TO = 256
+_SECONDS_TO_END = 10
 
 
 class OptModel:
@@ -41,8 +44,9 @@ class OptModel:
         self.options = options
         self._torch, transformers = _import("torch"), _import("transformers")
         self.package, modules = _import_flexllmgen()
-        self._has_gpu = bool(self._torch.cuda.is_available())
-        if not self._has_gpu:
+        self.has_gpu = bool(self._torch.cuda.is_available())
+        if not self.has_gpu:
+            refuse_what_needs_a_gpu(options)
             give_torch_without_cuda(self._torch, modules.values())
         try:
             config = transformers.AutoConfig.from_pretrained(source)
@@ -55,10 +59,10 @@ class OptModel:
         flex_opt = modules["flex_opt"]
         self.config = opt_config.OptConfig(name=self.weights.name, **values)
         self._env = self._environment(modules)
+        # A process that ends while the copying threads still run is aborted.
+        self._ending = weakref.finalize(self, _end_copying, self._env.disk)
         with self._running():
-            self._model = flex_opt.OptLM(
-                self.config, self._env, str(self.weights.folder), _policy(flex_opt, options)
-            )
+            self._model = flex_opt.OptLM(self.config, self._env, str(self.weights.folder), _policy(flex_opt, options))
 
     @property
     def max_length(self) -> int:
@@ -97,11 +101,18 @@ class OptModel:
 
     def close(self) -> None:
         """End FlexLLMGen's copying threads."""
-        self._env.close_copy_threads()
+        self._ending()
+
+    def longest_prompt(self, max_new_tokens: int) -> int:
+        """The largest number of tokens of a prompt that is answered with so many.
+
+        FlexLLMGen reads the last new token, but never feeds it to the model.
+        """
+        fitting = self.max_length - max(1, max_new_tokens) + 1
+        return min(fitting, self.options.pad_to_seq_len or fitting)
 
     def _padded_length(self, longest: int, max_new_tokens: int) -> int:
-        # FlexLLMGen reads the last new token, but never feeds it to the model.
-        most = self.options.pad_to_seq_len or self.max_length - max_new_tokens + 1
+        most = self.longest_prompt(max_new_tokens)
         if longest > most:
             raise SpecificationError(
                 f"a prompt has {longest} tokens, and prompts are padded to {most} (pad_to_seq_len): use a longer one"
@@ -109,7 +120,7 @@ class OptModel:
         return min(-(-longest // _PADDED_TO) * _PADDED_TO, most)
 
     def _running(self) -> Any:
-        return nullcontext() if self._has_gpu else tensors_stay(self._torch)
+        return nullcontext() if self.has_gpu else tensors_stay(self._torch)
 
     def _environment(self, modules: dict[str, Any]) -> Any:
         """FlexLLMGen's devices.
@@ -119,7 +130,7 @@ class OptModel:
         backend, made = modules["pytorch_backend"], []
 
         def make() -> None:
-            gpu, cpu = backend.TorchDevice("cuda:0" if self._has_gpu else "cpu"), backend.TorchDevice("cpu")
+            gpu, cpu = backend.TorchDevice("cuda:0" if self.has_gpu else "cpu"), backend.TorchDevice("cpu")
             disk = backend.TorchDisk(self.options.offload_dir)
             mixed = backend.TorchMixedDevice([gpu, cpu, disk])
             made.append(modules["utils"].ExecutionEnv(gpu=gpu, cpu=cpu, disk=disk, mixed=mixed))
@@ -130,6 +141,18 @@ class OptModel:
         if not made:
             raise SpecificationError(f"FlexLLMGen cannot use offload_dir = {self.options.offload_dir!r} or the GPU")
         return made[0]
+
+
+def _end_copying(disk: Any) -> None:
+    """End the copying threads.
+
+    FlexLLMGen's own ``close_copy_threads`` then waits for every copy, for ever if a thread has died of one.
+    """
+    for _ in disk.copy_threads:
+        disk.copy_queue.put_nowait(None)
+    for thread in disk.copy_threads:
+        thread.join(_SECONDS_TO_END)
+    disk.copy_queue = None  # else FlexLLMGen waits for the copies when the object goes
 
 
 def _policy(flex_opt: Any, options: PolicyOptions) -> Any:

@@ -89,6 +89,23 @@ def read_policy_options(options: Mapping[str, Any]) -> PolicyOptions:
     return read
 
 
+def refuse_what_needs_a_gpu(options: PolicyOptions) -> None:
+    """Refuse options that FlexLLMGen cannot follow on the CPU.
+
+    There it unpacks 4-bit values into a workspace that only the cache of ``cpu_cache_compute`` has, and its sparse
+    attention multiplies float32 queries with float16 keys.
+
+    Raises:
+        SpecificationError: names the options.
+    """
+    given = [name for name in ("compress_weight", "compress_cache") if getattr(options, name)]
+    given += ["attn_sparsity"] if options.attn_sparsity < 1 else []
+    if given:
+        raise SpecificationError(
+            f"FlexLLMGen cannot do {' and '.join(given)} without a GPU: leave that out, or use a machine with one"
+        )
+
+
 def _check_percentages(options: PolicyOptions) -> None:
     try:
         numbers = options.percentages
@@ -97,13 +114,15 @@ def _check_percentages(options: PolicyOptions) -> None:
     pairs = list(zip(numbers[::2], numbers[1::2], strict=False))
     if len(numbers) != 6 or min(numbers) < 0 or any(gpu + cpu > 100 for gpu, cpu in pairs):
         raise SpecificationError(
-            f"percent = {options.percent!r} is not FlexLLMGen's: six whole numbers, GPU and memory for each of weights, "
-            f"cache and activations, each pair at most 100, for example {_PERCENTAGES!r}"
+            f"percent = {options.percent!r} is not FlexLLMGen's: six whole numbers, GPU and memory for each of "
+            f"weights, cache and activations, each pair at most 100, for example {_PERCENTAGES!r}"
         )
-    if 100 not in (numbers[4], numbers[5], 100 - numbers[4] - numbers[5]):
+    if 100 not in numbers[4:]:
         raise SpecificationError(
-            f"percent = {options.percent!r} splits the activations; FlexLLMGen keeps them in one place: the last two "
-            "numbers are '100 0' (GPU), '0 100' (memory) or '0 0' (disk)"
+            f"percent = {options.percent!r} splits the activations or puts them on disk, where FlexLLMGen loses them; "
+            "the last two numbers are '100 0' (GPU) or '0 100' (memory)"
         )
     if options.attn_sparsity < 1 and options.compress_cache:
-        raise SpecificationError("FlexLLMGen compresses no cache that is read sparsely; leave out one of the two options")
+        raise SpecificationError(
+            "FlexLLMGen compresses no cache that is read sparsely; leave out one of the two options"
+        )

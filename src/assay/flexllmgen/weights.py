@@ -39,6 +39,7 @@ def optconfig_values(config: Any, source: str) -> dict[str, Any]:
         raise SpecificationError(f"FlexLLMGen runs OPT models; {source!r} is of type {config.model_type!r}")
     expected = {
         "word_embed_proj_dim": config.hidden_size,
+        "ffn_dim": 4 * config.hidden_size,
         "do_layer_norm_before": True,
         "activation_function": "relu",
         "enable_bias": True,

@@ -1,7 +1,7 @@
 """Runs FlexLLMGen on a machine without a GPU.
 
-FlexLLMGen names CUDA streams, pinned memory and ``Tensor.cuda()`` directly. Its modules get a ``torch`` of their own, in
-which streams do nothing and no memory is pinned, and tensors stay where they are while it runs. PyTorch itself, and
+FlexLLMGen names CUDA streams, pinned memory and ``Tensor.cuda()`` directly. Its modules get a ``torch`` of their own,
+in which streams do nothing and no memory is pinned, and tensors stay where they are while it runs. PyTorch itself, and
 every other package that uses it, is left as it is.
 """
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from assay.helm.lm_eval_runs import export
     from assay.helm.metrics.base import Metric
     from assay.helm.metrics.registry import create_metric
-    from assay.helm.options import EntryOptions, LocalModel, MetricOptions
+    from assay.helm.options import EntryOptions, FlexLLMGenModel, LocalModel, MetricOptions
     from assay.helm.run_directory import run_entry
     from assay.helm.running.results import truncate_sequence
     from assay.helm.running.run import AnsweredRun, run
@@ -52,6 +52,7 @@ _LATER = {
     "AnsweredRun": "assay.helm.running.run",
     "Engine": "assay.helm.engines.protocol",
     "EntryOptions": "assay.helm.options",
+    "FlexLLMGenModel": "assay.helm.options",
     "LocalModel": "assay.helm.options",
     "Metric": "assay.helm.metrics.base",
     "MetricOptions": "assay.helm.options",
@@ -81,6 +82,7 @@ __all__ = [
     "DataAugmenterSpec",
     "Engine",
     "EntryOptions",
+    "FlexLLMGenModel",
     "GeneratedOutput",
     "Input",
     "Instance",

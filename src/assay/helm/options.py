@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from assay.errors import SpecificationError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from assay.helm.scoring.code import UnsafeCode
@@ -97,6 +98,22 @@ class LocalModel:
 
     def __post_init__(self) -> None:
         _require_positive(self, "batch_size", "max_length")
+
+
+FLEXLLMGEN_PREFIX = "flexllmgen:"
+"""Begins the name of a model that FlexLLMGen runs in this process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlexLLMGenModel:
+    """An OPT model that FlexLLMGen runs in this process."""
+
+    path: str
+    """Its folder, or its name on the hub."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """FlexLLMGen's options by its own names, such as ``percent`` and ``gpu_batch_size``."""
+    seed: int = 0
+    """Seed for sampling."""
 
 
 def _require_positive(options: MetricOptions | EntryOptions | LocalModel, *names: str) -> None:

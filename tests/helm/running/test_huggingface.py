@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,48 +15,15 @@ from assay.helm import Request
 from assay.helm.engines.huggingface import HuggingFaceEngine
 from assay.helm.selection import load_tokenizer
 from tests.helm.running.runs import read, run_command, stat, write_run
+from tests.helm.running.small_opt import WINDOW, write_small_opt
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra hf)")
 transformers = pytest.importorskip("transformers", reason="transformers is not installed (extra hf)")
 
-WORDS = ("question", "answer", "the", "river", "is", "red", "and", "blue", "or", "odd", "house", "one", "two", "three")
-WINDOW = 64
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An OPT with random weights, so large that it does not repeat one token, and a tokenizer of bytes and words."""
-    from tokenizers import ByteLevelBPETokenizer
-    from tokenizers.processors import TemplateProcessing
-
-    place = tmp_path_factory.mktemp("opt")
-    rng = random.Random(3)
-    pairs = ByteLevelBPETokenizer()
-    lines = [" ".join(rng.choices(WORDS, k=9)) for _ in range(200)]
-    pairs.train_from_iterator(lines, vocab_size=320, special_tokens=["<s>", "<pad>", "</s>"], show_progress=False)
-    pairs.post_processor = TemplateProcessing(single="</s> $A", special_tokens=[("</s>", 2)])
-    pairs.save(str(place / "tokenizer.json"))
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(place / "tokenizer.json"), bos_token="</s>", eos_token="</s>", pad_token="<pad>"
-    )
-    tokenizer.model_max_length = WINDOW
-    tokenizer.save_pretrained(place)
-    torch.manual_seed(3)
-    config = transformers.OPTConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        word_embed_proj_dim=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        ffn_dim=64,
-        max_position_embeddings=WINDOW,
-        init_std=0.4,
-        bos_token_id=2,
-        pad_token_id=1,
-        eos_token_id=2,
-    )
-    transformers.OPTForCausalLM(config).save_pretrained(place)
-    return place
+    return write_small_opt(tmp_path_factory.mktemp("opt"))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from assay._util.event_loops import refuse_inside_event_loop
 from assay._util.interruption import interruptible
 from assay.errors import NothingMeasuredError, SamplesFailedError, SpecificationError
 from assay.helm.evaluation import plan_metrics
-from assay.helm.options import LOCAL_PREFIX, EntryOptions, LocalModel, MetricOptions, suite_folder
+from assay.helm.options import LOCAL_PREFIX, EntryOptions, FlexLLMGenModel, LocalModel, MetricOptions, suite_folder
 from assay.helm.run_directory import RunFiles, available_metrics, write_run
 from assay.helm.running.answering import answer_requests
 from assay.helm.running.entry import Entry, build_run
@@ -80,7 +80,7 @@ class AnsweredRun(ScoredRun):
 
 def run(
     what: str | Path,
-    model: ModelSpec | LocalModel | Engine,
+    model: ModelSpec | LocalModel | FlexLLMGenModel | Engine,
     options: MetricOptions = _DEFAULT_OPTIONS,
     *,
     entry: EntryOptions = _DEFAULT_ENTRY,
@@ -224,7 +224,9 @@ def _prepare(
     )
 
 
-def _answering_model(model: ModelSpec | LocalModel | Engine, tokenizer: str | None) -> _AnsweringModel:
+def _answering_model(
+    model: ModelSpec | LocalModel | FlexLLMGenModel | Engine, tokenizer: str | None
+) -> _AnsweringModel:
     if isinstance(model, ModelSpec):
         from assay.helm.running.server import ServerSource
 
@@ -236,6 +238,13 @@ def _answering_model(model: ModelSpec | LocalModel | Engine, tokenizer: str | No
         return _AnsweringModel(ServerSource(model), model.model, tokenizer, model.max_length)
     from assay.helm.engines.local import LocalSource
 
+    if isinstance(model, FlexLLMGenModel):
+        from assay.helm.engines.flexllmgen import FlexLLMGenEngine
+
+        flexllmgen = FlexLLMGenEngine(model.path, model.options, seed=model.seed)
+        return _AnsweringModel(
+            LocalSource(flexllmgen), model.path, tokenizer or f"{LOCAL_PREFIX}{model.path}", flexllmgen.max_length
+        )
     if not isinstance(model, LocalModel):
         return _AnsweringModel(LocalSource(model), "model", tokenizer, model.max_length)
     from assay.helm.engines.huggingface import HuggingFaceEngine
