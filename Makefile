@@ -72,7 +72,7 @@ helm-web: .venv/web-ready .venv-helm/ready
 
 test-hf: .venv-hf/ready
 	@echo "== pytest, models in this process beside lm-eval's own hf"
-	@OMP_NUM_THREADS=1 .venv-hf/bin/python -m pytest --quiet tests/inprocess tests/helm/running/test_huggingface.py tests/helm/running/test_flexllmgen.py
+	@OMP_NUM_THREADS=1 .venv-hf/bin/python -m pytest --quiet tests/inprocess tests/helm/running/test_huggingface.py tests/helm/running/test_flexllmgen.py tests/helm/running/test_legacy.py
 
 .venv-hf/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -m venv .venv-hf
