@@ -27,17 +27,21 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         ("--tasks gsm8k", "tasks are arguments: assay run gsm8k"),
         ("--model local-chat-completions --model_args model=m,base_url=http://x", "--base-url URL --model NAME"),
-        ("--batch_size 8", "--concurrency N"),
-        ("--batch-size=8", "--concurrency N"),
+        ("--max_batch_size 8", "--concurrency N"),
+        ("--max-batch-size=8", "--concurrency N"),
         ("--output_path results", "--output-dir DIR"),
-        ("--device cuda:0", "leave it out"),
-        ("--trust_remote_code", "leave it out"),
     ],
 )
 def test_an_option_that_is_lm_evals_alone(capsys: pytest.CaptureFixture[str], typed: str, instead: str) -> None:
     error = refusal(capsys, "gsm8k", *typed.split())
     assert instead in error
     assert "Did you mean" not in error
+
+
+@pytest.mark.parametrize("typed", ["--batch_size 8", "--device cuda:0", "--trust_remote_code"])
+def test_what_a_servers_model_has_from_its_server(capsys: pytest.CaptureFixture[str], typed: str) -> None:
+    error = refusal(capsys, "gsm8k", "--base-url", "http://127.0.0.1:1", "--model", "m", *typed.split())
+    assert "is for models in this process: --model hf:PATH" in error
 
 
 def test_another_unknown_option_has_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:

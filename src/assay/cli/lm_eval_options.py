@@ -19,7 +19,6 @@ _ARGUMENTS = (
 )
 _BATCHES = "leave it out: the server makes its batches, and --concurrency N says how many requests are outstanding"
 _OUTPUT = "write --output-dir DIR"
-_SERVERS = "leave it out: the model runs in its server, which is started with that"
 _SAMPLES = "samples files are always written, unless --no-log-samples is given"
 _CACHE = "leave it out: each run keeps its answers in a journal, and the same command goes on with them"
 
@@ -28,15 +27,12 @@ INSTEAD: Mapping[str, str] = {
     "--model_args": _ARGUMENTS,
     "-a": _ARGUMENTS,
     "-M": "write --model NAME, the name under which the server serves the model",
-    "--batch_size": _BATCHES,
     "-b": _BATCHES,
     "--max_batch_size": _BATCHES,
     "--output_path": _OUTPUT,
     "-o": _OUTPUT,
     "-f": "write --num-fewshot K",
     "-s": _SAMPLES,
-    "--device": _SERVERS,
-    "--trust_remote_code": _SERVERS,
     "--use_cache": _CACHE,
     "-c": _CACHE,
     "--cache_requests": "leave it out: prepared data sets are always kept",

@@ -48,7 +48,8 @@ _STOPPED_AT_ONCE = 3
 _FEWEST_SAME = 5
 _SAME_SHARE = 0.1
 """Least share of answers that are the same few words."""
-_SHORTEST_BEGINNING = 3
+_FEWEST_LETTERS = 3
+"""Of a beginning: numbers alone are answers."""
 _CAP = 8
 """Fewest tokens of answers that break off at a common length; shorter ones are often equally long by nature."""
 _CAPPED_SHARE = 0.8
@@ -298,10 +299,10 @@ def same_beginning(evidence: Evidence) -> Iterator[Found]:
 def _may_be_a_beginning(sample: SampleFacts) -> bool:
     # A whole sentence may as well be all that something other than the model has said: same_answer() tells of it.
     return (
-        (sample.score or 0.0) < 1
+        not sample.score
         and sample.is_unfinished
         and sample.finish_reason != "length"
-        and len(sample.excerpt) >= _SHORTEST_BEGINNING
+        and (sum(map(str.isalpha, sample.excerpt)) >= _FEWEST_LETTERS or sample.excerpt.startswith("```"))
         and sample.is_plain
         and sample.missed is None
         and bool(_ordinary_stops([sample]))
