@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,7 @@ def test_exit_codes_and_reports(server: ScriptedServer, tmp_path: Path, answer: 
     result = run(
         file,
         *("--junit", str(tmp_path / "gate.xml"), "--markdown", str(tmp_path / "comment.md")),
+        *("--html", str(tmp_path / "gate.html")),
         GITHUB_ACTIONS="true",
         GITHUB_STEP_SUMMARY=str(summary),
     )
@@ -81,11 +83,15 @@ def test_exit_codes_and_reports(server: ScriptedServer, tmp_path: Path, answer: 
     assert [child.tag for child in case] == [kinds[code]]
     assert f"Assay gate: {word}" in summary.read_text()
     assert (tmp_path / "comment.md").read_text().strip() == summary.read_text().strip()
+    page = (tmp_path / "gate.html").read_text()
+    assert f'<span class="verdict {word}">{word}</span>' in page
+    (link,) = re.findall(r'<a href="([^"]*report_[^"]*)"', page)
+    assert (tmp_path / link).exists()
     annotation = {0: None, 1: "::error title=assay%3A main counting fail::", 3: "::warning title="}[code]
     assert annotation is None or annotation in result.output
 
 
-@pytest.mark.parametrize("option", ["--junit", "--markdown"])
+@pytest.mark.parametrize("option", ["--junit", "--markdown", "--html"])
 def test_a_report_that_cannot_be_written_is_refused_before_anything_is_asked(
     server: ScriptedServer, tmp_path: Path, option: str
 ) -> None:

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from assay.gate.run import GateReport, ModelOutcome
+from assay.reports.gate_page import write_gate_page
 from assay.reports.html import write_report
 from assay.reports.index_page import write_index
 from assay.reports.templates import ASSETS
+from assay.results.check_results import CheckResult, Verdict
 from tests.web.conftest import Opened, await_text
 from tests.web.written_runs import KEY, write_run
 
@@ -290,6 +293,21 @@ def test_the_index_of_runs_narrows_as_one_types(tmp_path: Path, scheme: str, ope
         page.locator("#filter").fill("LARGE sums")
         assert page.locator("#count").inner_text() == "1 of 4 scores"
         assert page.locator("tr:visible td.strong").all_inner_texts() == ["0.7500"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_a_gate_is_clean(tmp_path: Path, scheme: str, opened: Opened) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed (make test-web)")
+    results = write_run(tmp_path / "now", {"sums": [{"right": number < 2} for number in range(4)]})
+    check = CheckResult(task="sums", metric=KEY, min=0.75, value=0.5, verdict=Verdict.FAIL, reason="it is below 0.75")
+    outcome = ModelOutcome(
+        name="some", model="some-model", base_url="http://a:1", checks=(check,), results_file=str(results)
+    )
+    report = GateReport(policy="gate.toml", verdict=Verdict.FAIL, models=(outcome,))
+    file = write_gate_page(report, tmp_path / "gate.html")
+    with opened(file, color_scheme=scheme, viewport={"width": 400, "height": 800}) as page:
+        assert axe.Axe().run(page).response["violations"] == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 _KEY_TO_PAINT = """() => new Promise((resolve) => {

@@ -51,6 +51,12 @@ if TYPE_CHECKING:
     "--retry-failed", is_flag=True, help="Ask only what the last runs of this have no answer to; never start another."
 )
 @click.option("--junit", type=click.Path(path_type=Path), help="Write JUnit XML.", metavar="FILE")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    help="Write one page of every model and check, and each run's report beside its results.",
+    metavar="FILE",
+)
 @click.option("--markdown", type=click.Path(path_type=Path), help="Write a Markdown comment.", metavar="FILE")
 @click.option(
     "--github/--no-github",
@@ -99,7 +105,7 @@ def _gate(file: Path, options: dict[str, Any]) -> int:
     from assay.gate.run import run_gate
     from assay.reports.progress import show_progress
 
-    for report_file in filter(None, (options["junit"], options["markdown"])):
+    for report_file in filter(None, (options["junit"], options["markdown"], options["html"])):
         _refuse_unwritable(report_file)
     report = run_gate(policy, show_progress(), name=str(file), on_result=functools.partial(_tell, options))
     return report.verdict.exit_code
@@ -147,6 +153,10 @@ def _write_reports(report: GateReport, options: dict[str, Any]) -> None:
     with contextlib.ExitStack() as all_of_them:  # runs each, whatever another raises; the last one added comes first
         if is_github_actions(os.environ) if options["github"] is None else options["github"]:
             all_of_them.callback(_tell_github, report)
+        if options["html"]:
+            from assay.reports.gate_page import write_gate_page
+
+            all_of_them.callback(write_gate_page, report, options["html"])
         if options["markdown"]:
             from assay.reports.gate import gate_markdown
 

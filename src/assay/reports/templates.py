@@ -32,7 +32,7 @@ def joined(names: Iterable[str]) -> str:
 
 def policy(scripts: list[str], style: str) -> str:
     """A Content-Security-Policy that allows these scripts and this style, by their hashes, and nothing else."""
-    allowed = " ".join(_source(script) for script in scripts)
+    allowed = " ".join(map(_source, scripts)) or "'none'"
     return "; ".join(
         (
             "default-src 'none'",
