@@ -7,7 +7,7 @@ import importlib.util
 import io
 import threading
 import weakref
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any
 
 from assay.errors import MissingDependencyError, SpecificationError
@@ -61,8 +61,7 @@ class OptModel:
         self._env = self._environment(modules)
         # A process that ends while the copying threads still run is aborted.
         self._ending = weakref.finalize(self, _end_copying, self._env.disk)
-        with self._running():
-            self._model = flex_opt.OptLM(self.config, self._env, str(self.weights.folder), _policy(flex_opt, options))
+        self._model = self._load(flex_opt)
 
     @property
     def max_length(self) -> int:
@@ -119,6 +118,20 @@ class OptModel:
             )
         return min(-(-longest // _PADDED_TO) * _PADDED_TO, most)
 
+    def _load(self, flex_opt: Any) -> Any:
+        folder = str(self.weights.folder)
+        try:
+            with self._running():
+                return _quiet(flex_opt.OptLM)(self.config, self._env, folder, _policy(flex_opt, self.options))
+        except (ValueError, EOFError, OSError, RuntimeError) as error:  # what NumPy and PyTorch raise
+            reason = " ".join(str(error).split())[:300]
+            if "memory" in reason:
+                advice = "give another percent, with less where there is too little memory"
+            else:
+                advice = "if they are damaged, remove that folder, and it is written again"
+            where = self.weights.folder / f"{self.weights.name}-np"
+            raise SpecificationError(f"FlexLLMGen cannot load the weights in {where}: {reason}; {advice}") from None
+
     def _running(self) -> Any:
         return nullcontext() if self.has_gpu else tensors_stay(self._torch)
 
@@ -153,6 +166,16 @@ def _end_copying(disk: Any) -> None:
     for thread in disk.copy_threads:
         thread.join(_SECONDS_TO_END)
     disk.copy_queue = None  # else FlexLLMGen waits for the copies when the object goes
+
+
+def _quiet(model: Any) -> Any:
+    """FlexLLMGen's model, of which a half-loaded one goes without a traceback."""
+
+    def delete_weights(loaded: Any) -> None:
+        with suppress(TypeError, AttributeError):  # of a layer without weights
+            loaded.delete_all_weights()
+
+    return type(model.__name__, (model,), {"__del__": delete_weights})
 
 
 def _policy(flex_opt: Any, options: PolicyOptions) -> Any:

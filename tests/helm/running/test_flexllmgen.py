@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -188,6 +189,27 @@ def test_description_with_trials_to_five_files(tmp_path: Path, folder: Path, pla
 def test_options_that_do_not_belong_together_are_refused(tmp_path: Path, options: list[str], message: str) -> None:
     with pytest.raises(SpecificationError, match=message):
         run_command(write_run(tmp_path / "earlier"), *options)
+
+
+def test_damaged_weights_are_one_line_and_the_process_ends(
+    folder: Path, places: dict[str, str], tmp_path: Path
+) -> None:
+    shutil.copytree(places["path"], tmp_path / "weights")
+    for file in (tmp_path / "weights").glob("*/decoder.layers.0.fc1.weight"):
+        file.write_bytes(file.read_bytes()[:200])
+    program = (
+        "import sys; from assay.errors import SpecificationError\n"
+        "from assay.helm.engines.flexllmgen import FlexLLMGenEngine as E\n"
+        f"options = {places | {'path': str(tmp_path / 'weights')}!r}\n"
+        f"try: E({str(folder)!r}, options)\n"
+        "except SpecificationError as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    (line,) = done.stdout.splitlines()
+    assert "FlexLLMGen cannot load the weights in" in line
+    assert "remove that folder, and it is written again" in line
 
 
 def test_a_process_that_forgets_to_close_ends_well(folder: Path, places: dict[str, str]) -> None:
