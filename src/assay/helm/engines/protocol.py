@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """A model that answers a batch of requests at a time.
 
-    Completions have the real log-probabilities of their tokens. They may be longer than HELM's: they are cut at stop
-    sequences and ``max_tokens`` afterwards.
+    Completions have the real log-probabilities of their tokens, or 0 from an engine that gives none; such an engine
+    refuses prompts that are scored. They may be longer than HELM's: they are cut at stop sequences and ``max_tokens``
+    afterwards.
     """
 
     batch_size: int
