@@ -65,3 +65,12 @@ def test_the_page_runs_no_script(tmp_path: Path) -> None:
     page = html.unescape(_page(tmp_path, _outcome("one", Verdict.PASS, None)))
     assert "script-src 'none'" in page
     assert "<script" not in page
+
+
+def test_a_figure_of_a_part_is_said_to_be_one(tmp_path: Path) -> None:
+    check = CheckResult(
+        task="t", metric=KEY, min=0.75, value=0.5, verdict=Verdict.FAIL, reason="", n=18, population=100
+    )
+    part = ModelOutcome(name="one", model="m", base_url="http://a:1", checks=(check,))
+    assert "so far," in _page(tmp_path, part)
+    assert "so far," not in _page(tmp_path, _outcome("one", Verdict.FAIL, None))
