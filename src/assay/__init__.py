@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     from assay.evaluation import Evaluation, evaluate, evaluate_async
     from assay.gate.calibrate import Calibration, Noise, calibrate
     from assay.gate.explain import Outlook, explain_gate
-    from assay.gate.policy import CheckEntry, Overrides, Policy, load_policy
+    from assay.gate.identity_check import IdentityOutcome
+    from assay.gate.policy import CheckEntry, IdentityEntry, Overrides, Policy, load_policy
     from assay.gate.run import GateReport, ModelOutcome, run_gate
+    from assay.identity.checking import Identity, IdentityResult, PromptDifference
     from assay.inprocess.engine import Engine, Generated, Generation, GenerationPrompt, Scored, ScoredPrompt
     from assay.inprocess.preparing import LocalModel
     from assay.lm_eval_process.process import run_lm_eval
@@ -123,7 +125,9 @@ _EXPORTS = {
     "assay.evaluation": "Evaluation evaluate evaluate_async",
     "assay.gate.calibrate": "Calibration Noise calibrate",
     "assay.gate.explain": "Outlook explain_gate",
-    "assay.gate.policy": "CheckEntry Overrides Policy load_policy",
+    "assay.gate.identity_check": "IdentityOutcome",
+    "assay.identity.checking": "Identity IdentityResult PromptDifference",
+    "assay.gate.policy": "CheckEntry IdentityEntry Overrides Policy load_policy",
     "assay.gate.run": "GateReport ModelOutcome run_gate",
     "assay.inprocess.engine": "Engine Generated Generation GenerationPrompt Scored ScoredPrompt",
     "assay.inprocess.preparing": "LocalModel",
@@ -205,6 +209,10 @@ __all__ = [
     "Generation",
     "GenerationPrompt",
     "GroupRecord",
+    "Identity",
+    "IdentityEntry",
+    "IdentityOutcome",
+    "IdentityResult",
     "Interval",
     "JournalError",
     "JournalLockedError",
@@ -230,6 +238,7 @@ __all__ = [
     "ProbeReport",
     "Progress",
     "Prompt",
+    "PromptDifference",
     "RecordedRun",
     "ReplicasDifferError",
     "Request",

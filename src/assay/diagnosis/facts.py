@@ -186,7 +186,11 @@ def facts_of(sample: RunSample, key: str | None) -> SampleFacts:
 
 
 def _bits(digits: str) -> int | None:
-    return int(digits[:_DIGITS], 16) if digits else None
+    """A part of a hash; None where a damaged file has something else in its place."""
+    try:
+        return int(digits[:_DIGITS], 16)
+    except (TypeError, ValueError):
+        return None
 
 
 def _is_right_by_another_filter(sample: RunSample, metric: str, filter_name: str) -> bool:
