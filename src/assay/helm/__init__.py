@@ -2,7 +2,7 @@
 
 Names, file formats and values are HELM's: a file that is read and written again is the same byte for byte.
 
-It may import ``engine``, ``runs`` and the packages below them; only ``reports``, ``cli`` and ``runners`` import it.
+It may import ``scheduling``, ``runs`` and the packages below them; only ``reports``, ``cli`` and ``runners`` import it.
 """
 
 from __future__ import annotations
