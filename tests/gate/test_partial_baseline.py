@@ -75,7 +75,7 @@ def test_a_part_is_a_remark_of_triage_and_of_a_comparison(server: ScriptedServer
         assert f"counting: {words}" in comparison.remarks
 
 
-@pytest.mark.parametrize("command", ["show", "triage", "report", "score", "compare"])
+@pytest.mark.parametrize("command", ["show", "triage", "score", "compare"])
 def test_of_a_folder_whose_newest_run_was_stopped_early_the_newest_whole_one_is_named(
     server: ScriptedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
