@@ -29,6 +29,8 @@ from assay.stats.divergence_bounds import bhattacharyya_of_normals, divergence_a
 from assay.types import ModelSpec
 from tests.servers.planted import NAME, PlantedServer, SmallModel
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = [NamedPrompt(f"p{place}", ({"role": "user", "content": f" ba be bi {'bo' * place}"},)) for place in range(20)]
 
 

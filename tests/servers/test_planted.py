@@ -21,6 +21,8 @@ from tests.servers.planted import (
 )
 from tests.servers.test_scripted import post
 
+pytestmark = pytest.mark.slow
+
 PROMPT = "Say: ba ke lo di ze, then more"
 GREEDY = {"model": NAME, "prompt": PROMPT, "temperature": 0, "max_tokens": 40, "logprobs": 5}
 SAMPLED = {**GREEDY, "temperature": 0.5, "top_p": 0.3, "seed": 7}
