@@ -66,7 +66,7 @@ class HuggingFaceEngine:
         """
         with _memory_errors(self._torch), self._torch.inference_mode():
             ids, mask = self._padded([prompt.ids for prompt in prompts])
-            watch = StopWatch(self._torch, self._decode, ids.shape[1], how.stop)
+            watch = StopWatch(self._torch, self._decode, ids.shape[1], list(filter(None, how.stop)))
             sequences = self._model.generate(
                 input_ids=ids,
                 attention_mask=mask,

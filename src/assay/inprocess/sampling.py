@@ -24,7 +24,7 @@ class StopWatch:
         self._torch = torch
         self._decode = decode
         self._start = start
-        self._stops = tuple(filter(None, stops))
+        self._stops = stops
         # A token has at least one byte, so a stop string that has just ended lies within this many tokens.
         self._tail = max((len(stop.encode()) for stop in self._stops), default=0) + 1
         self._ends: dict[int, int] = {}

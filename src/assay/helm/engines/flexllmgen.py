@@ -7,16 +7,14 @@ none.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from assay.errors import SpecificationError, UnsupportedTaskError
 from assay.flexllmgen.opt_model import OptModel
 from assay.flexllmgen.policy import read_policy_options
+from assay.helm.engines.batches import cut_prompt, seed_of_batch
 from assay.helm.running.bodies import check_supported
 from assay.helm.tokenization import read_tokenizer
 from assay.types import Completion, CompletionToken
@@ -99,18 +97,7 @@ class FlexLLMGenEngine:
         The last generated token is never fed to the model and needs no room.
         """
         room = self._model.longest_prompt(request.max_tokens)
-        if room < 1:
-            raise UnsupportedTaskError(
-                f"the run asks for {request.max_tokens} tokens, but the model's context length is {self.max_length}"
-            )
-        ids = self._ids(request.prompt)
-        if len(ids) <= room:
-            return request
-        kept = ids[:room]
-        # Decoded and encoded again, a text may have more tokens than before.
-        while len(self._ids(prompt := self._decoded(kept))) > room:
-            kept = kept[:-1]
-        return msgspec.structs.replace(request, prompt=prompt)
+        return cut_prompt(request, room, self.max_length, self._ids, self._decoded)
 
     def count_tokens(self, prompt: str) -> int:
         """The prompt's number of tokens."""
@@ -132,7 +119,7 @@ class FlexLLMGenEngine:
                 one.max_tokens,
                 temperature=float(one.temperature) or _GREEDY,
                 stop=stop,
-                seed=self._seed_of(requests),
+                seed=seed_of_batch(self._seed, requests),
             )
         except RuntimeError as error:
             if "memory" not in str(error):
@@ -168,10 +155,3 @@ class FlexLLMGenEngine:
     def _decoded(self, ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         return text
-
-    def _seed_of(self, requests: Sequence[Request]) -> int:
-        """A seed for a batch, so that its samples do not depend on earlier batches."""
-        digest = hashlib.sha256(str(self._seed).encode())
-        for request in requests:
-            digest.update(msgspec.json.encode((request.prompt, request.random)))
-        return int.from_bytes(digest.digest()[:7])

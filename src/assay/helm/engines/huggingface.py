@@ -7,12 +7,10 @@ which at temperature 0 puts everything on one token.
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from assay.errors import SpecificationError, UnsupportedTaskError
+from assay.helm.engines.batches import cut_prompt, seed_of_batch
 from assay.helm.running.bodies import check_supported, is_scoring
 from assay.helm.running.generation_watch import GenerationWatch
 from assay.helm.tokenization import read_tokenizer
@@ -118,20 +116,9 @@ class HuggingFaceEngine:
         They do not count the beginning-of-sequence token. It needs no room, because the last generated token is never
         fed to the model.
         """
-        ids = self._plain_ids(request.prompt)
-        added = len(self._ids(request.prompt)) - len(ids)
+        added = len(self._ids(request.prompt)) - len(self._plain_ids(request.prompt))
         room = self.max_length - request.max_tokens - max(0, added - 1)
-        if room < 1:
-            raise UnsupportedTaskError(
-                f"the run asks for {request.max_tokens} tokens, but the model's context length is {self.max_length}"
-            )
-        if len(ids) <= room:
-            return request
-        kept = ids[:room]
-        # Decoded and encoded again, a text may have more tokens than before.
-        while len(self._plain_ids(prompt := self._decoded(kept))) > room:
-            kept = kept[:-1]
-        return msgspec.structs.replace(request, prompt=prompt)
+        return cut_prompt(request, room, self.max_length, self._plain_ids, self._decoded)
 
     def count_tokens(self, prompt: str) -> int:
         """The prompt's number of tokens, with the beginning-of-sequence token."""
@@ -167,7 +154,7 @@ class HuggingFaceEngine:
         # Greedy completions are all the same, so one is generated.
         copies = one.num_completions if one.temperature else 1
         watch = GenerationWatch(self._torch, self._decoded, ids.shape[1], one.stop_sequences)
-        self._torch.manual_seed(self._seed_of(requests))
+        self._torch.manual_seed(seed_of_batch(self._seed, requests))
         sequences = self._model.generate(
             input_ids=ids,
             attention_mask=mask,
@@ -260,13 +247,6 @@ class HuggingFaceEngine:
     def _decoded(self, ids: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         return text
-
-    def _seed_of(self, requests: Sequence[Request]) -> int:
-        """A seed for a batch, so that its samples do not depend on earlier batches."""
-        digest = hashlib.sha256(str(self._seed).encode())
-        for request in requests:
-            digest.update(msgspec.json.encode((request.prompt, request.random)))
-        return int.from_bytes(digest.digest()[:7])
 
     def _end_ids(self) -> list[int]:
         """The end-of-sequence tokens of the model's generation configuration, or else of its tokenizer."""
