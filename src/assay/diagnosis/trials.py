@@ -11,13 +11,13 @@ import msgspec
 from assay.diagnosis.extraction import Where, conclusion_of, gold_of
 from assay.diagnosis.facts import OF_SHORT_ANSWERS, shortened
 from assay.diagnosis.repairs import steps_of
-from assay.rescoring.text_scores import OtherText, TextScorer
 from assay.types import MetricKey, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from assay.diagnosis.facts import SampleFacts
+    from assay.rescoring.text_scores import OtherText, TextScorer
     from assay.runs.samples import RunSample
     from assay.scoring.deadline import Deadline
     from assay.tasks.protocol import Task
@@ -54,6 +54,8 @@ class Trials:
 
     def _scorer(self, task: str) -> TextScorer | None:
         if self._scorers is None:
+            from assay.rescoring.text_scores import TextScorer  # lm-eval's code, which most triages do without
+
             tasks = self._load() or {}
             keys = {name: self._metrics.get(name) for name in tasks}
             self._scorers = {
@@ -82,6 +84,8 @@ def _may_be_elsewhere(fact: SampleFacts, sample: RunSample) -> bool:
 
 
 def _tried(scorer: TextScorer, samples: Sequence[RunSample], facts: Sequence[SampleFacts]) -> list[SampleFacts]:
+    from assay.rescoring.text_scores import OtherText
+
     texts: list[OtherText] = []
     spans: list[tuple[int, list[Where | None]]] = []
     for sample, fact in zip(samples, facts, strict=True):
