@@ -25,6 +25,9 @@ EndpointKind = Literal["chat", "completions"]
 RequestKind = Literal["generate_until", "loglikelihood", "loglikelihood_rolling"]
 """lm-eval's request types."""
 
+LOCAL_PREFIX = "hf:"
+"""Begins the name of a model, or of a tokenizer, that transformers loads in this process."""
+
 
 class TLS(msgspec.Struct, frozen=True, kw_only=True):
     """How the server's certificate is verified, and which client certificate is sent. All files are in PEM format."""

@@ -10,6 +10,7 @@ import click
 from assay.cli.remarks import remark
 from assay.cli.sections import SectionedCommand
 from assay.cli.server_options import server_options, with_server_options
+from assay.types import LOCAL_PREFIX
 
 if TYPE_CHECKING:
     from assay.identity.divergence.prompts import NamedPrompt
@@ -143,7 +144,7 @@ def _is_url(text: str) -> bool:
 def _reference_file(text: str) -> Path:
     from assay.errors import UnsupportedTaskError
 
-    if text.startswith("hf:"):
+    if text.startswith(LOCAL_PREFIX):
         raise UnsupportedTaskError(
             f"cannot read with {text} in this process; serve it (vllm serve) and give its URL, or keep its answers "
             "with --save-reference"

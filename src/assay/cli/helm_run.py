@@ -147,8 +147,8 @@ def _tell(outcome: AnsweredRun, *, as_json: bool) -> None:
 
 def _model(options: dict[str, Any]) -> ModelSpec | LocalModel | FlexLLMGenModel:
     from assay.errors import SpecificationError
-    from assay.helm.options import FLEXLLMGEN_PREFIX, LOCAL_PREFIX, LocalModel
-    from assay.types import ModelSpec
+    from assay.helm.options import FLEXLLMGEN_PREFIX, LocalModel
+    from assay.types import LOCAL_PREFIX, ModelSpec
 
     model = options["model"]
     if model.startswith((LOCAL_PREFIX, FLEXLLMGEN_PREFIX)) and (options["base_urls"] or options["base_urls_file"]):

@@ -30,7 +30,7 @@ from assay.checks.verdicts import validate_check
 from assay.errors import FileFormatError, SpecificationError
 from assay.gate.wrong_types import type_error_message
 from assay.specification import fingerprints, refuse_alpha, refuse_budget
-from assay.types import Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
+from assay.types import LOCAL_PREFIX, Budget, Check, EarlyStopping, ModelSpec, Specification, TaskOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -292,7 +292,7 @@ def _validate(policy: Policy, path: str) -> None:
     if not policy.models:
         raise SpecificationError(f"{path} names no model: write a table [models.NAME]")
     for name, model in policy.models.items():
-        if model.local is not None or model.base_url.startswith("hf:"):
+        if model.local is not None or model.base_url.startswith(LOCAL_PREFIX):
             raise SpecificationError(
                 f"{path}: [models.{name}] is a model in this process; a gate judges servers: serve it, or judge it by "
                 "`assay run --model hf:… --min …`"

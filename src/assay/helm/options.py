@@ -73,10 +73,6 @@ class EntryOptions:
         return bool(self.max_eval_instances or self.num_train_trials or self.plugins)
 
 
-LOCAL_PREFIX = "hf:"
-"""Begins the name of a model, or of a tokenizer, that is loaded in this process."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class LocalModel:
     """A Hugging Face model that is loaded in this process."""

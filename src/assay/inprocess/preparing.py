@@ -9,18 +9,15 @@ import msgspec
 from assay.client.preflight import Preflight
 from assay.client.server_info import ServedModel, ServerInfo
 from assay.errors import SpecificationError
-from assay.types import LocalOptions, ModelSpec, Precision
+from assay.types import LOCAL_PREFIX, LocalOptions, ModelSpec, Precision
 
 if TYPE_CHECKING:
     from assay.inprocess.engine import Engine
 
-HUGGING_FACE = "hf:"
-"""Begins the name of a model that transformers loads."""
-
 
 def is_local(name: str) -> bool:
     """Whether a model's name says that it answers in this process."""
-    return name.startswith(HUGGING_FACE)
+    return name.startswith(LOCAL_PREFIX)
 
 
 def LocalModel(  # noqa: N802 - stands beside ModelSpec, which it makes
@@ -59,7 +56,7 @@ def LocalModel(  # noqa: N802 - stands beside ModelSpec, which it makes
     )
     return ModelSpec(
         base_url=name,
-        model=name.removeprefix(HUGGING_FACE),
+        model=name.removeprefix(LOCAL_PREFIX),
         endpoint="completions",
         local=options,
         max_length=max_length,

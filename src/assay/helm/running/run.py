@@ -13,7 +13,7 @@ from assay._util.event_loops import refuse_inside_event_loop
 from assay._util.interruption import interruptible
 from assay.errors import NothingMeasuredError, SamplesFailedError, SpecificationError
 from assay.helm.evaluation import plan_metrics
-from assay.helm.options import LOCAL_PREFIX, EntryOptions, FlexLLMGenModel, LocalModel, MetricOptions, suite_folder
+from assay.helm.options import EntryOptions, FlexLLMGenModel, LocalModel, MetricOptions, suite_folder
 from assay.helm.run_directory import RunFiles, available_metrics, write_run
 from assay.helm.running.answering import answer_requests
 from assay.helm.running.entry import Entry, build_run
@@ -25,7 +25,7 @@ from assay.helm.selection import import_plugins, load_tokenizer
 from assay.progress import Progress
 from assay.results.failures import what_to_do
 from assay.specification import validate_model
-from assay.types import ModelSpec
+from assay.types import LOCAL_PREFIX, ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
