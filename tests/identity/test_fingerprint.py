@@ -71,6 +71,11 @@ def shifted(amount: float) -> Change:
     return change
 
 
+def upside_down(top: dict[str, float], _: str) -> dict[str, float]:
+    """The likeliest token becomes the least likely one, whichever prompts are asked."""
+    return normalised({token: -value for token, value in top.items()})
+
+
 def normalised(top: dict[str, float]) -> dict[str, float]:
     total = math.log(sum(math.exp(value) for value in top.values()))
     return {token: value - total for token, value in top.items()}
@@ -259,7 +264,7 @@ def test_the_commands(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
         assert capfd.readouterr().out.startswith("SAME  after ")
         assert run("check", file, *where, "--requests", "3", "--json") == 3
         assert json.loads(capfd.readouterr().out)["verdict"] == "inconclusive"
-    with ScriptedServer(answer=model(shifted(1.0)), models=["scripted"]) as server:
+    with ScriptedServer(answer=model(upside_down), models=["scripted"]) as server:
         assert run("check", file, "--base-url", server.url) == 1
         shown = capfd.readouterr().out
     assert shown.startswith("DIFFERENT  after ")
